@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,15 +15,9 @@ OLD = """
 config:
   type: medcalc_bench
   output_dir: results/old
-  params:
-    limit_samples: 10
-    extra: {num_train_trials: 3, max_length: 2048}
+  params: {limit_samples: 10, extra: {num_train_trials: 3, max_length: 2048}}
 target:
-  api_endpoint:
-    url: https://host.example/v1
-    model_id: org/model
-    type: chat
-    api_key: OPENAI_API_KEY
+  api_endpoint: {url: "https://host.example/v1", model_id: org/model, type: chat, api_key: OPENAI_API_KEY}
 """
 LAUNCHER = """
 execution: {output_dir: results/new}
@@ -47,10 +40,10 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(cli, list(words))
 
 
-def failed(*words: str) -> Any:
-    error = run(*words).exception
-    assert error is not None
-    return error
+def refused(*words: str) -> str:
+    error = run("import_config", *words).exception
+    assert isinstance(error, ConfigError)
+    return str(error)
 
 
 @pytest.mark.parametrize("command", ["import_config", "import-config"])
@@ -77,31 +70,24 @@ def test_a_launchers_config_is_printed_where_no_file_is_named() -> None:
     assert f"# - {finding}\n" in done.stdout
 
 
-def test_nothing_is_overwritten_without_force() -> None:
+def test_nothing_is_overwritten_without_force_and_the_translated_file_never() -> None:
     Path("out.yml").write_text("mine")
-    error = failed("import_config", "old.yml", "-o", "out.yml")
-    assert isinstance(error, ConfigError)
-    assert str(error) == "out.yml: is there already; name another file, or give --force"
+    assert refused("old.yml", "-o", "out.yml") == "out.yml: is there already; name another file, or give --force"
     assert Path("out.yml").read_text() == "mine"
     assert run("import_config", "old.yml", "-o", "out.yml", "--force").exit_code == 0
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)
-
-
-def test_the_translated_file_is_never_overwritten() -> None:
     Path("link.yml").symlink_to("old.yml")
     for name in ("old.yml", "link.yml"):
-        error = failed("import_config", "old.yml", "-o", name, "--force")
-        assert isinstance(error, ConfigError)
-        assert str(error) == f"{name}: is the file that is translated; name another one"
+        told = f"{name}: is the file that is translated; name another one"
+        assert refused("old.yml", "-o", name, "--force") == told
     assert Path("old.yml").read_text() == OLD
 
 
 def test_what_is_not_translated_writes_nothing() -> None:
     Path("key.yml").write_text(OLD.replace("OPENAI_API_KEY", "nvapi-" + "a1B2c3D4e5" * 4))
     for name in ("key.yml", "missing.yml"):
-        error = failed("import_config", name, "-o", "out.yml")
-        assert isinstance(error, ConfigError)
+        assert refused(name, "-o", "out.yml")
         assert not Path("out.yml").exists()
     Path("out.yml").write_text("mine")
-    assert isinstance(failed("import_config", "missing.yml", "-o", "out.yml", "--force"), ConfigError)
+    assert refused("missing.yml", "-o", "out.yml", "--force")
     assert Path("out.yml").read_text() == "mine"

@@ -17,6 +17,7 @@ from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
+from unit.cli.test_main import Terminal
 
 TARGET = ("--model", "org/model", "--model_url", "https://host.example/v1")
 
@@ -25,9 +26,8 @@ def call(*arguments: str) -> click.testing.Result:
     return click.testing.CliRunner().invoke(cli, ["leaderboard", *arguments], standalone_mode=False)
 
 
-FOR_TEXT = [
-    row.name for row in registry.load_catalogue().leaderboards if not row.lacks and not row.names_no_organization
-]
+ROWS = load_catalogue().leaderboards
+FOR_TEXT = [row.name for row in ROWS if not row.lacks and not row.names_no_organization]
 
 
 @pytest.mark.parametrize("name", [*FOR_TEXT, "medhelm_private_stanford"])
@@ -51,9 +51,7 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 def test_flags_in_both_spellings(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     hyphens = ("--model-url", "https://h/v1", "--max-eval-instances", "7", "--output-dir", str(folder), "--dry-run")
-    underscores = tuple(
-        flag.replace("-", "_").replace("__", "--", 1) if flag.startswith("--") else flag for flag in hyphens
-    )
+    underscores = tuple("--" + flag[2:].replace("-", "_") if flag.startswith("--") else flag for flag in hyphens)
     conf = str(conf_of(tmp_path, "mmlu:subject=a,model=text"))
     given = ("run", "lite", "--model", "m", "--parallelism", "3", "--conf", conf)
     one, other = (call(*given, *flags) for flags in (hyphens, underscores))
@@ -71,25 +69,23 @@ def test_flags_in_both_spellings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "nosuch", *TARGET), "no leaderboard is called 'nosuch'"),
-        (("run", "lite", "--model", "m", "--model_url", "ftp://h"), "--model_url: needs a scheme"),
-        (("run", "lite", *TARGET, "--parallelism", "0"), "--parallelism: "),
-        (("run", "lite", *TARGET, "--min_coverage", "2"), "--min_coverage: "),
-        (("run", "lite", *TARGET, "--model_type", "voice"), "--model_type: "),
-        (("run", "lite", *TARGET, "--model", "org/model"), "--model: org/model is given twice"),
-        (("run", "lite", "--model", "m"), "target.api_endpoint.url: is missing"),
-        (("run", "lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite has its own"),
-        (("run", "lite", *TARGET, "--conf", "/no/such.conf"), "/no/such.conf cannot be read"),
-        (("run", "medhelm_private", *TARGET), "Name the organization"),
-        (("run", "heim", *TARGET), "nothing of it can be run with an endpoint for text"),
-        (("run", "vhelm", *TARGET), "nothing of it can be run with an endpoint for text"),
+        (("nosuch", *TARGET), "no leaderboard is called 'nosuch'"), (("lite", *TARGET, "--parallelism", "0"), "--parallelism: "),
+        (("lite", "--model", "m", "--model_url", "ftp://h"), "--model_url: needs a scheme"),
+        (("lite", *TARGET, "--min_coverage", "2"), "--min_coverage: "), (("lite", *TARGET, "--model_type", "x"), "--model_type: "),
+        (("lite", *TARGET, "--model", "org/model"), "--model: org/model is given twice"),
+        (("lite", "--model", "m"), "target.api_endpoint.url: is missing"),
+        (("lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite has its own"),
+        (("lite", *TARGET, "--conf", "/no/such.conf"), "/no/such.conf cannot be read"),
+        (("medhelm_private", *TARGET), "Name the organization"),
+        (("heim", *TARGET), "nothing of it can be run with an endpoint for text"),
+        (("vhelm", *TARGET), "nothing of it can be run with an endpoint for text"),
     ],
-)
-@pytest.mark.parametrize("dry", [(), ("--dry_run",)])
-def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said: str, dry: tuple[str, ...]) -> None:
-    error = call(*arguments, *dry).exception
-    assert isinstance(error, ConfigError)
-    assert said in str(error)
+)  # fmt: skip
+def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said: str) -> None:
+    for dry in ((), ("--dry_run",)):
+        error = call("run", *arguments, *dry).exception
+        assert isinstance(error, ConfigError)
+        assert said in str(error)
 
 
 def conf_of(folder: Path, *descriptions: str) -> Path:
@@ -99,11 +95,8 @@ def conf_of(folder: Path, *descriptions: str) -> Path:
 
 
 def test_a_dry_run_looks_at_the_conf(tmp_path: Path) -> None:
-    entries = (
-        "mmlu:subject=a,model=text",
-        "twitter_aae:demographic=aa,model=text",
-        "ehrshot:subject=guo_readmission,data_path=/no/such,model=x/y",
-    )
+    without_data = "ehrshot:subject=guo_readmission,data_path=/no/such,model=x/y"
+    entries = ("mmlu:subject=a,model=text", "twitter_aae:demographic=aa,model=text", without_data)
     arguments = ("run", "lite", *TARGET, "--model", "other", "--conf", str(conf_of(tmp_path, *entries)), "--dry_run")
     result = call(*arguments, "--output_dir", str(tmp_path / "out"))
     assert result.exception is None
@@ -128,14 +121,6 @@ def test_a_key_where_its_name_belongs_is_not_shown() -> None:
     assert "0123456789abcdef" not in str(result.exception) + result.output
 
 
-ROWS = load_catalogue().leaderboards
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def row(**changes: object) -> Leaderboard:
     usual = {
         "name": "mine", "description": "What it is", "conf": "run_entries_mine.conf", "schema": "schema_mine.yaml",
@@ -150,20 +135,11 @@ def shown(*, as_json: bool = False, stream: io.StringIO | None = None) -> str:
     return out.getvalue()
 
 
-@pytest.fixture
-def _schema_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_holds_everything_with_tabs_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "schema_path", lambda _row: "somewhere")
-
-
-@pytest.mark.usefixtures("_schema_installed")
-def test_a_line_holds_everything_with_tabs_between() -> None:
     plain = "mine\tWhat it is\trun_entries_mine.conf\tschema_mine.yaml\t70"
     assert plain_line(row()) == f"{plain}\t-"
     assert plain_line(row(needs=["a key", "a disk"])) == f"{plain}\ta key; a disk"
-
-
-def test_elsewhere_than_on_a_terminal_it_is_a_line_each() -> None:
-    assert shown().splitlines() == [plain_line(row) for row in ROWS]
 
 
 @pytest.mark.parametrize("stream", [None, Terminal()])
@@ -173,7 +149,7 @@ def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> N
     assert found == [record(row) for row in ROWS]
 
 
-def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_table_and_elsewhere_it_is_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH))
     assert "│" in shown(stream=Terminal())
     monkeypatch.setenv("COLUMNS", "400")
@@ -181,3 +157,4 @@ def test_a_terminal_shows_a_table_with_whole_names(monkeypatch: pytest.MonkeyPat
     assert "needs, beside a text endpoint" in text
     assert all(row.name in text for row in ROWS)
     assert all(str(row.max_eval_instances) in text for row in ROWS)
+    assert shown().splitlines() == [plain_line(row) for row in ROWS]

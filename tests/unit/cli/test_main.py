@@ -1,19 +1,25 @@
-"""What ends on the screen where a command fails."""
+"""Lines that fit a screen, what ends on it where a command fails, and flags that stand for a value of the run config."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
+import re
 import tempfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+import yaml
+from click.testing import CliRunner, Result
 
-from eval_factory.cli import main
+from eval_factory.cli import main, task_listing
+from eval_factory.cli.console import columns, show_table, wrapped
 from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
+from eval_factory.config.model import NO_SHARDS
 from eval_factory.core.errors import ConfigError
+from eval_factory.tasks.framework import load_framework
 
 
 def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,9 +31,7 @@ def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureF
     )
 
 
-def test_the_traceback_of_a_defect_is_printable(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main._report_defect(ValueError("odd \x1b[2J")) == 70
     (file,) = tmp_path.glob("eval-factory-defect-*.log")
@@ -35,9 +39,7 @@ def test_the_traceback_of_a_defect_is_printable(
     assert str(file) in capsys.readouterr().err
 
 
-def test_on_a_terminal_a_long_message_goes_on_below(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     message = "cannot reach " + "the endpoint that was given " * 4 + "\n  check it"
     main._say(message)
     assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", "one line in a log"
@@ -76,13 +78,13 @@ def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None
 
 
 def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigError, match="there is no schema 'run_confg', did you mean 'run_config'"):
-        schema_text("run_confg")
-    with pytest.raises(
-        ConfigError,
-        match=r"no schema 'zzz'; there are run_config, evaluation_config, results, suite_results, gate_policy, suite$",
+    all_names = "run_config, evaluation_config, results, suite_results, gate_policy, suite"
+    for name, told in (
+        ("run_confg", "'run_confg', did you mean 'run_config'"),
+        ("zzz", f"'zzz'; there are {all_names}$"),
     ):
-        schema_text("zzz")
+        with pytest.raises(ConfigError, match=f"no schema {told}"):
+            schema_text(name)
 
 
 def test_every_command_is_in_the_help_and_one_that_is_nearly_one_is_named() -> None:
@@ -91,3 +93,136 @@ def test_every_command_is_in_the_help_and_one_that_is_nearly_one_is_named() -> N
     wrong = CliRunner().invoke(cli, ["verifi"])
     assert wrong.exit_code == 2
     assert "Did you mean 'verify'?" in wrong.output
+
+
+FLAGS = {
+    "limit_samples": (7, "config.params.limit_samples"), "parallelism": (3, "config.params.parallelism"),
+    "max_new_tokens": (99, "config.params.max_new_tokens"), "max_retries": (2, "config.params.max_retries"),
+    "request_timeout": (7.5, "config.params.request_timeout"), "temperature": (0.25, "config.params.temperature"),
+    "top_p": (0.5, "config.params.top_p"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "x.yml"
+    of_run = {"type": "pubmed_qa", "output_dir": "o", "params": dict.fromkeys(FLAGS, 1)}
+    target = {"api_endpoint": {"url": "https://h/v1", "model_id": "m"}}
+    file.write_text(yaml.safe_dump({"config": of_run, "target": target}))
+    return file
+
+
+def dry_run(config: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["run_eval", "--run_config", str(config), "--dry_run", *arguments])
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_beats_the_file_and_overrides_beat_the_flag(name: str, config: Path) -> None:
+    value, path = FLAGS[name]
+    for spelling in (name, name.replace("_", "-")):
+        lines = dry_run(config, f"--{spelling}", str(value)).output.splitlines()
+        assert ["#", path, "flag:", str(value)] in [line.split() for line in lines]
+    both = dry_run(config, f"--{name}", str(value), "--overrides", f"{path}=1").output.splitlines()
+    assert ["#", path, "--overrides:", str(type(value)(1))] in [line.split() for line in both]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("limit_samples", "ten"), ("limit_samples", "0"), ("top_p", "1.5"), ("parallelism", "1.5")]
+)
+def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) -> None:
+    result = dry_run(config, f"--{name}", value)
+    assert result.exit_code != 0
+    assert name in f"{result.output}{result.exception}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run-eval", "--run-config"], ["new-benchmark", "--help"], ["data", "ls", "--data-dir"],
+        ["data", "unpack", "--max-bytes"], ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
+    ],
+)  # fmt: skip
+def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) -> None:
+    underscored = [word[:2] + word[2:].replace("-", "_") for word in arguments]
+    one, other = (CliRunner().invoke(cli, words) for words in (arguments, underscored))
+    assert (one.output, one.exit_code) == (other.output, other.exit_code)
+    assert "No such" not in one.output
+    assert ("requires an argument" in one.output) is (arguments[-1] != "--help")
+
+
+@pytest.mark.parametrize("given", [("--shards", "4"), ("--overrides", "config.params.extra.shards=4")])
+def test_shards_are_told_what_to_write_now(given: tuple[str, str], config: Path) -> None:
+    result = dry_run(config, *given)
+    assert isinstance(result.exception, ConfigError)
+    assert NO_SHARDS in str(result.exception)
+    assert "--shards" not in CliRunner().invoke(cli, ["run_eval", "--help"]).output
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("short", ["short"]), ("", [""]), ("x" * 20, ["x" * 20]),
+        ("one two three four five", ["one two three four", "    five"]),
+        ("  note: one two three", ["  note: one two", "      three"]),
+        ("one two  three four five six seven", ["one two  three four", "    five six seven"]),
+        ("one two three four\n  five", ["one two three four", "  five"]),
+        ("x" * 41, ["x" * 16, "    " + "x" * 16, "    " + "x" * 9]),
+        ("see /a/path/that/is/longer/than/this", ["see", "    /a/path/that/is/longer/than/this"]),
+        ("  results: /a/path/that/is/longer", ["  results: /a/path/that/is/longer"]),
+        ("a score is 0.5  (0.1 .. 0.9)", ["a score is 0.5", "    (0.1 .. 0.9)"]),
+        ("some (in 5 of all), of (9 of them were here)", ["some (in 5 of all),", "    of (9 of them", "    were here)"]),
+        ("中文中文中文中 文中文", ["中文中文中文中", "    文中文"]), ("中文中文中文中文中文", ["中文中文中文中文中文"]),
+    ],
+)  # fmt: skip
+def test_a_long_line_goes_on_below(text: str, lines: list[str]) -> None:
+    assert wrapped(text, 20).split("\n") == lines
+
+
+def test_nothing_is_lost_and_nothing_is_wider() -> None:
+    text = "\n".join(f"{' ' * (number % 5)}note: " + "words of any length " * number for number in range(9))
+    for width in (20, 40, 80):
+        shown = wrapped(text, width)
+        assert shown.split() == text.split()
+        assert max(map(len, shown.split("\n"))) <= width
+    assert wrapped("x " * 60) == wrapped("x " * 60, 80)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("real", "used"), [(200, 80), (80, 80), (40, 40), (3, 20)])
+def test_a_terminal_is_as_wide_as_it_is_up_to_80(real: int, used: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((real, 24)))
+    assert columns(Terminal()) == used
+    assert columns(io.StringIO()) == 80
+
+
+ROWS = task_listing.task_rows(load_framework().evaluations)
+COLUMNS = task_listing.TASK_COLUMNS
+
+
+def shown(width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    screen = io.StringIO()
+    show_table(COLUMNS, ROWS, file=screen)
+    return [re.sub("\x1b\\[[0-9;]*m", "", line).rstrip() for line in screen.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [200, 100, 80, 60, 52, 40, 28])
+def test_names_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(width, monkeypatch)
+    first_words = [line.split()[0] for line in lines if line and not line.startswith(" ")]
+    names = [row[0] for row in ROWS]
+    assert [word for word in first_words if word in names] == names
+    assert max(map(len, lines)) <= width
+
+
+def test_what_is_left_out_is_said_or_stands_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "a wider terminal shows: instances, data size, public since" in shown(80, monkeypatch)
+    wide = shown(200, monkeypatch)
+    assert wide[0].split() == " ".join(COLUMNS).split()
+    assert not [line for line in wide if "a wider terminal" in line]
+    lines = shown(40, monkeypatch)
+    assert lines[:3] == ["medcalc_bench", "  Medical calculations from a patient", "  note and a question"]

@@ -101,19 +101,16 @@ def test_every_flag_reaches_the_suite(here: Path, ran: list[tuple[Suite, SuiteOp
     assert options == SuiteOptions(fresh=True, debug=True, no_preflight=True, reuse=(Path("a"), Path("b")))
 
 
-def test_a_dry_run_starts_nothing(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
+def test_a_dry_run_starts_nothing_and_is_to_be_read(here: Path, ran: list[tuple[Suite, SuiteOptions]]) -> None:
     done = run("run_suite", "--run_config", "suite.yml", "--dry_run")
     assert done.exit_code == 0, done.output
     assert f"{CELL}: 40 requests to the model" in done.stdout
+    for flag in ("--quiet", "--json"):
+        done = run("run_suite", "--run_config", "suite.yml", "--dry_run", flag)
+        assert isinstance(done.exception, ConfigError)
+        assert "leave out --quiet and --json" in str(done.exception)
     assert not ran
     assert not (here / "out").exists()
-
-
-@pytest.mark.parametrize("flag", ["--quiet", "--json"])
-def test_a_dry_run_is_to_be_read(here: Path, flag: str) -> None:
-    done = run("run_suite", "--run_config", "suite.yml", "--dry_run", flag)
-    assert isinstance(done.exception, ConfigError)
-    assert "leave out --quiet and --json" in str(done.exception)
 
 
 def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,10 +151,8 @@ def test_check(here: Path) -> None:
     folder.config.write_text(SUITE)
     done = run("suite", "check", "out")
     assert done.exit_code == 1
-    assert done.stdout.splitlines()[:2] == [
-        "out: not complete: 1 of 1 cell without a complete result",
-        f"  {CELL}: failed: no key",
-    ]
+    told = ["out: not complete: 1 of 1 cell without a complete result", f"  {CELL}: failed: no key"]
+    assert done.stdout.splitlines()[:2] == told
     found = json.loads(run("suite", "check", "out", "--json").stdout)
     assert (found["complete"], found["missing"], found["cells"][0]["status"]) == (False, 1, "failed")
 

@@ -1,59 +1,41 @@
-"""What is shown while a suite runs: a table on a terminal, lines elsewhere."""
+"""Where a suite stands: a table on a terminal, lines elsewhere, and their words."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+import suite_by_hand
+from eval_factory.cli import suite_screen, suite_text
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import (
-    SuiteScreen,
-    live_table,
-    looking_on,
-    show_end,
-    show_status,
-    suite_end_record,
-    watch,
-    why,
-)
+from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch, why
+from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, rows_that_fit, status_lines
+from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.workflows.suite import suite_status
+from eval_factory.workflows.suite.suite_check import CellCheck, SuiteCheck
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteReport
-from eval_factory.workflows.suite.suite_status import SuiteReader, SuiteStatus, status_of
-from suite_by_hand import (
-    back,
-    cell_ended,
-    cell_events,
-    cell_result,
-    cell_started,
-    ended,
-    held,
-    paused,
-    phase,
-    progress,
-    started,
-    suite_folder,
-    tell,
-)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from eval_factory.workflows.suite.suite_status import CellFigures, SuiteReader, SuiteStatus, same_command, status_of
+from eval_factory.workflows.verify import Finding
+from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, paused, phase, started, suite_folder, tell
+from unit.cli.test_main import Terminal
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -61,9 +43,8 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def _a_terminal_of_this_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "24")
+    for name, value in {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
@@ -73,32 +54,21 @@ def told(folder: SuiteDir, screen: SuiteScreen, *events: dict[str, Any]) -> None
         screen.on_event(event)
 
 
-def lines_of(folder: SuiteDir, *events: dict[str, Any]) -> list[str]:
-    stream = io.StringIO()
-    with SuiteScreen(stream, folder, Clock()) as screen:
-        told(folder, screen, *events)
-    return stream.getvalue().splitlines()
-
-
 def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
-    cell_result(folder, "small/qa")
-    assert lines_of(
-        folder, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
-        paused("host", "big/qa", time=995.0), back("host"), cell_ended("big/qa", "failed", reason="[bold]no\nkey"),
-        cell_ended("big/medec", "failed", reason="4", again=True),
-        cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
-    ) == [
-        f"{tmp_path}: 4 cells: 4 waiting",
-        "small/qa: started",
-        "small/qa: complete: exact_match 0.5000, n 4",
-        "big/qa: started again (attempt 2)",
-        "paused: host: connection refused (1 cell, for 5 s)",
-        "host: answers again",
-        "big/qa: failed: [bold]no key",
-        "big/medec: failed: 4; it waits for its next attempt",
-        "small/medec: complete: finished before",
-        "big/medec: complete: from x\\x1b",
+    folder, stream = suite_folder(tmp_path), io.StringIO()
+    suite_by_hand.cell_result(folder, "small/qa")
+    with SuiteScreen(stream, folder, Clock()) as screen:
+        told(
+            folder, screen, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa", attempt=2),
+            paused("host", "big/qa", time=995.0), suite_by_hand.back("host"),
+            cell_ended("big/qa", "failed", reason="[bold]no\nkey"), cell_ended("big/medec", "failed", reason="4", again=True),
+            cell_ended("small/medec", collected=True), cell_ended("big/medec", reused_from="x\x1b"), ended(),
+        )  # fmt: skip
+    assert stream.getvalue().splitlines() == [
+        f"{tmp_path}: 4 cells: 4 waiting", "small/qa: started", "small/qa: complete: exact_match 0.5000, n 4",
+        "big/qa: started again (attempt 2)", "paused: host: connection refused (1 cell, for 5 s)", "host: answers again",
+        "big/qa: failed: [bold]no key", "big/medec: failed: 4; it waits for its next attempt",
+        "small/medec: complete: finished before", "big/medec: complete: from x\\x1b",
     ]  # fmt: skip
 
 
@@ -110,23 +80,22 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
             clock.now = 1000.0 + seconds
             screen.tick()
         told(folder, screen, cell_started("big/qa"))
-        cell_events(folder, "big/qa", phase("asking the model", time=111.0), progress(10, time=121.0))
+        cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
         clock.now = 1019.9
         screen.tick()
         assert "10/100" not in stream.getvalue()
         clock.now = 1020.0
         screen.tick()
         screen.tick()
-    assert stream.getvalue().splitlines()[2:] == [
-        "  0/4 cells ended, 1 running: 10/100 requests, 1.0/s, 0 failed, 1:30 min left"
-    ]
+    figures = "  0/4 cells ended, 1 running: 10/100 requests, 1.0/s, 0 failed, 1:30 min left"
+    assert stream.getvalue().splitlines()[2:] == [figures]
 
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), Terminal(), Clock()
     with SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started(), cell_started("big/qa"))
-        cell_events(folder, "big/qa", phase("asking the model", time=111.0), progress(10, time=121.0))
+        cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
         clock.now += 0.2
         screen.tick()
         assert "10/100" not in stream.getvalue()
@@ -182,11 +151,9 @@ NAMES = ("small/qa", "a_longer_name/qa")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> SuiteDir:
-    reason = "many words " * 15
-    found = suite_folder(
-        tmp_path, started(NAMES), cell_ended(NAMES[0]), cell_ended(NAMES[1], "failed", reason=reason), ended()
-    )
-    cell_result(found, NAMES[0])
+    failed = cell_ended(NAMES[1], "failed", reason="many words " * 15)
+    found = suite_folder(tmp_path, started(NAMES), cell_ended(NAMES[0]), failed, ended())
+    suite_by_hand.cell_result(found, NAMES[0])
     return found
 
 
@@ -209,29 +176,25 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
     assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
 
 
-def test_one_line(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    show_end(report(folder, 0, 3, reason="no key"), RunOutput(quiet=True, stdout=out))
-    assert out.getvalue() == "a summary\n"
+def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    found, line, out = report(folder, 0, 3, reason="no key"), io.StringIO(), io.StringIO()
+    show_end(found, RunOutput(quiet=True, stdout=line))
+    assert line.getvalue() == "a summary\n"
     assert capsys.readouterr().err.startswith("exit code 3")
-
-
-def test_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    show_end(report(folder, 0, 3, reason="no key"), RunOutput(as_json=True, stdout=out))
+    show_end(found, RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
-    found = json.loads(out.getvalue())
-    assert found == json.loads(json.dumps(suite_end_record(report(folder, 0, 3, reason="no key"), status_of(folder))))
-    first, second = found["cells"]
+    end = json.loads(out.getvalue())
+    assert end == json.loads(json.dumps(suite_screen.suite_end_record(found, status_of(folder))))
+    first, second = end["cells"]
     assert first == {
         "target": "small", "evaluation": "qa", "status": "complete", "exit_code": 0, "reason": "no key",
         "main_metric": "exact_match", "value": 0.5, "ci_low": None, "ci_high": None, "n": 4, "reportable": True,
         "collected": False, "folder": f"{folder.root}/small/qa",
     }  # fmt: skip
     assert (second["exit_code"], second["value"], second["reportable"]) == (3, None, None)
-    assert (found["exit_code"], found["status"], found["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
-    assert found["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
-    assert (found["suite"], found["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
+    assert (end["exit_code"], end["status"], end["counts"]) == (3, "partial", {"complete": 1, "failed": 1})
+    assert end["spent"] == {"requests": 0, "tokens": 0, "cost": 0.0}
+    assert (end["suite"], end["results"]) == (str(folder.root), f"{folder.root}/suite_results.yaml")
 
 
 def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,8 +215,7 @@ def steps(*actions: Callable[[], object]) -> Callable[[float], None]:
     return lambda _: (next(left)(), None)[1]
 
 
-def nothing() -> None:
-    pass
+def nothing() -> None: ...
 
 
 @pytest.fixture
@@ -270,28 +232,21 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
         tell(folder.events, cell_ended("a/b"), ended())
         stack.close()
 
-    watch(SuiteReader(folder), out, as_json=True, sleep=steps(
-        nothing, nothing, lambda: tell(folder.events, cell_started("a/b")), end
-    ))  # fmt: skip
+    begin = partial(tell, folder.events, cell_started("a/b"))
+    watch(SuiteReader(folder), out, as_json=True, sleep=steps(nothing, nothing, begin, end))
     records = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(one["state"], one["cells"][0]["status"]) for one in records] == [
         ("running", "waiting"), ("running", "running"), ("ended", "complete"),
     ]  # fmt: skip
 
 
-def test_a_watcher_has_lines_where_there_is_no_terminal(
-    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watcher_has_lines(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
     times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(times))
-    watch(SuiteReader(folder), out, as_json=False, sleep=steps(
-        lambda: tell(folder.events, cell_started("a/b")),
-        lambda: tell(folder.events, paused("host", "c/d")),
-        nothing,
-        stack.close,
-    ))  # fmt: skip
+    tells = [partial(tell, folder.events, event) for event in (cell_started("a/b"), paused("host", "c/d"))]
+    watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
     assert out.getvalue().splitlines()[:7] == [
         "a/b: waiting", "c/d: waiting", "a/b: running", "c/d: paused",
         "paused: host: connection refused (1 cell, for 0 s)", "  0/2 cells ended, 1 running",
@@ -299,11 +254,7 @@ def test_a_watcher_has_lines_where_there_is_no_terminal(
     ]  # fmt: skip
 
 
-def test_a_terminal_has_a_table_and_at_the_end_all_lines(
-    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
+def test_a_terminal_has_a_table_and_at_the_end_all_lines(tmp_path: Path, stack: ExitStack) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b"])), Terminal()
     stack.enter_context(held(folder))
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(nothing, stack.close))
@@ -321,3 +272,180 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
         assert (max(map(len, words)) <= 50) is fits
+
+
+FIGURES = CellFigures("qa", "exact_match", 0.71, 0.6, 0.82, 100, reportable=True)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> SuiteStatus:
+    """One cell that is complete, two that run, one whose endpoint is gone."""
+    folder = suite_folder(
+        tmp_path, started(), cell_started("small/qa"), cell_ended("small/qa"), cell_started("big/qa"),
+        cell_started("small/medec", attempt=2), paused("the host", "big/medec", reason="refused\x1b[0m"),
+    )  # fmt: skip
+    suite_by_hand.cell_result(folder, "small/qa")
+    events = phase("loading data", time=111.0, number=2, of=3), phase("asking the model", time=112.0)
+    cell_events(folder, "big/qa", *events, suite_by_hand.progress(10, time=122.0, failed=1, prompt_tokens=1500))
+    cell_events(folder, "small/medec", phase("asking the model", time=112.0), suite_by_hand.progress(30, time=122.0))
+    with held(folder):
+        return status_of(folder)
+
+
+def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running: SuiteStatus) -> None:
+    assert cell_rows(running) == [
+        CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
+        CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
+        CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
+        CellRow("big/medec", "paused", "refused\\x1b[0m"),
+    ]
+    assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
+    assert cell_rows(running, 30)[1].what == "2/3 asking the model: 10/100"
+
+
+def test_lines_about_all(running: SuiteStatus) -> None:
+    assert suite_text.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert suite_text.spent_line(running) == "asked so far: 0 requests, 0 tokens"
+    asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
+    status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
+    told = "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
+    assert suite_text.spent_line(status) == told
+    going = "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
+    assert suite_text.going_line(running) == going
+    who = f"process {os.getpid()} on {socket.gethostname()}"
+    assert suite_text.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
+    assert suite_text.pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
+    assert next_lines(running) == []
+
+
+def test_cells_that_ended(tmp_path: Path) -> None:
+    folder = suite_folder(
+        tmp_path, started(), cell_ended("small/qa", collected=True), cell_ended("big/qa", reused_from="/else\nwhere"),
+        cell_ended("small/medec", "failed", reason="no\nkey"), ended("partial", exit_code=3),
+    )  # fmt: skip
+    suite_by_hand.cell_result(folder, "small/qa")
+    status = status_of(folder)
+    assert [row.what for row in cell_rows(status)] == [
+        "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not begun yet",
+    ]  # fmt: skip
+    lines = status_lines(status, 200.0)
+    assert lines[0].startswith(f"{tmp_path}: not running; ended at 19")
+    assert lines[0].endswith(", exit code 3")
+    assert lines[1] == "  small/qa     complete  exact_match 0.5000, n 4; finished before"
+    assert lines[4] == "  big/medec    missing   not begun yet"
+    assert lines[5:] == [
+        "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
+        f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml",
+    ]  # fmt: skip
+
+
+def test_a_suite_at_a_limit_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+    stopped = status_of(suite_folder(tmp_path, started(), ended("partial", exit_code=1)))
+
+    def having_sent(requests: int) -> SuiteStatus:
+        one, *others = stopped.cells
+        cells = (replace(one, spent=Spending(requests)), *others)
+        return replace(stopped, limits={"max_requests": 8, "max_wall_s": 5}, cells=cells)
+
+    first, command = next_lines(having_sent(8))
+    assert first == "max_requests (8) of the suite is reached: raise it, and the same command goes on:"
+    assert command == next_lines(stopped)[1]
+    assert next_lines(having_sent(7))[0] == "the same command goes on:"
+
+
+def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path)
+    with held(folder):
+        folder.lock.write_text("")
+        status = status_of(folder)
+    told = [f"{tmp_path}: running", "0 cells", "asked so far: 0 requests, 0 tokens"]
+    assert status_lines(status, 0.0) == told
+    folder = suite_folder(tmp_path, started(), cell_ended("small/qa", "failed", reason="429", again=True))
+    with held(folder):
+        assert cell_rows(status_of(folder))[0] == CellRow("small/qa", "waiting", "")
+
+
+@pytest.mark.parametrize(
+    ("figures", "text"),
+    [
+        (FIGURES, "exact_match 0.7100 (0.6000 .. 0.8200), n 100"), (replace(FIGURES, ci_high=None), "exact_match 0.7100, n 100"),
+        (replace(FIGURES, ci_low=None, reportable=False), "exact_match 0.7100, n 100, not reportable"),
+        (CellFigures("qa", "f1", None, None, None, None, reportable=True), "f1 could not be computed"),
+    ],
+)  # fmt: skip
+def test_a_result(figures: CellFigures, text: str) -> None:
+    assert suite_text.result_text(figures) == text
+
+
+def many(*statuses: str) -> list[CellRow]:
+    return [CellRow(f"t/{number}", status, "") for number, status in enumerate(statuses)]
+
+
+def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
+    found = many("complete", "waiting", "failed", "running", "paused", "complete", "partial", "missing")
+    shown, others = rows_that_fit(found, 4)
+    assert [row.status for row in shown] == ["failed", "running", "paused"]
+    assert others == "and 1 partial, 1 waiting, 1 missing, 2 complete"
+    assert [row.name for row in rows_that_fit(found, 2)[0]] == ["t/3"]
+    assert rows_that_fit(found, 0)[0] == []
+
+
+def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
+    """Of a cell that waits there it is all; how to see its log is said for all."""
+    _, first, *_others = running.cells
+    job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
+    state = replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
+    waiting = replace(first, progress=None, job=job, state=state)
+    found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
+    what = [row.what for row in cell_rows(found)]
+    assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
+    assert what[1] == "Priority\\x1b"
+    assert "Slurm" not in what[2]
+    assert log_lines(found) == [f"logs: eval-factory suite logs -f {running.folder.root} CELL"]
+    of_a_run = replace(found, folder=RunSuiteDir(Path("/a b/.slurm")))
+    assert log_lines(of_a_run) == ["logs: eval-factory suite logs -f '/a b'"]
+    assert log_lines(of_a_run)[0] in status_lines(of_a_run, 0.0)
+    assert log_lines(running) == []
+
+
+def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
+    status = status_of(suite_folder(tmp_path, started()))
+    of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
+    file = tmp_path / "out" / ".slurm" / "run_config.yml"
+    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
+    assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path / 'suite_config.yml'}"
+    assert suite_text.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
+
+
+DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
+NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
+FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
+BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+ALTERED = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
+
+
+def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
+    findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
+    found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
+    return suite_text.check_text(found).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (text(DONE), ["/s: complete: 1 cell"]),
+        (text(DONE, NOTED), ["/s: complete: 2 cells", "  note: big/qa: not reportable: why"]),
+        (text(DONE, FAILED, BARE), [
+            "/s: not complete: 2 of 3 cells without a complete result", "  big/medec: failed: no\\x1b key",
+            "    to do: set KEY", "      or KEY_2", "    to do: run it", "  big/bare: missing", "the same command goes on:",
+            "  the command",
+        ]),
+        (text(DONE, in_table=False)[1:], [
+            "results are newer than the table: the same command only collects them into it:", "  the command",
+        ]),
+        (text(DONE, altered=20)[1:], ALTERED), (text(DONE, altered=22)[1:], [*ALTERED, "  altered: 2 more (--json)"]),
+    ],
+    ids=["complete", "noted", "missing", "newer", "altered", "more altered"],
+)  # fmt: skip
+def test_what_a_check_finds_and_what_to_do(lines: list[str], told: list[str]) -> None:
+    assert lines == told

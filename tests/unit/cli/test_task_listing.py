@@ -57,13 +57,8 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
 
 def test_all_that_is_known_of_a_task() -> None:
     text = ls("med_dialog")
-    for said in (
-        "med_dialog_accuracy",
-        "gpt, llama, claude",
-        "public",
-        "CodaLab",
-        "subset: may be given, default healthcaremagic, one of",
-    ):
+    subset = "subset: may be given, default healthcaremagic, one of"
+    for said in ("med_dialog_accuracy", "gpt, llama, claude", "public", "CodaLab", subset):
         assert said in text
     record = json.loads(ls("med_dialog", "--json"))
     assert yaml.safe_load(record["example"])["config"]["params"]["extra"] == {"subset": "healthcaremagic"}
@@ -76,17 +71,14 @@ def test_all_that_is_known_of_a_task() -> None:
 
 def test_a_run_spec() -> None:
     text = ls("helm:mmlu")
-    assert "subject (str, needed)" in text
-    assert "method=multiple_choice_joint" in text
-    assert "type: helm:mmlu:subject=<subject>" in text
+    every = "arguments of every run spec, as far as the scenario takes them: add_to_stop"
+    for said in ("subject (str, needed)", "method=multiple_choice_joint", "type: helm:mmlu:subject=<subject>", every):
+        assert said in text
     assert ls("helm:mmlu:subject=anatomy") == text
-    assert "arguments of every run spec, as far as the scenario takes them: add_to_stop" in text
     record = json.loads(ls("helm:harm_bench", "--json"))
-    assert record["prescribed_judges"] == ["openai/gpt-4o-2024-05-13"]
-    assert record["runs"] is True
-    assert json.loads(ls("helm:med_dialog", "--json"))["tasks"] == [
-        "med_dialog_healthcaremagic", "med_dialog_icliniq", "med_dialog",
-    ]  # fmt: skip
+    assert (record["prescribed_judges"], record["runs"]) == (["openai/gpt-4o-2024-05-13"], True)
+    tasks = ["med_dialog_healthcaremagic", "med_dialog_icliniq", "med_dialog"]
+    assert json.loads(ls("helm:med_dialog", "--json"))["tasks"] == tasks
 
 
 def test_all_run_specs() -> None:
@@ -102,10 +94,8 @@ def test_all_run_specs() -> None:
 
 def test_what_executes_answers_says_so() -> None:
     text = ls("helm:code").replace("\n#   ", " ")
-    assert (
-        "it executes what a model answers (Python, in HELM's code_metrics_helper.RuntimeModule, code_metrics_helper.check_correctness), in a confined process"
-        in text
-    )
+    helms = "code_metrics_helper.RuntimeModule, code_metrics_helper.check_correctness"
+    assert f"it executes what a model answers (Python, in HELM's {helms}), in a confined process" in text
     assert "refused without --allow_code_execution, or config.params.extra.allow_code_execution: true" in text
     lines = {line.split()[0]: line for line in ls("--all").splitlines()}
     assert lines["helm:code"].endswith("[executes what the model answers (Python): needs --allow_code_execution]")
@@ -122,13 +112,11 @@ def test_what_executes_answers_says_so() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"),
-        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"),
+        (["pubmedqa"], "no task 'pubmedqa', did you mean 'pubmed_qa'?"), (["pubmed_qa", "--all"], "give one of"),
+        (["mmlu"], "HELM has a run spec of that name: helm:mmlu"), (["--all", "--tag", "jury"], "give one of"),
         (["helm:mmlux"], "no run spec 'mmlux', did you mean 'mmlu'?"),
-        (["pubmed_qa", "--all"], "give one of"),
-        (["--all", "--tag", "jury"], "give one of"),
     ],
-)
+)  # fmt: skip
 def test_mistakes(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)
@@ -143,22 +131,17 @@ def test_a_description_is_not_markup() -> None:
 
 def test_json_of_all_tasks_keeps_its_fields() -> None:
     records: list[dict[str, Any]] = json.loads(ls("--json"))
-    had = {
+    fields = {
         "name", "type", "description", "endpoint_types", "judges", "main_metric", "access", "source", "instances",
-        "tags", "parameters", "notes",
+        "tags", "parameters", "notes", "run_spec", "licence", "revision", "size_mb", "tried", "errata", "executes",
+        "published", "answers_public", "label_noise",
     }  # fmt: skip
-    since = {"run_spec", "licence", "revision", "size_mb", "tried", "errata", "executes", "published", "answers_public",
-             "label_noise"}  # fmt: skip
-    assert all(had | since == set(record) for record in records)
+    assert all(fields == set(record) for record in records)
 
 
 def test_names_nearly_written() -> None:
-    for given, near in (
-        ("mmul", "'helm:mmlu'"),
-        ("helm:mmul", "'mmlu'"),
-        ("medek", "'medec'"),
-        ("mmulu", "'helm:mmlu'"),
-    ):
+    close = {"mmul": "'helm:mmlu'", "helm:mmul": "'mmlu'", "medek": "'medec'", "mmulu": "'helm:mmlu'"}
+    for given, near in close.items():
         result = CliRunner().invoke(cli, ["ls", given])
         assert f"did you mean {near}?" in str(result.exception)
     for given in ("nonsense", "helm:nonsense-nonsense"):
@@ -172,9 +155,8 @@ def test_names_nearly_written() -> None:
 def shown_prompt(text: str) -> list[str]:
     """The lines of the judges' prompt among the comments, as they were before they became comments."""
     _, _, rest = text.partition("# what a judge is asked, with what is filled in between braces:\n#\n")
-    return [
-        line.removeprefix("#   ").removeprefix("#") for line in rest.partition("#\n# for completion")[0].splitlines()
-    ]
+    lines = rest.partition("#\n# for completion")[0].splitlines()
+    return [line.removeprefix("#   ").removeprefix("#") for line in lines]
 
 
 @pytest.mark.parametrize("name", [task.name for task in load_framework().evaluations if task.helm.judges])
@@ -203,10 +185,8 @@ def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
     assert bool(record["judges"]) == (kind != "choice")
     assert (record["name"], record["instances"] > 0) == (yaml.safe_load(file.read_text("utf-8"))["name"], True)
     if kind == "jury":
-        own = file.read_text("utf-8").replace(
-            "judge_prompt.txt\n", "judge_prompt.txt\n    scale: {min: 0, max: 9}\n", 1
-        )
-        file.write_text(own, encoding="utf-8")
+        scaled = "judge_prompt.txt\n    scale: {min: 0, max: 9}\n"
+        file.write_text(file.read_text("utf-8").replace("judge_prompt.txt\n", scaled, 1), encoding="utf-8")
         (folder / "judge_prompt.txt").write_text(f"{judges['jury']}\n{{SCALE}}", encoding="utf-8")
         record = json.loads(ls("--benchmark", str(file), "--json"))
         assert record["judge_prompt"].endswith("\na whole number from 0 to 9 (from the worst to the best)")

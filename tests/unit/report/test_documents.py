@@ -1,44 +1,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
+from eval_factory.core import results
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import (
-    Floor,
-    Judgements,
-    JuryReport,
-    RankCorrelation,
-    Score,
-    SpentByRole,
-    Stats,
-    TaskResult,
-    TooFewRated,
-    Usage,
-)
+from eval_factory.core.results import Floor, Judgements, JuryReport, Score, SpentByRole, Stats, TaskResult, Usage
 from eval_factory.report import documents
 from eval_factory.report.reader import result_in as result_of_document
 from unit.builders import plan
-from unit.report.test_clinician_lines import FOUND
 from unit.report.test_screen import spent
-from unit.scoring.test_collect import FOUR, result_of, state
+from unit.report.test_sentences import FOUND
 
 
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
+def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:
+    document = documents.evaluation_config(replace(result, **changes), plan().evaluation.as_given(), "x")
+    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
+    return document
 
 
 def test_documents_are_of_their_schemas(result: TaskResult) -> None:
-    config = plan().evaluation.as_dict()
-    document = documents.evaluation_config(result, config, "helm-run x")
-    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
-    other = documents.results_yml(result, config, "helm-run x")
+    document = document_of(result)
+    other = documents.results_yml(result, plan().evaluation.as_dict(), "helm-run x")
     documents.check_document(other, documents.RESULTS_SCHEMA)
     assert list(other) == ["git_hash", "command", "config", "target", "results"]
     assert yaml.safe_load(to_yaml(document)) == document
@@ -50,9 +37,7 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
 
 
 def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskResult) -> None:
-    rated = replace(result, clinicians=FOUND)
-    document = documents.evaluation_config(rated, plan().evaluation.as_dict(), "helm-run x")
-    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
+    document = document_of(result, clinicians=FOUND)
     names = list(document)
     assert names[names.index("clinicians") - 1] == "validity"
     assert document["clinicians"] == {
@@ -68,9 +53,8 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
         "notes": ["a note"],
     }  # fmt: skip
     assert result_of_document(yaml.safe_load(to_yaml(document)), ()).clinicians == FOUND
-    few = replace(FOUND, corrected=None, too_few=TooFewRated(3, 30), agreement=None, judges={}, notes=())
-    document = documents.evaluation_config(replace(result, clinicians=few), plan().evaluation.as_dict(), "x")
-    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
+    few = replace(FOUND, corrected=None, too_few=results.TooFewRated(3, 30), agreement=None, judges={}, notes=())
+    document = document_of(result, clinicians=few)
     assert document["clinicians"] == {
         "rated": 40, "answers": 200, "raters": 2, "ratings": 80, "too_few": {"rated": 3, "needed": 30},
     }  # fmt: skip
@@ -79,24 +63,19 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
 
 @pytest.mark.parametrize(("patches", "shown"), [(None, "none"), ((), []), (("a", "b"), ["a", "b"])])
 def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
-    given = replace(result, provenance=replace(result.provenance, patches=patches))
-    document = documents.evaluation_config(given, plan().evaluation.as_dict(), "helm-run x")
-    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
+    document = document_of(result, provenance=replace(result.provenance, patches=patches))
     assert document["provenance"].get("patches", "none") == shown
 
 
 def test_the_schema_refuses_what_it_does_not_know(result: TaskResult) -> None:
-    document = documents.evaluation_config(result, plan().evaluation.as_dict(), "helm-run x")
     with pytest.raises(jsonschema.ValidationError):
-        documents.check_document({**document, "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
+        documents.check_document({**document_of(result), "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
 
 
 def test_coverage_goes_over_judgements_where_there_are_such(result: TaskResult) -> None:
-    validity = replace(result.validity, judgements=Judgements(due=8, given=6))
-    document = documents.evaluation_config(replace(result, validity=validity), plan().evaluation.as_dict(), "x")
-    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
-    assert (document["validity"]["coverage"], document["validity"]["judgements"]) == (0.75, {"due": 8, "given": 6})
-    whole = documents.evaluation_config(result, plan().evaluation.as_dict(), "x")["validity"]
+    found = document_of(result, validity=replace(result.validity, judgements=Judgements(due=8, given=6)))["validity"]
+    assert (found["coverage"], found["judgements"]) == (0.75, {"due": 8, "given": 6})
+    whole = document_of(result)["validity"]
     assert (whole["coverage"], whole.get("judgements"), whole["not_reportable"]) == (1.0, None, [])
 
 
@@ -113,23 +92,20 @@ def test_usage_is_of_this_run_at_the_top_and_then_of_all_runs() -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
     usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
     document = documents.usage(usage)
-    assert (document["requests"], document["wall_s"], document["all_runs"]["runs"]) == (7, 1.0, 3)
-    assert list(document["this_run"]) == ["roles"]
+    all_runs = document["all_runs"]
+    assert (document["requests"], document["wall_s"], list(document["this_run"])) == (7, 1.0, ["roles"])
     assert document["this_run"]["roles"]["gpt"]["prompt_tokens"] == 40
-    assert document["all_runs"]["requests"] == 9
-    assert document["all_runs"]["roles"]["gpt"]["requests"] == 4
+    assert (all_runs["runs"], all_runs["requests"], all_runs["roles"]["gpt"]["requests"]) == (3, 9, 4)
 
 
 @pytest.mark.parametrize(
     ("roles", "all_requests", "runs", "beside"),
     [
-        ({"model": spent(7, 40)}, 7, 1, set()),
+        ({"model": spent(7, 40)}, 7, 1, set()), ({"model": spent(7, 40)}, 9, 1, {"all_runs"}),
+        ({"model": spent(7, 40)}, 7, 2, {"all_runs"}), ({}, 7, 1, {"this_run"}),
         ({"model": spent(6, 40)}, 7, 1, {"this_run"}),  # the journal also tells of somebody else's requests
-        ({"model": spent(7, 40)}, 9, 1, {"all_runs"}),
-        ({"model": spent(7, 40)}, 7, 2, {"all_runs"}),
-        ({}, 7, 1, {"this_run"}),
     ],
-)
+)  # fmt: skip
 def test_figures_that_repeat_others_are_left_out(roles: Any, all_requests: int, runs: int, beside: set[str]) -> None:
     this_run = SpentByRole(spent(7, 40), roles)
     usage = Usage(this_run, SpentByRole(spent(all_requests, 40), roles), runs, 1.0)
@@ -138,12 +114,6 @@ def test_figures_that_repeat_others_are_left_out(roles: Any, all_requests: int, 
 
 def scores_of(document: Any) -> Any:
     return document["results"]["tasks"]["pubmed_qa"]["metrics"]["score"]["scores"]
-
-
-def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:
-    document = documents.evaluation_config(replace(result, **changes), plan().evaluation.as_given(), "x")
-    documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
-    return document
 
 
 LONG = 1 / 3
@@ -163,14 +133,13 @@ def test_a_score_says_only_what_its_name_does_not(result: TaskResult) -> None:
     }
     written = scores_of(document_of(result, scores=scores))
     assert list(written) == ["exact_match", "other", "exact_match@valid+typos"]
-    main, other, perturbed = written.values()
+    assert str(written["exact_match"]["scale"]) == "[0, 1]"
+    for score in written.values():
+        del score["value"], score["stats"]
     known = {"higher_is_better": True, "scale": [0, 1], "unit": "share"}
-    assert {name: main[name] for name in main if name not in ("value", "stats")} == known
-    assert {name: other[name] for name in other if name not in ("value", "stats")} == dict.fromkeys(known)
-    assert {name: perturbed[name] for name in perturbed if name not in ("value", "stats")} == {
-        **known, "metric": "exact_match", "split": "valid", "perturbation": "typos",
-    }  # fmt: skip
-    assert str(main["scale"]) == "[0, 1]"
+    assert list(written.values()) == [
+        known, dict.fromkeys(known), {**known, "metric": "exact_match", "split": "valid", "perturbation": "typos"},
+    ]  # fmt: skip
 
 
 def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -> None:
@@ -197,7 +166,8 @@ def test_values_are_whole_and_their_statistics_are_rounded(result: TaskResult) -
     own = replace(validity.jury, labels={"poor": 0, "good": 3}, criteria={"right": ""})
     again = document_of(result, validity=replace(validity, jury=own))["validity"]["jury"]
     assert again == {**written["jury"], "labels": {"poor": 0, "good": 3}, "criteria": {"right": ""}}
-    follows = replace(validity.jury, length_correlation={"a": RankCorrelation(1 / 3, 0.0, 2 / 3, 40), "b": None})
+    of_length = {"a": results.RankCorrelation(1 / 3, 0.0, 2 / 3, 40), "b": None}
+    follows = replace(validity.jury, length_correlation=of_length)
     again = document_of(result, validity=replace(validity, jury=follows))["validity"]["jury"]
     assert again["length_correlation"] == {
         "a": {"rho": 0.333333, "ci_low": 0.0, "ci_high": 0.666667, "count": 40}, "b": None

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from described_runs import ODD, hostile, of_a_jury, of_a_rubric, plain
+from described_runs import ODD, hostile, of_a_jury, plain
 from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
 from eval_factory.report.markdown_report import markdown_report
 from unit.core.test_rendered_tables import MARKDOWN
-from unit.report.test_clinician_lines import FOUND
+from unit.report.test_sentences import FOUND
 
 
 def with_validity(made: TaskResult, **changes: object) -> TaskResult:
@@ -31,13 +31,10 @@ def test_it_begins_with_the_score_and_whether_it_may_be_reported() -> None:
 
 def test_a_score_that_may_not_be_reported_says_why() -> None:
     told = markdown_report(of_a_jury())
-    assert (
-        "**Not reportable.** Status: partial.\n\n- judge strict gave no usable judgement of 1 of 3 answers: ask" in told
-    )
+    assert "**Not reportable.** Status: partial.\n\n- judge strict gave no usable judgement of 1 of 3 answers" in told
     assert "have a score" not in told
-    assert (
-        "Judgements: `kind` 3 of 3, `strict` 2 of 3\n\nAgreement of the judges (Krippendorff's alpha): 0.614\n" in told
-    )
+    assert "Judgements: `kind` 3 of 3, `strict` 2 of 3\n\nAgreement of the judges" in told
+    assert " (Krippendorff's alpha): 0.614\n" in told
     gaps = with_validity(of_a_jury(), instances=Instances(3, 2, 1, 0, 0, 0))
     assert "- 2 of 3 instances have a score\n" in markdown_report(gaps)
     few = plain(reportable=False)
@@ -90,12 +87,10 @@ def test_five_notes_and_causes_and_how_many_there_are_beside() -> None:
 @pytest.mark.parametrize(
     ("stamp", "told"),
     [
-        (Comparability(True), "Settings of MedHELM's leaderboard: yes\n"),
-        (plain().comparability, "Settings of MedHELM's leaderboard: no (temperature)\n"),
-        (Comparability(None, "no such result"), None),
-        (None, None),
+        (Comparability(True), "Settings of MedHELM's leaderboard: yes\n"), (Comparability(None, "no such result"), None),
+        (plain().comparability, "Settings of MedHELM's leaderboard: no (temperature)\n"), (None, None),
     ],
-)
+)  # fmt: skip
 def test_beside_the_leaderboard(stamp: Comparability | None, told: str | None) -> None:
     text = markdown_report(plain(comparability=stamp))
     assert told in text if told else "leaderboard" not in text
@@ -109,25 +104,22 @@ def test_groups_are_folded_and_alpha_is_left_out_where_it_is_not_defined() -> No
     assert "| `a\u00a6b` | 0.7368 | 0.5121 to 0.8819 | 19 |\n\n</details>\n" in told
     undefined = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}))
     assert "Krippendorff" not in markdown_report(undefined)
+    assert "Criteria" not in markdown_report(undefined)
     assert "Ratings:" not in markdown_report(undefined)
     worded = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}, {"poor": 0, "good": 1}))
     assert "\nRatings: poor (0), good (1)\n" in markdown_report(worded)
 
 
-def test_what_was_run_and_how_to_do_it_again() -> None:
+def test_what_was_run_and_how_to_do_it_again_and_nothing_that_was_asked_or_answered() -> None:
     told = markdown_report(plain())
+    assert "What is q" not in told
+    assert "answer to" not in told
     line = "eval-factory `1`, HELM `0.5.16`, Python `3.11`, run `identity`, prompts `bbbbbbbbbbbbbbbb`, ended `2026-01-02T03:05:06Z`."
     assert f"## Provenance\n\n{line}\n\nIn the folder of this result:\n" in told
     assert "eval-factory reproduce . --run --output_dir ../reproduced" in told
     made = plain()
     bare = replace(made, provenance=replace(made.provenance, helm=None, ended_at=None))
     assert "eval-factory `1`, Python `3.11`, run `identity`, prompts `bbbbbbbbbbbbbbbb`.\n" in markdown_report(bare)
-
-
-def test_nothing_that_was_asked_or_answered_is_in_it() -> None:
-    told = markdown_report(plain())
-    assert "What is q" not in told
-    assert "answer to" not in told
 
 
 def test_hostile_names_and_notes_make_nothing() -> None:
@@ -144,11 +136,3 @@ def test_hostile_names_and_notes_make_nothing() -> None:
     headings = [token for token in tokens if token.type == "heading_open"]
     assert [token.tag for token in headings] == ["h1", "h2", "h2", "h2", "h2", "h2"]
     assert ODD not in told
-
-
-def test_a_rubric_has_its_counts_by_judge_and_pair() -> None:
-    told = markdown_report(of_a_rubric())
-    assert "\n\nCriteria: 5 of 12 criteria met, 4 not met, 2 tied, 1 unjudged; agreement of the judges" in told
-    assert "| majority | 12 | 5 | 4 | 2 | 1 |  |\n| `kind` | 12 | 8 | 4 | 0 | 0 | 1.0000 |" in told
-    assert "| `kind/strict` | 9 | 66.7 % | 0.400 |" in told
-    assert "Criteria" not in markdown_report(of_a_jury())

@@ -1,16 +1,17 @@
-"""Each sentence holds the run's own numbers, and is not there where they are not known."""
+"""Each sentence holds the run's own numbers, and is not there where they are not known; so the methods section."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from described_runs import CONFIG, TARGET, of_a_jury, of_a_rubric, plain
+from described_runs import CONFIG, TARGET, hostile, of_a_jury, of_a_rubric, plain
 from eval_factory.core.results import Comparability, Instances, Score, TaskResult
-from eval_factory.report.papers import Citations, Described, forms
+from eval_factory.report.papers import Citations, Described, forms, methods_text
 
 
 def text(sentences: Iterable[str]) -> str:
@@ -25,8 +26,8 @@ class _Sentences:
     """`say.benchmark(run)`: the sentences of that name."""
 
     def __getattr__(self, name: str) -> Callable[..., list[str]]:
-        def said(run: Described, cite: Citations | None = None) -> list[str]:
-            return replace(run, cite=cite or Citations()).said(forms()["sentences"][name])
+        def said(run: Described) -> list[str]:
+            return replace(run, cite=Citations()).said(forms()["sentences"][name])
 
         return said
 
@@ -54,36 +55,35 @@ def with_stats(**changes: Any) -> Described:
 
 
 def test_the_benchmark_and_its_data() -> None:
-    told = text(say.benchmark(facts(), Citations()))
+    told = text(say.benchmark(facts()))
     assert told.startswith(
         "The benchmark was pubmed_qa (Yes/no/maybe questions about PubMed abstracts), run with HELM 0.5.16 [1]."
         " It is one of the benchmarks of MedHELM [2]. Source of its data: GitHub pubmedqa/pubmedqa (licence: MIT)."
         " They were read at revision 1f00b98. The SHA-256 of the data file is aaaa"
     )
     assert "published" not in told, "of a result that does not know it"
-    known = text(say.benchmark(with_provenance(published="2019-09", answers_public=True), Citations()))
+    known = text(say.benchmark(with_provenance(published="2019-09", answers_public=True)))
     assert known.endswith(" The benchmark was published by 2019-09; its answers are public.")
-    gated = text(say.benchmark(with_provenance(answers_public=False), Citations()))
+    gated = text(say.benchmark(with_provenance(answers_public=False)))
     assert gated.endswith(" The benchmark was published at an unknown time; its answers are not public.")
-    own = text(say.benchmark(facts(config=extra(data_path="/secret/path")), Citations()))
+    own = text(say.benchmark(facts(config=extra(data_path="/secret/path"))))
     assert "Its data were files of the authors." in own
     assert "pubmedqa/" not in own
     assert "/secret" not in own
-    custom = text(say.benchmark(facts(plain(task="custom.mine"), extra(benchmark="b.yaml")), Citations()))
+    custom = text(say.benchmark(facts(plain(task="custom.mine"), extra(benchmark="b.yaml"))))
     assert custom.startswith("The benchmark was custom.mine, run with")
-    part = text(say.benchmark(facts(config=extra(subset="hard", language="es")), Citations()))
+    part = text(say.benchmark(facts(config=extra(subset="hard", language="es"))))
     assert "Chosen of it: subset hard and language es." in part
     for stamp in (None, Comparability(None, "no result")):
-        assert "MedHELM" not in text(say.benchmark(facts(plain(comparability=stamp)), Citations()))
+        assert "MedHELM" not in text(say.benchmark(facts(plain(comparability=stamp))))
 
 
 def test_hashes_and_revisions_that_are_not_known_are_not_named() -> None:
     bare = text(say.data_source(with_provenance(dataset_revisions={}, dataset_files={})))
     assert bare == "Source of its data: GitHub pubmedqa/pubmedqa (licence: MIT)."
-    many = text(
-        say.data_source(with_provenance(dataset_revisions={"a": "2", "b": "1"}, dataset_files={"a": "x", "b": "y"}))
-    )
-    assert "at revisions 1 and 2. The result records the SHA-256 of 2 data files." in many
+    many = with_provenance(dataset_revisions={"a": "2", "b": "1"}, dataset_files={"a": "x", "b": "y"})
+    told = "at revisions 1 and 2. The result records the SHA-256 of 2 data files."
+    assert told in text(say.data_source(many))
     assert say.data_source(facts(plain(task="helm:x"), {}))[0].startswith("They were read")
 
 
@@ -123,9 +123,8 @@ def test_the_model_and_what_it_calls_itself() -> None:
 
 def test_when_answers_came_is_said_of_all_parts_of_a_run() -> None:
     """The run that made the result may be the last of several, and ask nothing."""
-    model = replace(
-        plain().provenance.endpoints["model"], first_answer="2025-12-01T00:00:00Z", last_answer="2026-01-02T03:04:59Z"
-    )
+    model = plain().provenance.endpoints["model"]
+    model = replace(model, first_answer="2025-12-01T00:00:00Z", last_answer="2026-01-02T03:04:59Z")
     judge = replace(model, first_answer="2026-01-02T03:04:06Z", last_answer="2026-01-02T03:05:00Z")
     made = with_provenance(endpoints={"model": model, "gpt": judge}).result
     assert text(say.dates(facts(replace(made, usage=replace(made.usage, runs=2))))) == (
@@ -166,7 +165,7 @@ def test_prompts() -> None:
 
 
 def test_the_metric_its_scale_and_its_floor() -> None:
-    told = text(say.metric(facts(), Citations()))
+    told = text(say.metric(facts()))
     assert told == (
         "The main metric was exact_match as HELM 0.5.16 computes it (share, from 0 to 1, higher is better)."
         " Of the answers that need no model (empty and always A), scored on the same questions, the best was: always A,"
@@ -176,19 +175,19 @@ def test_the_metric_its_scale_and_its_floor() -> None:
     bare = Score(score.value, score.stats, "wer", "test", higher_is_better=False)
     beside = {"exact_match": bare, "exact_match.lenient": bare, "exact_match.helm": bare, "exact_match.corrected": bare}
     other = facts(with_validity(plain(scores=beside), floors={}))
-    told = text(say.metric(other, Citations()))
+    told = text(say.metric(other))
     assert "computes it (lower is better)." in told
     assert "(among the readings is the rule of MMLU-Pro [1])." in told
     assert "exact_match.helm is HELM's own value" in told
     assert "need no model" not in told
-    assert "could not be computed" in text(say.metric(facts(plain(scores={})), Citations()))
+    assert "could not be computed" in text(say.metric(facts(plain(scores={}))))
     assert text(say.corrections(other)).endswith("from the same answers: exact_match.corrected.")
     assert text(say.corrections(facts())) == "Known defects of benchmarks were looked up in list 3 of eval-factory."
 
 
 def test_a_jury() -> None:
-    assert list(say.jury(facts(), Citations())) == []
-    told = text(say.jury(facts(of_a_jury()), Citations()))
+    assert list(say.jury(facts())) == []
+    told = text(say.jury(facts(of_a_jury())))
     assert told == (
         "The answers were rated on a scale from 1 to 5 by a jury of 2 language models: kind (judge/one; temperature ="
         " 0.0), 3 of 3 answers; strict (judge/two), 2 of 3 answers."
@@ -198,12 +197,11 @@ def test_a_jury() -> None:
     )
     made = of_a_jury()
     bare = replace(with_validity(made, jury=None, judgements=None), provenance=plain().provenance, scores={})
-    assert text(say.jury(facts(bare), Citations())) == (
-        "The answers were rated by a jury of 2 language models: kind, 3 of 3 answers; strict, 2 of 3 answers."
-    )
+    said = "The answers were rated by a jury of 2 language models: kind, 3 of 3 answers; strict, 2 of 3 answers."
+    assert text(say.jury(facts(bare))) == said
     assert made.validity.jury is not None
     undefined = replace(made.validity.jury, krippendorff_alpha=None, weighted_kappa={"a/b": None})
-    assert list(say.agreement(facts(with_validity(made, jury=undefined)), Citations())) == []
+    assert list(say.agreement(facts(with_validity(made, jury=undefined)))) == []
 
 
 @pytest.mark.parametrize(
@@ -219,18 +217,17 @@ def test_a_jury() -> None:
     ],
 )  # fmt: skip
 def test_the_interval_with_its_source(stats: dict[str, Any], told: str) -> None:
-    assert text(say.intervals(with_stats(**stats), Citations())).endswith(told)
+    assert text(say.intervals(with_stats(**stats))).endswith(told)
 
 
 def test_groups_and_sources_of_instances() -> None:
-    assert list(say.intervals(facts(plain(scores={})), Citations())) == []
+    assert list(say.intervals(facts(plain(scores={})))) == []
     made = plain()
     score = made.scores["exact_match"]
     tested = replace(score, stats=replace(score.stats, p_value=0.1, clusters=9))
-    grouped = replace(
-        made, task="medcalc_bench", groups={"f": {"v": {"exact_match": tested}}}, scores={"exact_match": tested}
-    )
-    told = text(say.intervals(facts(grouped), Citations()))
+    of_groups = {"f": {"v": {"exact_match": tested}}}
+    grouped = replace(made, task="medcalc_bench", groups=of_groups, scores={"exact_match": tested})
+    told = text(say.intervals(facts(grouped)))
     assert "The instances share 9 sources (calculator)" in told
     assert "Groups were compared with all other instances, with Holm's correction in each field [2]." in told
     assert "design effect" not in told
@@ -245,22 +242,19 @@ def test_what_is_missing() -> None:
     )
     assert "Failed instances count as 0." in text(say.missing(facts(config=extra(on_failure="zero"))))
     assert "Failed instances" not in text(say.missing(facts(config={})))
-    whole = with_validity(
-        plain(), instances=Instances(9, 9, 0, 0, 0, 0, unjudged=2), bounds={"exact_match": (0.7, 0.7)}
-    )
-    assert text(say.missing(facts(whole))) == (
-        "9 of 9 requested instances have a score; 0 failed. 2 answers got no usable judgement, and so no score."
+    counts = Instances(9, 9, 0, 0, 0, 0, unjudged=2)
+    told = "9 of 9 requested instances have a score; 0 failed. 2 answers got no usable judgement, and so no score."
+    assert (
+        text(say.missing(facts(with_validity(plain(), instances=counts, bounds={"exact_match": (0.7, 0.7)})))) == told
     )
     assert list(say.reportable(facts())) == []
-    assert text(say.reportable(facts(of_a_jury()))).startswith(
-        "By the limits that were set for the run, this score may not"
-    )
+    told = "By the limits that were set for the run, this score may not"
+    assert text(say.reportable(facts(of_a_jury()))).startswith(told)
 
 
 def test_beside_the_leaderboard() -> None:
-    assert text(say.deviations(facts())) == (
-        "The settings differ from those of MedHELM's leaderboard in: temperature 0.7 (leaderboard: 0.0)."
-    )
+    told = "The settings differ from those of MedHELM's leaderboard in: temperature 0.7 (leaderboard: 0.0)."
+    assert text(say.deviations(facts())) == told
     same = facts(plain(comparability=Comparability(True)))
     assert text(say.deviations(same)) == "The settings were those of MedHELM's leaderboard, as far as they are known."
     for stamp in (None, Comparability(None, "no result")):
@@ -280,18 +274,10 @@ def test_software() -> None:
     )
 
 
-@pytest.mark.parametrize("of", [say.software, say.missing, say.prompts])
-def test_nothing_that_was_asked_or_answered_is_told(of: Callable[[Described], Iterable[str]]) -> None:
-    told = text(of(facts()))
-    assert "What is q" not in told
-    assert "answer to" not in told
-
-
 def test_a_rubric() -> None:
-    told = text(say.jury(facts(of_a_rubric()), Citations()))
-    assert told.startswith(
-        "The answers were judged criterion by criterion (12 criteria, 4.0 for an answer in the mean)"
-    )
+    told = text(say.jury(facts(of_a_rubric())))
+    start = "The answers were judged criterion by criterion (12 criteria, 4.0 for an answer in the mean)"
+    assert told.startswith(start)
     assert " The judges: kind (judge/one; temperature = 0.0), 12 of 12 criteria; strict (judge/two), 9 of 12 cr" in told
     assert told.endswith("kind/strict say the same of 66.7 % of 9 criteria, Cohen's kappa 0.400.")
     assert "rated" not in told
@@ -325,7 +311,35 @@ def test_what_a_rubric_rests_on_and_what_was_not_decided() -> None:
         "No judge decided 1 of 12 criteria; their answers have no score.",
         "As many judges said met as not met of 2 criteria, which count half.",
     ]
-    assert (
-        say.rubric(facts(with_validity(made, rubric=replace(rubric, criteria=replace(votes, unjudged=0, tied=0)))))[2:]
-        == []
-    )
+    whole = replace(rubric, criteria=replace(votes, unjudged=0, tied=0))
+    assert say.rubric(facts(with_validity(made, rubric=whole)))[2:] == []
+
+
+def test_the_methods_section_is_paragraphs_with_references_at_the_end() -> None:
+    paragraphs = methods_text(plain(), CONFIG, TARGET).split("\n\n")
+    beginnings = ("The benchmark was", "The evaluated model was", "The main metric was", "The 95 % interval",
+                  "The settings differ", "The evaluation was run", "References\n[1] P. Liang")  # fmt: skip
+    found = [paragraph[: len(start)] for paragraph, start in zip(paragraphs, beginnings, strict=True)]
+    assert found == list(beginnings)
+    assert paragraphs[-1].endswith(".\n")
+    assert not [text for text in ("What is q", "answer to") if text in "".join(paragraphs)], "of the instances"
+
+
+def test_a_jury_has_a_paragraph_and_a_score_that_may_not_be_reported_is_called_so() -> None:
+    told = methods_text(of_a_jury(), CONFIG, TARGET)
+    assert "\n\nThe answers were rated on a scale from 1 to 5" in told
+    assert "this score may not be reported" in told
+    assert "this score may not be reported" not in methods_text(plain(), CONFIG, TARGET)
+
+
+@pytest.mark.parametrize("made", [plain, of_a_jury, hostile])
+def test_every_number_in_brackets_is_a_reference_and_each_is_cited(made: Callable[[], TaskResult]) -> None:
+    text, _, references = methods_text(made(), CONFIG, TARGET).rpartition("References")
+    cited = {int(one) for found in re.findall(r"\[(\d+(?:, \d+)*)\]", text) for one in found.split(", ")}
+    assert cited == set(range(1, len(references.strip().splitlines()) + 1))
+
+
+def test_it_is_printable_whatever_others_wrote() -> None:
+    told = methods_text(hostile(), {"params": None}, {"api_endpoint": None})
+    assert told.replace("\n", "").isprintable()
+    assert all("\n" not in part for part in told.partition("\n\nReferences")[0].split("\n\n"))

@@ -1,4 +1,4 @@
-"""A result that is written and read again is the same."""
+"""A result that is written and read again is the same; which runs a folder stands for."""
 
 from __future__ import annotations
 
@@ -9,124 +9,90 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core import results
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import (
-    AskedEndpoint,
-    Comparability,
-    Deviation,
-    FailureCause,
-    Floor,
-    JudgeCounts,
-    Judgements,
-    JuryReport,
-    RankCorrelation,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Floor, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
-from eval_factory.report.reader import load_result
+from eval_factory.report.reader import compared_runs, is_suite_folder, load_result, one_run, run_folders
 from eval_factory.report.write import write_reports
+from stored_results import right_or_wrong, written
+from suite_folders import SAME, suite_folder
 from unit.builders import plan
 from unit.report.test_screen import spent
-from unit.scoring.test_collect import FOUR, result_of, state
 
 VERSION_1 = Path(__file__).parent / "version_1"
 """Written by version 0.1.0 of this program, shortened."""
 
 
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    made = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
-    jury = JuryReport({"a": 4.5}, None, {"a/b": 0.5}, {"a": None}, {"poor": 0, "good": 5}, {"right": "it is"})
-    jury = replace(jury, length_correlation={"a": RankCorrelation(0.5, 0.25, 0.75, 40), "b": None})
-    score = made.scores["exact_match"]
-    short = replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75)
-    score = replace(score, stats=short)
+@pytest.fixture(scope="module")
+def detailed(result: TaskResult) -> TaskResult:
+    """A result that says something of everything."""
+    jury = results.JuryReport(
+        {"a": 4.5}, None, {"a/b": 0.5}, {"a": None}, {"poor": 0, "good": 5}, {"right": "it is"},
+        length_correlation={"a": results.RankCorrelation(0.5, 0.25, 0.75, 40), "b": None},
+    )  # fmt: skip
+    score = result.scores["exact_match"]
+    score = replace(score, stats=replace(score.stats, stddev=0.5, stderr=0.25, ci_low=0.25, ci_high=0.75))
     scores = {
-        "exact_match": score,
-        "exact_match@valid+typos": replace(score, split="valid", perturbation="typos"),
+        "exact_match": score, "exact_match@valid+typos": replace(score, split="valid", perturbation="typos"),
         "NDCG@10": replace(score, metric="NDCG@10", higher_is_better=None, scale=None, unit=None),
         "of_no_split": replace(score, metric="of_no_split", split=None),
-    }
-    groups = {"category": {"even": {"exact_match": score, "unknown": replace(score, metric="unknown", unit="words")}}}
+    }  # fmt: skip
     validity = replace(
-        made.validity,
-        judges={"a": JudgeCounts(4, 3, 1, same_family=True)},
-        jury=jury,
-        failures=(FailureCause("model", 1, "HTTP 500: no", None),),
-        notes=("one", "two"),
-        judgements=Judgements(4, 3),
+        result.validity, judges={"a": results.JudgeCounts(4, 3, 1, same_family=True)}, jury=jury, notes=("one", "two"),
+        failures=(results.FailureCause("model", 1, "HTTP 500: no", None),), judgements=results.Judgements(4, 3),
         not_reportable=("for a reason",),
         floors={
             "exact_match": Floor("always A", 0.5, 4, {"empty": 0.0, "always A": 0.5}),
             "wer": Floor("empty", 0.5, 4, {"empty": 0.5}, lower_is_better=True),
         },
-    )
+    )  # fmt: skip
     asked = AskedEndpoint("org/model", "host.example", ({"temperature": 0.0},), 4, {"other": 1}, 1, None)
     judge = replace(asked, sampling=(), stated_models={}, other_model=0, prompt_sha256=("0" * 64,))
     provenance = replace(
-        made.provenance,
-        endpoints={"model": asked, "a": judge},
-        dataset_revisions={"hub:a/b": "1" * 40},
-        started_at="2001-09-09T01:46:40Z",
-        ended_at="2001-09-09T01:47:10Z",
-    )
-    first, *others = made.instances
-    instances = [replace(first, signs=("unparsed",), cluster="a note"), *others]
-    plain = score
+        result.provenance, endpoints={"model": asked, "a": judge}, dataset_revisions={"hub:a/b": "1" * 40},
+        started_at="2001-09-09T01:46:40Z", ended_at="2001-09-09T01:47:10Z",
+    )  # fmt: skip
+    first, *others = result.instances
     all_figures = replace(
-        plain.stats,
-        clusters=3,
-        design_effect=1.5,
-        effective_n=2.5,
-        trials=2,
-        trial_stddev=0.1,
-        p_value=0.02,
-        p_holm=0.04,
-    )
-    groups = {
-        **groups,
-        "category": {"odd": {"exact_match": replace(plain, stats=all_figures)}, "even": {"exact_match": plain}},
+        score.stats, clusters=3, design_effect=1.5, effective_n=2.5, trials=2, trial_stddev=0.1, p_value=0.02, p_holm=0.04
+    )  # fmt: skip
+    in_words = replace(score, metric="unknown", unit="words")
+    of_groups = {
+        "odd": {"exact_match": replace(score, stats=all_figures)},
+        "even": {"exact_match": score, "unknown": in_words},
     }
-    stamp = Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",))
     return replace(
-        made,
-        scores=scores,
-        groups=groups,
-        validity=validity,
-        provenance=provenance,
-        instances=instances,
-        comparability=stamp,
-    )
+        result, scores=scores, groups={"category": of_groups}, validity=validity, provenance=provenance,
+        instances=[replace(first, signs=("unparsed",), cluster="a note"), *others],
+        comparability=Comparability(False, None, (Deviation("a", 1, "b", "c"), Deviation("d", "e", 0.5, "f")), ("g",)),
+    )  # fmt: skip
 
 
 @pytest.fixture
-def folder(result: TaskResult, tmp_path: Path) -> Path:
+def folder(detailed: TaskResult, tmp_path: Path) -> Path:
     rundir = RunDir(tmp_path / "written")
     rundir.create()
-    config = plan().evaluation.as_dict()
-    given = plan().evaluation.as_given()
+    of_run = plan().evaluation
     write_reports(
-        result, rundir, config=config, command="helm-run -c x", redactor=Redactor(), responses={}, given=given
-    )
+        detailed, rundir, config=of_run.as_dict(), command="helm-run -c x", redactor=Redactor(), responses={},
+        given=of_run.as_given(),
+    )  # fmt: skip
     return rundir.root
 
 
-def test_it_is_the_same(result: TaskResult, folder: Path) -> None:
+def test_it_is_the_same(detailed: TaskResult, folder: Path) -> None:
     stored = load_result(folder)
-    assert list(stored.result.instances) == result.instances
-    assert replace(stored.result, instances=()) == replace(
-        result, instances=(), something_to_ask=result.status == "partial"
-    )
+    assert list(stored.result.instances) == detailed.instances
+    whole = replace(detailed, instances=(), something_to_ask=detailed.status == "partial")
+    assert replace(stored.result, instances=()) == whole
     assert (stored.folder, stored.command) == (folder, "helm-run -c x")
-    assert stored.result.groups == result.groups
     assert stored.config == {"type": "pubmed_qa", "output_dir": "/results/x"}
     assert stored.target["api_endpoint"]["model_id"] == "org/model"
-    assert load_result(folder / "evaluation_config.yaml").result.scores == result.scores
+    assert load_result(folder / "evaluation_config.yaml").result.scores == detailed.scores
 
 
 @pytest.mark.parametrize(
@@ -140,17 +106,14 @@ def test_it_is_the_same(result: TaskResult, folder: Path) -> None:
 def test_a_stamp_without_deviations_is_one_line(
     stamp: Comparability | None, stored: dict[str, object] | None, result: TaskResult, tmp_path: Path
 ) -> None:
-    rundir = RunDir(tmp_path / "again")
-    rundir.create()
-    config = plan().evaluation.as_dict()
-    stamped = replace(result, comparability=stamp)
-    write_reports(stamped, rundir, config=config, command="c", redactor=Redactor(), responses={})
-    document = yaml.safe_load(rundir.evaluation_config.read_text())
+    folder = written(tmp_path / "again", replace(result, comparability=stamp))
+    file = folder / "evaluation_config.yaml"
+    document = yaml.safe_load(file.read_text())
     assert document["comparability"] == stored
-    assert load_result(rundir.root).result.comparability == stamp
+    assert load_result(folder).result.comparability == stamp
     del document["comparability"]  # of an earlier version
-    rundir.evaluation_config.write_text(yaml.safe_dump(document))
-    assert load_result(rundir.root).result.comparability is None
+    file.write_text(yaml.safe_dump(document))
+    assert load_result(folder).result.comparability is None
 
 
 def test_a_document_that_is_made_of_what_was_read_is_the_same(folder: Path) -> None:
@@ -187,13 +150,7 @@ def test_a_run_config_that_is_none_is_not_needed(text: str, folder: Path) -> Non
     ],
 )  # fmt: skip
 def test_usage_that_was_written_in_short_is_whole_again(usage: Usage, result: TaskResult, tmp_path: Path) -> None:
-    rundir = RunDir(tmp_path / "used")
-    rundir.create()
-    write_reports(
-        replace(result, usage=usage), rundir, config=plan().evaluation.as_dict(), command="x", redactor=Redactor(),
-        responses={},
-    )  # fmt: skip
-    assert load_result(rundir.root).result.usage == usage
+    assert load_result(written(tmp_path / "used", replace(result, usage=usage))).result.usage == usage
 
 
 def test_a_result_of_schema_version_1_is_read() -> None:
@@ -221,12 +178,7 @@ def test_a_version_that_is_not_known_is_said(version: object, folder: Path) -> N
         load_result(folder)
 
 
-def test_there_is_none(tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="there is no result; it is written when a run ends"):
-        load_result(tmp_path)
-
-
-def test_what_is_no_result_is_named(folder: Path) -> None:
+def test_what_is_no_result_is_named(folder: Path, tmp_path: Path) -> None:
     file = folder / "evaluation_config.yaml"
     document = yaml.safe_load(file.read_text())
     document["validity"]["coverage"] = "all"
@@ -236,6 +188,8 @@ def test_what_is_no_result_is_named(folder: Path) -> None:
     file.write_text("{")
     with pytest.raises(PrerequisiteError, match="cannot be read"):
         load_result(folder)
+    with pytest.raises(PrerequisiteError, match="there is no result; it is written when a run ends"):
+        load_result(tmp_path)
 
 
 def test_lines_of_different_instances_are_not_taken_for_one(folder: Path) -> None:
@@ -244,12 +198,84 @@ def test_lines_of_different_instances_are_not_taken_for_one(folder: Path) -> Non
     instances = load_result(folder).result.instances
     with pytest.raises(PrerequisiteError, match=r"differ at instance"):
         list(instances)
-    (folder / "results.jsonl").write_text("".join(lines[:-1]))
-    with pytest.raises(PrerequisiteError, match=r"instances cannot be read"):
-        list(instances)
-    (folder / "results.jsonl").write_text(json.dumps({"id": "x"}) + "\n")
-    with pytest.raises(PrerequisiteError, match=r"instances cannot be read"):
-        list(instances)
-    (folder / "results.jsonl").unlink()
-    with pytest.raises(PrerequisiteError, match=r"instances cannot be read"):
-        list(instances)
+    for text in ("".join(lines[:-1]), json.dumps({"id": "x"}) + "\n", None):
+        if text is None:
+            (folder / "results.jsonl").unlink()
+        else:
+            (folder / "results.jsonl").write_text(text)
+        with pytest.raises(PrerequisiteError, match=r"instances cannot be read"):
+            list(instances)
+
+
+VALUES = {"small/qa": SAME, "large/qa": SAME, "small/calc": SAME, "large/calc": SAME}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    return suite_folder(tmp_path / "suite", VALUES)
+
+
+def named(suite: Path, runs: list[Path]) -> list[str]:
+    return [str(run.relative_to(suite)) for run in runs]
+
+
+def test_a_run_is_itself_and_each_is_taken_once(tmp_path: Path) -> None:
+    run = right_or_wrong(tmp_path / "a", "10")
+    assert run_folders([run, str(run), tmp_path / "nothing"]) == [run, tmp_path / "nothing"]
+    assert one_run(run, "x") == run
+    assert not is_suite_folder(run)
+
+
+def test_a_suite_is_its_runs_in_the_order_of_its_table_and_a_target_its_own(suite: Path) -> None:
+    right_or_wrong(suite / "small" / "of_another_suite", "10")
+    (suite / ".suite" / "x").mkdir(parents=True)
+    (suite / ".suite" / "x" / "evaluation_config.yaml").write_text("")
+    assert is_suite_folder(suite)
+    assert named(suite, run_folders([suite])) == list(VALUES)
+    assert named(suite, run_folders([suite / "large", suite])) == ["large/calc", "large/qa", "small/qa", "small/calc"]
+
+
+def test_a_suite_whose_table_is_not_there_yet_is_what_has_a_result(suite: Path) -> None:
+    (suite / "suite_results.yaml").unlink()
+    assert named(suite, run_folders([suite])) == sorted(VALUES)
+    for name in VALUES:
+        (suite / name / "evaluation_config.yaml").unlink()
+    with pytest.raises(PrerequisiteError, match="none of whose runs has a result; 'eval-factory suite status"):
+        run_folders([suite])
+
+
+def test_a_result_that_lies_elsewhere_is_refused(suite: Path, tmp_path: Path) -> None:
+    stranger = right_or_wrong(tmp_path / "stranger", "10")
+    (suite / "small" / "qa" / "evaluation_config.yaml").unlink()
+    (suite / "small" / "qa" / "evaluation_config.yaml").symlink_to(stranger / "evaluation_config.yaml")
+    with pytest.raises(PrerequisiteError):
+        run_folders([suite])
+
+
+def test_what_is_about_one_run_says_which_there_are(suite: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"reproduce: is about one run, and .* has 4: give one of .*small/qa, .*large/qa"
+    ):
+        one_run(suite, "reproduce")
+    for name in list(VALUES)[1:]:
+        (suite / name / "evaluation_config.yaml").unlink()
+    assert one_run(suite, "reproduce") == suite / "small/qa"
+
+
+def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(suite: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compared_runs([suite])
+    assert f"for qa alone: eval-factory compare {suite}/small/qa {suite}/large/qa" in str(caught.value)
+    assert "suite_results.md has those of each" in str(caught.value)
+    one = suite_folder(tmp_path / "one", {"a/qa": SAME, "b/qa": SAME})
+    assert named(one, compared_runs([one])) == ["a/qa", "b/qa"]
+    given = [suite / "small" / "qa", suite / "small" / "calc"]
+    assert compared_runs(given) == given  # whoever names runs gets them compared, or the reasons
+
+
+def test_a_leaderboard_of_helms_own_runs_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "leaderboard.json").write_text("{}")
+    with pytest.raises(
+        PrerequisiteError, match="is a leaderboard's folder of an earlier version, whose runs are HELM's own"
+    ):
+        run_folders([tmp_path])

@@ -1,15 +1,24 @@
-"""How a result looks in a line and in a notebook, of a run and of a folder."""
+"""How a result looks in a line, in a notebook and as a data frame; markup of others stays text."""
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
+from eval_factory.report import result_views
 from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_views import instances_frame, scores_frame
+from eval_factory.report.result_views import INSTANCE_COLUMNS, SCORE_COLUMNS, instances_frame, result_html, scores_frame
 from eval_factory.workflows.evaluate import Evaluated
+from hostile_texts import ODD, payloads
 from stored_results import PROVENANCE, instance, result
 
 
@@ -23,9 +32,8 @@ def test_a_line() -> None:
     assert repr(run) == "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
     assert repr(stored) == "<StoredResult pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
     (refused, _) = both(replace(made, reportable=False))
-    assert repr(refused) == (
-        "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE: coverage 1.0000; results/x>"
-    )
+    told = "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE: coverage 1.0000; results/x>"
+    assert repr(refused) == told
 
 
 def test_a_line_is_one_line_and_short_whatever_others_wrote() -> None:
@@ -42,3 +50,175 @@ def test_frames() -> None:
         assert record.to_frame(instances=True).equals(instances_frame(made))
         assert record.instances_frame().equals(instances_frame(made))
         assert record.folder == Path("results/x")
+
+
+HOSTILE = {**payloads("http://127.0.0.1:9"), "formula": r"$\href{javascript:x}{y}$"}
+OURS = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
+
+
+class Page(HTMLParser):
+    """Its tags with their attributes, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.text = set[str](), set[str](), ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("text", [*HOSTILE.values()], ids=[*HOSTILE])
+def test_what_others_wrote_stays_text(text: str) -> None:
+    made = result([instance("q0", 1.0)])
+    hostile = replace(
+        made, task=text, main_metric=text, scores={text: made.scores["exact_match"]},
+        provenance=replace(PROVENANCE, target=text),
+        validity=replace(made.validity, notes=(text,), not_reportable=(text,)), reportable=False,
+    )  # fmt: skip
+    html = result_html(hostile, Path(f"/x/{text}"))
+    page = Page(html)
+    assert page.tags == OURS
+    assert page.attributes == {"class", "scope"}
+    assert page.text.count(" ".join(text.split())) >= 5
+    assert html.startswith('<div class="tex2jax_ignore mathjax_ignore">\n')
+
+
+def test_no_letter_of_others_is_unseen_or_moves_what_follows() -> None:
+    for letter in ODD.values():
+        block = result_views.html_block(f"a{letter}b", [result_views.paragraph(f"c{letter}d")])
+        assert letter not in block.replace("\n", "")
+
+
+def test_the_main_score_is_first_and_has_its_interval() -> None:
+    made = result([instance("q0", 1.0)], ("exact_match", "f1"))
+    first = made.scores["exact_match"]
+    with_interval = replace(first, value=0.12345, stats=replace(first.stats, ci_low=0.1, ci_high=0.2, count=7))
+    html = result_html(replace(made, scores={"f1": first, "exact_match": with_interval}), Path("results/x"))
+    before, after = html.split("<table")[0], html.split("</table>")[1]
+    assert before == '<div class="tex2jax_ignore mathjax_ignore">\n<p><b>pubmed_qa, org/model</b></p>\n'
+    told = "<p>1 of 1 instances scored, 0 failed; status: complete</p>\n<p>results: results/x</p>\n</div>"
+    assert after.strip() == told
+    assert re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html) == [
+        "metric", "value", "95 % interval", "n", "exact_match", "0.1235", "0.1000 .. 0.2000", "7", "f1", "0.5000", "-", "4"
+    ]  # fmt: skip
+
+
+def test_what_speaks_against_a_score_stands_out() -> None:
+    made = result([instance("q0", 1.0), instance("q1", None)])
+    assert result_views.not_reportable(made) == []
+    refused = replace(made, reportable=False)
+    assert result_views.not_reportable(refused) == ["NOT REPORTABLE: coverage 0.5000"]
+    for_reasons = replace(refused, validity=replace(made.validity, not_reportable=("first\n  what to do", "second")))
+    assert result_views.not_reportable(for_reasons) == ["NOT REPORTABLE: first", "NOT REPORTABLE: second"]
+    told = "<p><b>NOT REPORTABLE: first</b></p>\n<p><b>NOT REPORTABLE: second</b></p>"
+    assert told in result_html(for_reasons, Path("x"))
+
+
+def test_long_lists_are_cut_and_say_so() -> None:
+    score = result([instance("q0", 1.0)]).scores["exact_match"]
+    many = replace(
+        result([instance("q0", 1.0)]), scores={str(number): score for number in range(result_views.MAX_ROWS + 2)}
+    )
+    assert '<tr><td colspan="4">2 more: to_frame()</td></tr>' in result_html(many, Path("x"))
+    notes = [str(number) for number in range(result_views._MAX_NOTES + 3)]
+    assert result_views.html_list(notes)[-2:] == ["<li>3 more</li>", "</ul>"]
+    assert len(result_views.html_list(notes[: result_views._MAX_NOTES])) == result_views._MAX_NOTES + 2
+    assert result_views.html_list([]) == []
+
+
+def types_of(found: Any) -> dict[str, str]:
+    """Without where pandas keeps its texts."""
+    return {name: str(kind).partition("[")[0] for name, kind in found.dtypes.items()}
+
+
+def missing_as_none(found: Any) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = found.astype("object").where(found.notna(), None).to_dict("records")
+    return rows
+
+
+def scored() -> TaskResult:
+    made = result([instance("q0", 1.0)], ("exact_match", "f1@valid"))
+    main = made.scores["exact_match"]
+    stats = replace(main.stats, count=4, ci_low=0.25, ci_high=0.75, stderr=0.125, ci_method="wilson")
+    full = replace(main, value=0.5, stats=stats, perturbation="typos", higher_is_better=True, unit="share")
+    validity = replace(made.validity, bounds={"exact_match": (0.1, 0.9)})
+    return replace(made, scores={**made.scores, "exact_match": full}, validity=validity, reportable=False)
+
+
+def test_a_row_a_score() -> None:
+    found = scores_frame(scored())
+    assert list(found.columns) == list(SCORE_COLUMNS)
+    assert types_of(found) == dict(SCORE_COLUMNS)
+    assert missing_as_none(found) == [
+        {
+            "task": "pubmed_qa", "model": "org/model", "metric": "exact_match", "main": True, "value": 0.5, "ci_low": 0.25,
+            "ci_high": 0.75, "n": 4, "stderr": 0.125, "ci_method": "wilson", "split": "test", "perturbation": "typos",
+            "higher_is_better": True, "unit": "share", "bound_low": 0.1, "bound_high": 0.9, "reportable": False,
+        },
+        {
+            "task": "pubmed_qa", "model": "org/model", "metric": "f1@valid", "main": False, "value": 0.5, "ci_low": None,
+            "ci_high": None, "n": 4, "stderr": None, "ci_method": None, "split": "valid", "perturbation": None,
+            "higher_is_better": None, "unit": None, "bound_low": None, "bound_high": None, "reportable": False,
+        },
+    ]  # fmt: skip
+
+
+def test_no_score_or_instance_is_no_row_of_the_same_types() -> None:
+    found = scores_frame(replace(scored(), scores={}))
+    assert len(found) == 0
+    assert types_of(found) == dict(SCORE_COLUMNS)
+    found = instances_frame(result([], ("exact_match", "f1")))
+    assert len(found) == 0
+    assert types_of(found) == {**INSTANCE_COLUMNS, "exact_match": "float64"}
+    assert types_of(instances_frame(replace(result([], ("f1",)), scores={}))) == dict(INSTANCE_COLUMNS)
+    found = instances_frame(result([instance("q0", 1.0)], ("exact_match@valid",)))
+    assert list(found.columns)[len(INSTANCE_COLUMNS) :] == ["exact_match"]
+
+
+def test_a_row_an_instance() -> None:
+    first = instance(
+        "q0", 1.0, split="valid", sub_split="long", trial=2, perturbation="typos", reasoning="because", cached=True,
+        unjudged=True, cluster="c1", signs=("refused",), judges={"gpt": 4.0}, categories={"field": "x"}, latency_s=1.5,
+        prompt_tokens=7, completion_tokens=3,
+    )  # fmt: skip
+    second = instance("q1", None, finish_reason=None, prompt_tokens=None, completion_tokens=None, latency_s=None,
+                      categories={"level": 3})  # fmt: skip
+    found = instances_frame(result([first, second]))
+    last = {"exact_match": "float64", "judge.gpt": "float64", "extra.field": "object", "extra.level": "object"}
+    assert types_of(found) == {**INSTANCE_COLUMNS, **last}
+    answered, failed = missing_as_none(found)
+    assert answered == {
+        "id": "q0", "split": "valid", "sub_split": "long", "trial": 2, "perturbation": "typos", "prompt": "What is q0?",
+        "references": first.references, "completion": "answer to q0", "reasoning": "because", "finish_reason": "stop",
+        "prompt_tokens": 7, "completion_tokens": 3, "latency_s": 1.5, "cached": True, "error": None, "unjudged": True,
+        "cluster": "c1", "signs": ("refused",), "exact_match": 1.0, "judge.gpt": 4.0, "extra.field": "x",
+        "extra.level": None,
+    }  # fmt: skip
+    assert failed == {
+        "id": "q1", "split": "test", "sub_split": None, "trial": 0, "perturbation": None, "prompt": "What is q1?",
+        "references": second.references, "completion": None, "reasoning": None, "finish_reason": None,
+        "prompt_tokens": None, "completion_tokens": None, "latency_s": None, "cached": False, "error": "HTTP 500",
+        "unjudged": False, "cluster": None, "signs": (), "exact_match": None, "judge.gpt": None, "extra.field": None,
+        "extra.level": 3,
+    }  # fmt: skip
+
+
+def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
+    record = instance("q0", None, metrics={"id": 0.5, "judge.gpt": 0.25, "extra.x": 0.125}, judges={"gpt": 3.0},
+                      categories={"x": "y"})  # fmt: skip
+    (row,) = instances_frame(result([record])).to_dict("records")
+    assert (row["id"], row["metric.id"]) == ("q0", 0.5)
+    assert (row["judge.gpt"], row["metric.judge.gpt"]) == (3.0, 0.25)
+    assert (row["extra.x"], row["metric.extra.x"]) == ("y", 0.125)
+
+
+def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(PrerequisiteError, match="pip install pandas"):
+        result_views.frame({}, [])

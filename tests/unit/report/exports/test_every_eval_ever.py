@@ -1,4 +1,4 @@
-"""A stored result -> the aggregate record of Every Eval Ever, and where its files lie."""
+"""A stored result -> the aggregate record and the samples of Every Eval Ever, and where its files lie."""
 
 from __future__ import annotations
 
@@ -11,19 +11,11 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import FailureCause, JudgeCounts
-from eval_factory.report.every_eval_ever import Publisher, aggregate, check_record, write_records
+from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, Score
+from eval_factory.report.every_eval_ever import Publisher, aggregate, check_record, samples_of, write_records
 from eval_factory.report.reader import StoredResult
-from unit.report.exports.test_stored_facts import (
-    ANSWER,
-    ASKED,
-    CATEGORY,
-    PROMPT,
-    REFERENCE,
-    not_reportable,
-    stored_of,
-    with_scores,
-)
+from unit.report.exports import test_stored_facts as facts
+from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, not_reportable, stored_of, with_scores
 
 WHO = Publisher("A Hospital", "third_party")
 NOW = 1_795_000_000.9
@@ -36,9 +28,9 @@ def record_of(stored: StoredResult, publisher: Publisher = WHO) -> dict[str, Any
 
 
 def only_score(stored: StoredResult) -> dict[str, Any]:
+    score: dict[str, Any]
     (score,) = record_of(stored)["evaluation_results"]
-    found: dict[str, Any] = score
-    return found
+    return score
 
 
 def with_provenance(stored: StoredResult, **changes: Any) -> StoredResult:
@@ -66,10 +58,8 @@ def test_a_public_result_is_written_with_its_samples(tmp_path: Path) -> None:
 
 def test_the_same_result_is_the_same_file(tmp_path: Path) -> None:
     first = write_records(stored_of("pubmed_qa"), tmp_path / "o", WHO, now=NOW)
-    assert (
-        write_records(replace(stored_of("pubmed_qa"), folder=Path("/another")), tmp_path / "o", WHO, now=NOW + 100)
-        == first
-    )
+    elsewhere = replace(stored_of("pubmed_qa"), folder=Path("/another"))
+    assert write_records(elsewhere, tmp_path / "o", WHO, now=NOW + 100) == first
     assert len([path for path in (tmp_path / "o").rglob("*") if path.is_file()]) == 2
 
 
@@ -86,7 +76,7 @@ def test_no_text_of_private_data_is_in_any_file(task: str, extra: dict[str, Any]
     (only,) = [path for path in (tmp_path / "o").rglob("*") if path.is_file()]
     assert only == written
     text = written.read_text("utf-8")
-    for secret in (PROMPT, ANSWER, REFERENCE, CATEGORY, "it is gout", "id0", "/home/doe", "HTTP 400"):
+    for secret in (PROMPT, ANSWER, REFERENCE, facts.CATEGORY, "it is gout", "id0", "/home/doe", "HTTP 400"):
         assert secret not in text, secret
     assert "detailed_evaluation_results" not in text
     assert json.loads(text)["evaluation_results"][0]["score_details"]["score"] == 0.5
@@ -98,6 +88,9 @@ def test_samples_of_an_earlier_export_do_not_stay_beside_a_record_without(tmp_pa
     private = replace(stored, config={"params": {"extra": {"data_path": "/mine"}}})
     write_records(private, tmp_path / "o", WHO, now=NOW)
     assert not samples.exists()
+    other = replace(stored.result.scores["exact_match"], higher_is_better=True)
+    without = replace(stored, result=replace(stored.result, scores={"other": other}))
+    assert len(write_records(without, tmp_path / "o", WHO, now=NOW)) == 1
 
 
 def test_what_the_record_says_of_the_run() -> None:
@@ -162,48 +155,36 @@ def test_metrics_of_unknown_direction_are_left_out_but_for_the_main_one() -> Non
     score = replace(stored.result.scores["exact_match"], higher_is_better=None)
     worse, infinite = replace(score, higher_is_better=False), replace(score, value=float("inf"), higher_is_better=True)
     record = record_of(with_scores(stored, wer=worse, odd=score, endless=infinite))
-    directions = {
-        one["metric_config"]["metric_name"]: one["metric_config"]["lower_is_better"]
-        for one in record["evaluation_results"]
-    }
-    assert directions == {"exact_match": False, "wer": True}
-
-
-def test_without_any_known_direction_there_is_no_record() -> None:
+    metrics = [one["metric_config"] for one in record["evaluation_results"]]
+    assert {one["metric_name"]: one["lower_is_better"] for one in metrics} == {"exact_match": False, "wer": True}
     stored = stored_of("helm:mmlu")
     unknown = {name: replace(score, higher_is_better=None) for name, score in stored.result.scores.items()}
     with pytest.raises(ConfigError, match="whether more is better"):
         aggregate(with_scores(stored, **unknown), WHO, now=NOW)
 
 
-def test_a_result_that_may_not_be_reported_says_so() -> None:
+def test_a_result_that_may_not_be_reported_says_so_and_judges_are_named_by_their_models() -> None:
     details = only_score(not_reportable(stored_of("pubmed_qa"), "for a reason"))["score_details"]["details"]
     assert details["reportable"] == "false"
     assert details["not_reportable"] == "for a reason; 4 of 4 instances have a score"
-
-
-def test_judges_are_named_by_their_models() -> None:
     stored = stored_of("pubmed_qa")
     judges = {name: JudgeCounts(4, 4, 0) for name in ("gpt", "claude")}
     stored = replace(stored, result=replace(stored.result, validity=replace(stored.result.validity, judges=judges)))
-    stored = with_provenance(stored, endpoints={"model": ASKED, "gpt": replace(ASKED, model="openai/gpt-4o")})
+    asked = {"model": facts.ASKED, "gpt": replace(facts.ASKED, model="openai/gpt-4o")}
+    stored = with_provenance(stored, endpoints=asked)
     assert only_score(stored)["score_details"]["details"]["judges"] == "claude, openai/gpt-4o"
 
 
 @pytest.mark.parametrize(
     ("sampling", "expected"),
     [
-        (({"temperature": 0.0}, {"temperature": 1.0}), {}),
+        (({"temperature": 0.0}, {"temperature": 1.0}), {}), (({"temperature": True, "max_tokens": 0},), {}), ((), {}),
         (({"temperature": "hot", "top_p": 0.5, "max_completion_tokens": 7},), {"top_p": 0.5, "max_tokens": 7}),
-        (({"temperature": True, "max_tokens": 0},), {}),
         (({"max_tokens": 1, "top_p": float("nan")},), {"max_tokens": 1}),
-        ((), {}),
     ],
-)
-def test_generation_is_told_where_all_requests_had_the_same(
-    sampling: tuple[dict[str, Any], ...], expected: dict[str, Any]
-) -> None:
-    stored = with_provenance(stored_of("pubmed_qa"), endpoints={"model": replace(ASKED, sampling=sampling)})
+)  # fmt: skip
+def test_generation_that_all_requests_had(sampling: tuple[dict[str, Any], ...], expected: dict[str, Any]) -> None:
+    stored = with_provenance(stored_of("pubmed_qa"), endpoints={"model": replace(facts.ASKED, sampling=sampling)})
     assert only_score(stored)["generation_config"] == {"generation_args": expected}
 
 
@@ -212,10 +193,9 @@ def test_generation_is_told_where_all_requests_had_the_same(
     [
         ("head_qa", {"source_type": "hf_dataset", "hf_repo": "dvilares/head_qa"}),
         ("pubmed_qa", {"source_type": "url", "url": ["https://github.com/pubmedqa/pubmedqa"]}),
-        ("sample_medical_qa", {"source_type": "other"}),
-        ("ehrshot", {"source_type": "other"}),
+        ("sample_medical_qa", {"source_type": "other"}), ("ehrshot", {"source_type": "other"}),
     ],
-)
+)  # fmt: skip
 def test_where_the_data_are_from(task: str, expected: dict[str, Any]) -> None:
     source = only_score(stored_of(task))["source_data"]
     assert source.pop("dataset_name") == task
@@ -226,14 +206,12 @@ def test_where_the_data_are_from(task: str, expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("model", "developer", "folder", "whole"),
     [
-        ("org/model:v1", None, "pubmed_qa/org/model_v1", "org/model:v1"),
-        ("a/b/c", None, "pubmed_qa/a/b_c", "a/b/c"),
+        ("org/model:v1", None, "pubmed_qa/org/model_v1", "org/model:v1"), ("a/b/c", None, "pubmed_qa/a/b_c", "a/b/c"),
         ("gpt-4", "openai", "pubmed_qa/openai/gpt-4", "openai/gpt-4"),
-        ("azure/gpt-4", "openai", "pubmed_qa/openai/gpt-4", "openai/gpt-4"),
-        ("../x", None, "pubmed_qa/_/x", "../x"),
+        ("azure/gpt-4", "openai", "pubmed_qa/openai/gpt-4", "openai/gpt-4"), ("../x", None, "pubmed_qa/_/x", "../x"),
         ("data/..", None, "pubmed_qa/data_/_", "data/.."),
     ],
-)
+)  # fmt: skip
 def test_files_lie_by_developer_and_model(
     model: str, developer: str | None, folder: str, whole: str, tmp_path: Path
 ) -> None:
@@ -249,8 +227,83 @@ def test_a_model_without_a_developer_needs_one(model: str, tmp_path: Path) -> No
         write_records(stored_of("pubmed_qa", model=model), tmp_path / "o", WHO, now=NOW)
 
 
-def test_no_samples_of_a_main_score_that_is_not_there(tmp_path: Path) -> None:
-    stored = stored_of("pubmed_qa")
-    other = replace(stored.result.scores["exact_match"], higher_is_better=True)
-    without = replace(stored, result=replace(stored.result, scores={"other": other}))
-    assert len(write_records(without, tmp_path / "o", WHO, now=NOW)) == 1
+RECORD = {"evaluation_id": "the run", "model_info": {"id": "org/model"}}
+
+
+def samples(stored: StoredResult, instances: list[InstanceRecord] | None = None, **score: Any) -> list[dict[str, Any]]:
+    result = stored.result
+    scores: dict[str, Score] = {"exact_match": replace(result.scores["exact_match"], **score)}
+    instances = list(result.instances) if instances is None else instances
+    found = list(samples_of(replace(stored, result=replace(result, scores=scores, instances=instances)), RECORD))
+    for sample in found:
+        check_record(sample, "instance")
+    return found
+
+
+@pytest.fixture
+def stored() -> StoredResult:
+    return stored_of("pubmed_qa")
+
+
+@pytest.fixture
+def instance(stored: StoredResult) -> InstanceRecord:
+    return next(iter(stored.result.instances))
+
+
+def test_a_sample_has_all_that_is_known_of_an_instance(stored: StoredResult) -> None:
+    first = samples(stored)[0]
+    text = json.dumps({"raw": PROMPT, "reference": [REFERENCE]}, sort_keys=True, separators=(",", ":"))
+    assert first == {
+        "schema_version": "0.3.0", "evaluation_id": "the run", "model_id": "org/model", "evaluation_name": "pubmed_qa",
+        "evaluation_result_id": "pubmed_qa/exact_match", "sample_id": "id0",
+        "sample_hash": hashlib.sha256(text.encode()).hexdigest(), "interaction_type": "single_turn",
+        "input": {"raw": PROMPT, "reference": [REFERENCE], "choices": [REFERENCE, "it is gout"]},
+        "output": {"raw": [ANSWER]},
+        "answer_attribution": [{
+            "turn_idx": 0, "source": "output.raw", "extracted_value": ANSWER, "extraction_method": "helm.exact_match",
+            "is_terminal": True,
+        }],
+        "metadata": {"split": "test", "finish_reason": "stop"},
+        "token_usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11},
+        "performance": {"latency_ms": 250.0}, "evaluation": {"score": 1.0, "is_correct": True},
+    }  # fmt: skip
+
+
+def test_what_is_not_known_of_an_instance_is_left_out(stored: StoredResult, instance: InstanceRecord) -> None:
+    bare = replace(instance, completion_tokens=None, latency_s=None, finish_reason=None, references=())
+    (sample,) = samples(stored, [bare])
+    assert not {"token_usage", "performance"} & set(sample)
+    assert sample["metadata"] == {"split": "test"}
+    assert sample["input"] == {"raw": PROMPT, "reference": []}
+    (sample,) = samples(stored, [replace(instance, prompt_tokens=None)])
+    assert "token_usage" not in sample
+    right, wrong = instance.references
+    (sample,) = samples(stored, [replace(instance, references=(right,))])
+    assert "choices" not in sample["input"]
+    (sample,) = samples(stored, [replace(instance, references=(wrong,))])
+    assert sample["input"] == {"raw": PROMPT, "reference": []}
+
+
+def test_which_instances_are_samples_by_trial(stored: StoredResult, instance: InstanceRecord) -> None:
+    left = [
+        replace(instance, id="none", metrics={}), replace(instance, id="other", metrics={"other": 1.0}),
+        replace(instance, id="failed", completion=None), replace(instance, id="empty", completion=""),
+        replace(instance, id="endless", metrics={"exact_match": float("inf")}),
+    ]  # fmt: skip
+    assert [sample["sample_id"] for sample in samples(stored, left)] == ["empty"]
+    assert [one["sample_id"] for one in samples(stored, [instance, replace(instance, trial=1)])] == ["id0", "id0#1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "score", "right"),
+    [
+        (1.0, {}, True), (0.99, {}, False), (5.0, {"scale": (1.0, 5.0)}, True), (4.9, {"scale": (1.0, 5.0)}, False),
+        (0.0, {"scale": (0.0, 1.0), "higher_is_better": False}, True),
+        (0.1, {"scale": (0.0, 1.0), "higher_is_better": False}, False), (1.0, {"higher_is_better": False}, False),
+    ],
+)  # fmt: skip
+def test_right_is_the_best_value_there_is(
+    value: float, score: dict[str, Any], right: bool, stored: StoredResult, instance: InstanceRecord
+) -> None:
+    (sample,) = samples(stored, [replace(instance, metrics={"exact_match": value})], **score)
+    assert sample["evaluation"] == {"score": value, "is_correct": right}

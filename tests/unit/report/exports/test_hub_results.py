@@ -40,12 +40,16 @@ def test_the_hubs_library_reads_the_entry() -> None:
     assert "NOT REPORTABLE" not in found.notes
 
 
-def test_what_was_chosen_of_the_data_is_noted() -> None:
+def test_what_was_chosen_of_the_data_is_noted_and_no_interval_that_is_not_there() -> None:
     found = parsed(stored_of("head_qa", extra={"language": "es", "category": "nursery"}))
     assert found.notes is not None
     assert found.notes.endswith("; language: es; category: nursery")
     edition = read_at(stored_of("medcalc_bench", extra={"version": "v1.0"}), **{"ncbi/MedCalc-Bench-v1.0": "a" * 40})
     assert parsed(edition).dataset_revision is None, "of another data set"
+    stored = stored_of("head_qa")
+    score = stored.result.scores["exact_match"]
+    bare = with_scores(stored, exact_match=replace(score, stats=replace(score.stats, ci_high=None)))
+    assert "interval" not in (parsed(bare).notes or "")
 
 
 def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None:
@@ -56,33 +60,20 @@ def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None
     assert (other.dataset_revision, "revision" in str(other.notes)) == ("b" * 40, False)
 
 
-def test_a_score_without_an_interval() -> None:
-    stored = stored_of("head_qa")
-    score = stored.result.scores["exact_match"]
-    bare = with_scores(stored, exact_match=replace(score, stats=replace(score.stats, ci_high=None)))
-    assert "interval" not in (parsed(bare).notes or "")
-
-
 @pytest.mark.parametrize(
     ("task", "extra", "message"),
     [
-        ("ehrshot", {}, "the data of ehrshot are gated"),
-        ("shc_bmt_med", {}, "the data of shc_bmt_med are private"),
+        ("ehrshot", {}, "the data of ehrshot are gated"), ("shc_bmt_med", {}, "the data of shc_bmt_med are private"),
         ("custom.mine", {}, "the data of custom.mine are unknown"),
         ("head_qa", {"data_path": "/mine"}, "the data of head_qa are private"),
         ("pubmed_qa", {}, r"no data set of the Hugging Face Hub \(GitHub pubmedqa/pubmedqa\)"),
         ("sample_medical_qa", {}, "no data set of the Hugging Face Hub"),
     ],
-)
+)  # fmt: skip
 def test_other_than_public_data_sets_of_the_hub_are_refused(task: str, extra: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
         entry(stored_of(task, extra=extra), task_id="x", allow_not_reportable=True)
     assert "export eee" in str(refused.value)
-
-
-def test_the_embedded_endpoint_has_no_place_on_the_hub() -> None:
-    with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
-        entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
 
 
 def test_a_score_that_may_not_be_reported_needs_leave_and_says_so() -> None:
@@ -94,13 +85,14 @@ def test_a_score_that_may_not_be_reported_needs_leave_and_says_so() -> None:
     assert notes.endswith("; NOT REPORTABLE: too few answers; 4 of 4 instances have a score")
 
 
-@pytest.mark.parametrize("value", [None, float("nan")])
-def test_without_a_main_score_there_is_no_entry(value: float | None) -> None:
+def test_without_a_main_score_or_a_model_there_is_no_entry() -> None:
     stored = stored_of("head_qa")
     score = stored.result.scores["exact_match"]
-    scores = {"other": score} if value is None else {"exact_match": replace(score, value=value)}
-    with pytest.raises(ConfigError, match="no score exact_match"):
-        entry(replace(stored, result=replace(stored.result, scores=scores)), task_id="x", allow_not_reportable=True)
+    for scores in ({"other": score}, {"exact_match": replace(score, value=float("nan"))}):
+        with pytest.raises(ConfigError, match="no score exact_match"):
+            entry(replace(stored, result=replace(stored.result, scores=scores)), task_id="x", allow_not_reportable=True)
+    with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
+        entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
 
 
 def test_a_repository_has_a_file_for_each_task(tmp_path: Path) -> None:

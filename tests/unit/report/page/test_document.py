@@ -12,34 +12,20 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.results import (
-    Comparability,
-    Deviation,
-    FailureCause,
-    Floor,
-    JudgeCounts,
-    JuryReport,
-    PairAgreement,
-    RankCorrelation,
-    RubricReport,
-    RubricVotes,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core import results
+from eval_factory.core.results import Comparability, FailureCause, Floor, JudgeCounts, RubricVotes, TaskResult, Usage
 from eval_factory.report.documents import instance_line, result_line
-from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy
-from eval_factory.report.page.instance_data import InstancePacker, LostScore
-from unit.report.test_clinician_lines import FOUND
+from eval_factory.report.page import document
+from eval_factory.report.page.document import Beside, ShownResult, page, page_script, page_style, policy, result_page
+from eval_factory.report.page.instance_data import InstancePacker, LostScore, readable_page
+from eval_factory.report.reader import load_result
+from stored_results import criterion, instance, right_or_wrong, rubric_result, written
+from stored_results import result as made_of
 from unit.report.test_screen import causes, changed, spent, with_corrected
-from unit.scoring.test_collect import FOUR, result_of, state
+from unit.report.test_sentences import FOUND
 
+SECRET = "Mrs Miller of ward 7"
 VOID = {"meta", "input", "br"}
-
-
-@pytest.fixture
-def result(tmp_path: Path) -> TaskResult:
-    return result_of(tmp_path, states=[state(i, "<b>yes</b>") for i in range(4)], values={"exact_match": FOUR})
 
 
 def shown(result: TaskResult, command: str = "helm-run", *, with_texts: bool = True, **how: Any) -> ShownResult:
@@ -146,14 +132,12 @@ def test_all_that_is_written_is_printable(result: TaskResult) -> None:
     assert text.count("<li>number 3</li>") == 1
     assert "All 8 notes" in text
     assert "odd \\x1b[2J\\u202e&lt;b&gt;" in text
-    assert "judge gpt" in text
-    assert "try max_length" in text
-    assert "Instances by split: test 4, valid 2." in text
-    assert "helm-run \\x9b\\u2028" in text
+    for part in ("judge gpt", "try max_length", "Instances by split: test 4, valid 2.", "helm-run \\x9b\\u2028"):
+        assert part in text
     assert text.replace("\n", "").isprintable()
 
 
-def test_what_speaks_against_a_score_stands_beside_it(result: TaskResult) -> None:
+def test_what_speaks_against_a_score_stands_beside_it_or_that_there_is_none(result: TaskResult) -> None:
     good = html(result)
     assert "This score may be reported" in good
     assert "not reportable" not in good
@@ -164,6 +148,10 @@ def test_what_speaks_against_a_score_stands_beside_it(result: TaskResult) -> Non
     assert "not reportable: see why" in bad
     assert "may be reported" not in bad
     assert "have a score of their own" in html(replace(result, reportable=False))
+    text = html(replace(result, scores={}, reportable=False))
+    assert '<p class="big">none</p>' in text
+    assert "exact_match could not be computed" in text
+    assert "see why" not in text
 
 
 def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult) -> None:
@@ -173,13 +161,6 @@ def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult
     better = html(changed(result, floors={"exact_match": Floor("empty", 0.0, 4, {"empty": 0.0})}))
     assert "This score may be reported" in better
     assert '<div class="card good">' in better
-
-
-def test_a_score_that_could_not_be_computed(result: TaskResult) -> None:
-    text = html(replace(result, scores={}, reportable=False))
-    assert '<p class="big">none</p>' in text
-    assert "exact_match could not be computed" in text
-    assert "see why" not in text
 
 
 def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
@@ -228,7 +209,7 @@ def test_intervals_have_their_method_and_what_sources_do_to_them(result: TaskRes
         (Comparability(True), "<p>The settings are those of the leaderboard.</p>"),
         (Comparability(None, "no <such> result"), "<p>no &lt;such&gt; result.</p>"),
         (
-            Comparability(False, None, (Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
+            Comparability(False, None, (results.Deviation("top_p", 1.0, 0.5, "odd <effect>"),), ("a remark",)),
             '<th scope="row">top_p</th><td>1.0</td><td>0.5</td><td class="wide">odd &lt;effect&gt;</td>',
         ),
     ],
@@ -242,21 +223,18 @@ def test_whether_the_settings_are_the_leaderboards(stamp: Comparability, told: s
 
 
 def test_a_jury_is_shown_judge_by_judge(result: TaskResult) -> None:
-    report = JuryReport({"gpt": 4.25, "llama": 3.0}, 0.5, {"gpt/llama": 0.25, "x/y": None}, {"gpt": 3.0, "llama": None})
+    report = results.JuryReport(
+        {"gpt": 4.25, "llama": 3.0}, 0.5, {"gpt/llama": 0.25, "x/y": None}, {"gpt": 3.0, "llama": None}
+    )
     counts = {"gpt": JudgeCounts(4, 3, 1, same_family=True), "llama": JudgeCounts(4, 4, 0)}
     text = html(changed(result, jury=report, judges=counts))
-    assert (
-        '<th scope="row">gpt</th><td class="n">3 of 4</td>\n<td class="n">4.250</td><td class="n">3.000</td>\n<td>yes</td>'
-        in text
-    )
-    assert (
-        '<th scope="row">llama</th><td class="n">4 of 4</td>\n<td class="n">3.000</td><td class="n"></td>\n<td>not known</td>'
-        in text
-    )
+    row = '<th scope="row">{}</th><td class="n">{} of 4</td>\n<td class="n">{}</td><td class="n">{}</td>\n<td>{}</td>'
+    assert row.format("gpt", 3, "4.250", "3.000", "yes") in text
+    assert row.format("llama", 4, "3.000", "", "not known") in text
     assert "ordinal)</dt><dd>0.500</dd>" in text
     assert "Weighted kappa, gpt/llama</dt><dd>0.250</dd>" in text
     assert "x/y" not in text
-    follows = replace(report, length_correlation={"gpt": RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None})
+    follows = replace(report, length_correlation={"gpt": results.RankCorrelation(0.75, 0.5, 0.875, 40), "llama": None})
     assert "of mark and answer's length, gpt</dt><dd>0.75 (0.50 to 0.88)</dd>" in html(changed(result, jury=follows))
     assert "answer's length, llama" not in html(changed(result, jury=follows))
     assert "not defined" in html(changed(result, jury=replace(report, krippendorff_alpha=None), judges=counts))
@@ -274,19 +252,13 @@ def test_what_went_wrong_leads_to_the_instances(result: TaskResult) -> None:
 
 def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> None:
     both = {"gpt": spent(4, 40), "model": spent(3, None)}
-    usage = Usage(SpentByRole(spent(7, 40), both), SpentByRole(spent(9, 90), both), 3, 1.0)
+    usage = Usage(results.SpentByRole(spent(7, 40), both), results.SpentByRole(spent(9, 90), both), 3, 1.0)
     text = html(replace(result, usage=usage), methods="First <one>.\n\nReferences\n[1] X\n")
     assert "all runs, gpt" in text
     assert "<p>First &lt;one&gt;.</p>" in text
     assert "<p>References<br>[1] X</p>" in text
     assert result.provenance.prompts_sha256 in text
     assert "methods section" not in html(result)
-
-
-def test_without_texts_the_page_says_so(result: TaskResult) -> None:
-    one = shown(result, with_texts=False)
-    assert "holds no prompt, no answer" in page([one], with_texts=False)
-    assert "It holds prompts and answers" in page([shown(result)])
 
 
 def test_several_results_begin_with_what_is_said_of_them_together(result: TaskResult) -> None:
@@ -298,12 +270,8 @@ def test_several_results_begin_with_what_is_said_of_them_together(result: TaskRe
     assert "<li>other &lt;data&gt;</li>" in text
     assert 'data-filter="flipped"' in text
     assert "cannot be compared" not in text
-    assert (
-        text.index("B is better")
-        < text.index('id="instances"')
-        < text.index('id="A-scores"')
-        < text.index('id="B-scores"')
-    )
+    places = [text.index(one) for one in ("B is better", 'id="instances"', 'id="A-scores"', 'id="B-scores"')]
+    assert places == sorted(places)
     assert "These results cannot be compared" in page(both, beside=Beside("x", (), (), ("not <the> same",)))
 
 
@@ -322,7 +290,9 @@ def test_what_people_say_has_a_part_of_its_own(result: TaskResult) -> None:
 
 def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskResult) -> None:
     votes = {"<gpt>": RubricVotes(1200, 700, 500, 0, 0, 0.25), "llama": RubricVotes(1200, 600, 590, 10)}
-    report = RubricReport(RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": PairAgreement(1190, 0.91234, None)})
+    report = results.RubricReport(
+        RubricVotes(1200, 650, 540, 1, 9), votes, {"<gpt>/llama": results.PairAgreement(1190, 0.91234, None)}
+    )
     counts = {"<gpt>": JudgeCounts(1200, 1200, 0, same_family=False)}
     lost = (LostScore("axis:<a>", True, 1200, 700, 12345.5), LostScore("a <criterion>", False, 3, 2, 0.1 + 0.2))
     one = shown(changed(result, rubric=report, judges=counts))
@@ -345,8 +315,52 @@ def test_a_rubric_is_shown_by_judge_by_pair_and_by_what_was_lost(result: TaskRes
 
 def test_one_judge_is_no_majority_and_groups_of_a_rubric_are_open(result: TaskResult) -> None:
     votes = RubricVotes(3, 2, 1, 0)
-    rubric = changed(result, rubric=RubricReport(votes, {"gpt": votes}, {}))
+    rubric = changed(result, rubric=results.RubricReport(votes, {"gpt": votes}, {}))
     assert "the majority" not in html(rubric)
     assert "Where points are lost" not in html(rubric)
     assert "<details open><summary>The same as tables" in html(replace(rubric, groups={"axis": {"a": result.scores}}))
     assert "<details><summary>The same as tables" in html(replace(result, groups={"axis": {"a": result.scores}}))
+
+
+def test_without_texts_none_is_in_the_page_nor_in_its_data(tmp_path: Path) -> None:
+    record = instance(
+        "q0", 0.0, prompt=SECRET, completion=SECRET, reasoning=SECRET, references=({"text": SECRET, "tags": ["correct"]},),
+        turns=({"role": "user", "content": SECRET},), categories={"name": SECRET}, error=f"HTTP 400: {SECRET}",
+        judges={"g": 1.0}, judgements={"g": {"a": {"explanation": SECRET}}},
+    )  # fmt: skip
+    stored = load_result(written(tmp_path / "a", made_of([record])))
+    whole = readable_page(result_page(stored))
+    assert SECRET in whole
+    assert "It holds prompts and answers" in whole
+    text = readable_page(result_page(stored, with_texts=False))
+    assert SECRET not in text
+    assert '"texts": false' in text
+    assert "holds no prompt, no answer" in text
+    left = '{"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}'
+    assert f"\n{left}\n" in text
+
+
+def test_what_another_result_asked_is_there_once(tmp_path: Path) -> None:
+    others = [instance("q0", 1.0), instance("q1", 0.0, prompt="another")]
+    folders = [right_or_wrong(tmp_path / "a", "10"), written(tmp_path / "b", made_of(others))]
+    first, second = document.shown_of([load_result(folder) for folder in folders], ["A", "B"])
+    assert (first.label, second.label) == ("A", "B")
+    assert "What is q1?" in readable_page("".join(first.instances.blocks))
+    of_second = readable_page("".join(second.instances.blocks))
+    assert (of_second.count('"same_prompt": true'), '"prompt": "another"' in of_second) == (1, True)
+    assert 'data-run="1"' in second.instances.blocks[0]
+    assert first.methods
+
+
+def test_without_texts_criteria_are_numbers_and_tags_of_groups(tmp_path: Path) -> None:
+    one = criterion(4, "not met", "axis:accuracy", f"ward:{SECRET}", text=f"Says {SECRET}", gpt=False, other=SECRET)
+    votes = RubricVotes(2, 0, 2, 0)
+    records = [instance(key, 0.0, "rubric_score", criteria=(one,)) for key in "ab"]
+    made = rubric_result(records, results.RubricReport(votes, {"gpt": votes}, {}), ("axis:accuracy",))
+    stored = load_result(written(tmp_path / "a", made))
+    text = readable_page(result_page(stored, with_texts=False))
+    judges = '[["gpt", 0, null], ["other", null, null]]'
+    assert f'"criteria": [[1, null, 4, ["axis:accuracy"], "not met", 4.0, {judges}]]' in text
+    assert '"lost": [["axis:accuracy", true]]' in text
+    assert not any(word in text for word in (SECRET, "words of gpt", "Says"))
+    assert all(word in readable_page(result_page(stored)) for word in (f"ward:{SECRET}", "words of gpt"))

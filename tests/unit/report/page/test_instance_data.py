@@ -1,7 +1,9 @@
-"""Instances -> the index and the chunks of a page."""
+"""Instances and their criteria -> the index and the chunks of a page, compressed: what goes in comes out."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,18 +12,12 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import InstanceRecord, Score, Stats
+from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.documents import instance_line, result_line
-from eval_factory.report.page.instance_data import (
-    _CHUNK,
-    _FLAGS,
-    InstanceBlocks,
-    InstancePacker,
-    common_beginning,
-    first_words,
-    flags_of,
-    readable_page,
-)
+from eval_factory.report.page import instance_data
+from eval_factory.report.page.instance_data import _CHUNK, _FLAGS, MAX_WORDS, InstanceBlocks, LostScore, readable_page
+from eval_factory.scoring.rubric import VERDICTS
 from stored_results import criterion, instance
 
 STATS = Stats(4, 0.5, None, None, None, None, None)
@@ -30,7 +26,7 @@ RATING = replace(SHARE, metric="jury", scale=(1.0, 5.0))
 
 
 def packed(records: Sequence[InstanceRecord], main: Score | None = SHARE, **how: Any) -> InstanceBlocks:
-    packer = InstancePacker(main, **how)
+    packer = instance_data.InstancePacker(main, **how)
     for record in records:
         packer.add(instance_line(record), result_line(record))
     return packer.finish()
@@ -90,47 +86,37 @@ def test_right_and_wrong() -> None:
     assert flags(packed(records)) == [{"right"}, {"wrong"}, {"failed"}]
     assert flags(packed(records, replace(SHARE, higher_is_better=False)))[:2] == [{"wrong"}, {"right"}]
     assert packed(records).counts["wrong"] == 1
+    assert flags(packed([instance("a", 1.0)], None)) == [set()]
 
 
 @pytest.mark.parametrize(
     ("main", "values", "middle", "low"),
     [
-        (RATING, [1.0, 3.0, 4.5], 3.0, [True, False, False]),
+        (RATING, [1.0, 3.0, 4.5], 3.0, [True, False, False]), (SHARE, [0.25, 0.5, 1.0], 0.5, [True, False, False]),
         (replace(RATING, higher_is_better=False), [1.0, 3.0, 4.5], 3.0, [False, False, True]),
         (replace(RATING, scale=None), [1.0, 2.0, 6.0], 3.0, [True, True, False]),
-        (SHARE, [0.25, 0.5, 1.0], 0.5, [True, False, False]),
     ],
-)
-def test_of_other_values_the_low_ones_are_found(
-    main: Score, values: list[float], middle: float, low: list[bool]
-) -> None:
+)  # fmt: skip
+def test_the_low_ones_of_other_values(main: Score, values: list[float], middle: float, low: list[bool]) -> None:
     made = packed([instance(f"q{at}", one, main.metric) for at, one in enumerate(values)], main)
     assert made.middle == middle
     assert ["wrong" in found for found in flags(made)] == low
     assert ["right" in found for found in flags(made)] == [not one for one in low]
 
 
-def test_without_a_main_score_nothing_is_right_or_wrong() -> None:
-    assert flags(packed([instance("a", 1.0)], None)) == [set()]
-
-
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({}, []),
-        ({"completion": " \n"}, ["empty"]),
-        ({"finish_reason": "length"}, ["cut_off"]),
+        ({}, []), ({"completion": " \n"}, ["empty"]), ({"finish_reason": "length"}, ["cut_off"]),
         ({"error": "x", "completion": None}, ["failed"]),
         ({"error": "x", "completion": "", "finish_reason": "content_filter"}, ["filtered"]),
-        ({"judges": {"a": 1.0, "b": 2.9}}, []),
-        ({"judges": {"a": 1.0, "b": 3.0}}, ["disagree"]),
-        ({"unjudged": True}, ["unjudged"]),
-        ({"injection": ("asks for marks",)}, ["injection"]),
+        ({"judges": {"a": 1.0, "b": 2.9}}, []), ({"judges": {"a": 1.0, "b": 3.0}}, ["disagree"]),
+        ({"unjudged": True}, ["unjudged"]), ({"injection": ("asks for marks",)}, ["injection"]),
         ({"signs": ("unparsed", "of another version", "thinking_stripped")}, ["unparsed", "thinking_stripped"]),
     ],
-)
+)  # fmt: skip
 def test_what_an_instance_can_be_filtered_by(changes: dict[str, Any], found: list[str]) -> None:
-    assert list(flags_of(instance("a", 1.0, **changes))) == found
+    assert list(instance_data.flags_of(instance("a", 1.0, **changes))) == found
 
 
 def test_an_opened_instance_has_all_of_it() -> None:
@@ -152,44 +138,14 @@ def test_an_opened_instance_has_all_of_it() -> None:
     assert not {"turns", "reasoning", "error", "judges", "cached", "cluster", "same_prompt"} & second.keys()
 
 
-def test_without_texts_nothing_is_left_of_them() -> None:
-    secret = "Mrs Miller"
-    record = instance(
-        "q0", 0.0, prompt=secret, references=({"text": secret, "tags": ["correct"]},), completion=secret,
-        reasoning=secret, turns=({"role": "user", "content": secret},), categories={"name": secret}, judges={"g": 1.0},
-        judgements={"g": {"a": {"explanation": secret}}}, error=f"HTTP 400: {secret}",
-    )  # fmt: skip
-    whole, without = packed([record]), packed([record], with_texts=False)
-    assert secret in readable_page("".join(whole.blocks))
-    assert secret not in readable_page("".join(without.blocks))
-    assert lines_of(without, 1) == [
-        {"metrics": {"exact_match": 0.0}, "finish_reason": "stop", "prompt_tokens": 1, "marks": {"g": 1.0}}
-    ]
-    assert lines_of(without, 0)[0]["texts"] is False
-
-
-def test_a_prompt_that_another_result_has_is_not_repeated() -> None:
-    first = packed([instance("a", 1.0), instance("b", 1.0)], beside_others=True)
-    others = [instance("a", 0.0), instance("b", 0.0, prompt="another")]
-    other = packed(others, run=1, known_prompts=first.prompts, beside_others=True)
-    same, changed = lines_of(other, 1)
-    assert same["same_prompt"] is True
-    assert "prompt" not in same
-    assert (changed["prompt"], "same_prompt" in changed) == ("another", False)
-    assert 'data-run="1"' in other.blocks[0]
-
-
 @pytest.mark.parametrize(
     ("texts", "shared"),
     [
-        (["ex 1\nex 2\nWho?", "ex 1\nex 2\nWhat?"], "ex 1\nex 2\n"),
-        (["Why", "Who"], ""),
-        (["one\ntwo"], ""),
-        ([], ""),
+        (["ex 1\nex 2\nWho?", "ex 1\nex 2\nWhat?"], "ex 1\nex 2\n"), (["Why", "Who"], ""), (["one\ntwo"], ""), ([], ""),
     ],
-)
+)  # fmt: skip
 def test_what_all_prompts_begin_with_is_no_preview(texts: list[str], shared: str) -> None:
-    assert common_beginning(texts) == shared
+    assert instance_data.common_beginning(texts) == shared
 
 
 def test_the_table_shows_what_comes_after_the_examples() -> None:
@@ -200,24 +156,20 @@ def test_the_table_shows_what_comes_after_the_examples() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("one  \n two", "one two"),
-        ("x" * 10, "x" * 10),
-        ("x" * 11, "x" * 9 + "…"),
-        ("xx xx xx xxx", "xx xx xx…"),
-        (f"a {REDACTED} and more than ten", f"a {REDACTED}"),
-        (f"{REDACTED}", REDACTED),
+        ("one  \n two", "one two"), ("x" * 10, "x" * 10), ("x" * 11, "x" * 9 + "…"), ("xx xx xx xxx", "xx xx xx…"),
+        (f"a {REDACTED} and more than ten", f"a {REDACTED}"), (f"{REDACTED}", REDACTED),
         (f"xxxxxxxxxxxx {REDACTED}", "x" * 9 + "…"),
     ],
-)
+)  # fmt: skip
 def test_the_first_words_of_a_text(text: str, words: str) -> None:
-    assert first_words(text, 10) == words
+    assert instance_data.first_words(text, 10) == words
 
 
 def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
     """2.7 kB each, of words that differ from one to the next as those of abstracts do."""
     words = [f"{stem}{end}" for stem in STEMS for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")]
     state, total = 12345, 0
-    packer = InstancePacker(SHARE)
+    packer = instance_data.InstancePacker(SHARE)
     for number in range(_CHUNK * 8):
         said: list[str] = []
         letters = 0
@@ -234,57 +186,12 @@ def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
 
 
 STEMS = [
-    "patient",
-    "hospital",
-    "treat",
-    "measure",
-    "infect",
-    "operat",
-    "diagnos",
-    "clinic",
-    "effect",
-    "control",
-    "random",
-    "signific",
-    "group",
-    "compar",
-    "result",
-    "increas",
-    "decreas",
-    "risk",
-    "factor",
-    "surviv",
-    "mortal",
-    "cancer",
-    "tumor",
-    "therap",
-    "drug",
-    "dose",
-    "blood",
-    "pressur",
-    "heart",
-    "cardi",
-    "pulmon",
-    "renal",
-    "liver",
-    "hepat",
-    "brain",
-    "neur",
-    "child",
-    "adult",
-    "woman",
-    "man",
-    "age",
-    "year",
-    "month",
-    "week",
-    "follow",
-    "outcom",
-    "complicat",
-    "surg",
-    "resect",
-    "biops",
-]
+    "patient", "hospital", "treat", "measure", "infect", "operat", "diagnos", "clinic", "effect", "control", "random",
+    "signific", "group", "compar", "result", "increas", "decreas", "risk", "factor", "surviv", "mortal", "cancer",
+    "tumor", "therap", "drug", "dose", "blood", "pressur", "heart", "cardi", "pulmon", "renal", "liver", "hepat",
+    "brain", "neur", "child", "adult", "woman", "man", "age", "year", "month", "week", "follow", "outcom", "complicat",
+    "surg", "resect", "biops",
+]  # fmt: skip
 
 
 CRITERIA = (
@@ -308,16 +215,139 @@ def test_criteria_of_a_rubric_are_in_the_chunks_and_what_they_cost_in_the_index(
     assert made.counts["criterion_undecided"] == 0
 
 
-def test_without_texts_only_tags_of_groups_and_numbers_of_criteria_are_packed() -> None:
-    made = packed([instance(key, 0.5, criteria=CRITERIA) for key in "ab"], with_texts=False, tags={"axis:a"})
-    assert lines_of(made, 0)[0]["lost"] == [["axis:a", True]]
-    assert lines_of(made, 1)[0]["criteria"][0] == [1, None, 4, ["axis:a"], "not met", 4, [["one", 0, None]]]
-    assert not any(word in readable_page("".join(made.blocks)) for word in ("private", "shared", "other", "words of"))
-
-
 def test_instances_without_criteria_have_no_column_of_them() -> None:
     made = packed([instance("a", 1.0)])
     assert made.lost == ()
     assert "lost" not in lines_of(made, 0)[0]
     assert len(rows(made)[0]) == 11
     assert "criteria" not in lines_of(made, 1)[0]
+
+
+def test_every_verdict_is_known() -> None:
+    assert {verdict: instance_data._SHARES.get(verdict) for verdict in VERDICTS.values()} == {
+        verdict: share for share, verdict in VERDICTS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("points", "verdict", "lost"),
+    [
+        (8, "met", 0), (8, "not met", 8), (8, "tied", 4), (8, "unjudged", None),
+        (-5, "met", 5), (-5, "not met", 0), (-5, "tied", 2.5), (-5, "unjudged", None),
+    ],
+)  # fmt: skip
+def test_what_a_criterion_costs(points: float, verdict: str, lost: float | None) -> None:
+    assert instance_data.points_lost(criterion(points, verdict)) == lost
+
+
+@pytest.mark.parametrize(
+    ("made", "signs"),
+    [
+        (criterion(8, "met", one=True), []), (criterion(8, "not met", one=False), [instance_data.NOT_MET]),
+        (criterion(-8, "not met", one=False), []), (criterion(-8, "met", one=True), [instance_data.HARM]),
+        (criterion(8, "tied", one=True, two=False), [instance_data.DISAGREE]), (criterion(8, "tied", one=True, two=True), []),
+        (criterion(8, "tied", one=False, two="nothing"), [instance_data.UNDECIDED]),
+        (criterion(8, "met", one=True, two="HTTP 500"), [instance_data.UNDECIDED]), (criterion(8, "unjudged"), [instance_data.UNDECIDED]),
+    ],
+)  # fmt: skip
+def test_by_what_an_instance_is_chosen(made: dict[str, Any], signs: list[str]) -> None:
+    record = instance("q", 0.5, criteria=(criterion(1, "met", one=True), made))
+    assert list(instance_data.criterion_signs(record)) == signs
+    failed = instance("q", None, criteria=(made,))
+    assert list(instance_data.criterion_signs(failed)) == []
+
+
+FIVE_CRITERIA = [
+    criterion(3, "met", "axis:a", text="first", one=True),
+    criterion(2, "not met", "axis:a", "private", text="second", one=False, two="HTTP 500"),
+    criterion(9, "unjudged", text="third", one="nothing"),
+    criterion(-7, "met", text="fourth", one=True),
+    criterion(7, "not met", text="fifth", one=False),
+]
+
+
+def test_what_cost_most_comes_first_then_what_nobody_decided() -> None:
+    rows = instance_data.criteria_rows(FIVE_CRITERIA, with_texts=True)
+    assert [(row[0], row[1], row[5]) for row in rows] == [
+        (4, "fourth", 7), (5, "fifth", 7), (2, "second", 2), (3, "third", None), (1, "first", 0),
+    ]  # fmt: skip
+    assert rows[2] == [
+        2, "second", 2, ["axis:a", "private"], "not met", 2, [["one", 0, "words of one"], ["two", None, "HTTP 500"]],
+    ]  # fmt: skip
+
+
+def test_long_texts_are_cut_and_say_so() -> None:
+    assert instance_data.shortened_text("x" * MAX_WORDS) == "x" * MAX_WORDS
+    long = "x" * (MAX_WORDS + 1)
+    assert instance_data.shortened_text(long) == f"{'x' * MAX_WORDS} … (2,001 characters: results.jsonl)"
+    one = criterion(1, "met", *[f"{number}{long}" for number in range(instance_data.MAX_TAGS + 1)], text=long, one=True)
+    one["judges"]["one"]["explanation"] = long
+    ((_, words, _, tags, _, _, judges),) = instance_data.criteria_rows([one], with_texts=True)
+    assert {len(text) for text in (words, judges[0][2], tags[0])} == {
+        len(instance_data.shortened_text(long)),
+        len(instance_data.shortened_text(f"1{long}")),
+    }
+    assert len(tags) == instance_data.MAX_TAGS
+
+
+def test_tags_that_groups_name_anyway() -> None:
+    groups = {"axis": ("a", "b"), "criterion_theme": ("c",), "tag": ("urgent",)}
+    assert instance_data.tags_of_groups(groups) == {"axis:a", "axis:b", "theme:c", "tag:urgent", "urgent"}
+
+
+def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
+    points = instance_data.LostPoints()
+    shared = [criterion(4, verdict, "axis:a", "axis:a", text="shared", one=True) for verdict in ("not met", "met")]
+    assert points.add([shared[0], criterion(2, "not met", "axis:a", "rare", text="alone", one=False)]) == (0, 1, 2, 3)
+    assert points.add([shared[1], criterion(1, "unjudged", "axis:a", text="other")]) == ()
+    assert points.add([shared[0], criterion(-6, "met", "axis:b", text="harm", one=True)]) == (0, 1, 5, 6)
+    assert points.add([criterion(-6, "met", "axis:b", text="harm", one=True)]) == (5, 6)
+    most = points.most()
+    assert list(most.values()) == [
+        LostScore("axis:b", True, 2, 2, 12.0), LostScore("axis:a", True, 4, 2, 10.0),
+        LostScore("harm", False, 2, 2, 12.0), LostScore("shared", False, 3, 2, 8.0),
+    ]  # fmt: skip
+    assert list(most) == [5, 0, 6, 1]
+    points = instance_data.LostPoints()
+    points.add([criterion(4, "not met", text="twice"), criterion(4, "not met", text="twice")])
+    assert points.most() == {}
+
+
+def test_the_list_is_bounded_and_ties_are_in_order() -> None:
+    points = instance_data.LostPoints()
+    many = [
+        criterion(1, "not met", f"axis:{number:03}", text=f"text {number:03}")
+        for number in range(2 * instance_data.MAX_LOST)
+    ]
+    for _ in range(2):
+        points.add(many)
+    labels = [one.label for one in points.most().values()]
+    assert labels == [f"{what}{n:03}" for what in ("axis:", "text ") for n in range(instance_data.MAX_LOST)]
+
+
+ODD = ["</script><script>alert(1)</script>", "ü\u202e\0 \x1b[2J \U0001f600", "\ud83d", 1]
+
+
+def test_lines_come_out_as_they_went_in() -> None:
+    lines = [json_line(one) for one in ODD]
+    made = instance_data.compressed_block(2, "index", lines)
+    assert made.count("<") == 2
+    assert made == instance_data.compressed_block(2, "index", lines)
+    assert base64.b64decode(made.partition(">")[2].partition("<")[0])[4:8] == bytes(4)  # no date in it
+    beginning = '<script type="application/x-eval-factory" data-run="2" data-part="index">\n'
+    assert readable_page(made) == beginning + "\n".join(lines) + "\n</script>"
+
+
+@pytest.mark.parametrize("packed", ["", "QQ==", "====", base64.b64encode(gzip.compress(b"x", mtime=0)[:-4]).decode(),
+                                    base64.b64encode(gzip.compress(b"\x80", mtime=0)).decode()])  # fmt: skip
+def test_what_cannot_be_unpacked_is_left(packed: str) -> None:
+    page = f'a<script type="application/x-eval-factory" data-run="0" data-part="0">{packed}</script>b'
+    assert readable_page(page) == page
+
+
+def test_a_block_that_unpacks_to_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = instance_data.compressed_block(0, "0", ["1" * 100])
+    monkeypatch.setattr(instance_data, "_LARGEST", 100)
+    assert "1" * 100 in readable_page(made)
+    monkeypatch.setattr(instance_data, "_LARGEST", 99)
+    assert "1" * 100 not in readable_page(made)

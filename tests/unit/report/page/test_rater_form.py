@@ -76,14 +76,11 @@ def test_the_keys_of_ratings() -> None:
     assert rating_key(from_zero[0], 0, from_zero) == "0"
 
 
-def test_data_cannot_end_its_element() -> None:
-    assert in_a_script(["</script><!--&\u2028"]) == '["\\u003c/script\\u003e\\u003c!--\\u0026\\u2028"]'
-
-
-def test_the_script_shares_what_shows_foreign_texts_with_the_report() -> None:
+def test_the_script_shares_what_shows_foreign_texts_with_the_report_and_data_cannot_end_it() -> None:
     script = form_script()
     assert "function shown(text)" in script
     assert "SHARED" not in script
     assert "localStorage" in script
     assert "innerHTML" not in script
     assert "fetch(" not in script
+    assert in_a_script(["</script><!--&\u2028"]) == '["\\u003c/script\\u003e\\u003c!--\\u0026\\u2028"]'

@@ -12,30 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.report.drawing import (
-    ELLIPSIS,
-    MAX_TITLE,
-    Drawing,
-    Text,
-    fitted,
-    label,
-    svg,
-    text_width,
-)
-from eval_factory.report.plot_kinds import (
-    BINS,
-    Axis,
-    Bar,
-    Bin,
-    Mark,
-    PlottedValue,
-    bars,
-    bins_of,
-    difference_plot,
-    dot_plot,
-    histogram,
-    interval_plot,
-)
+from eval_factory.report import plot_kinds
+from eval_factory.report.drawing import ELLIPSIS, MAX_TITLE, Drawing, Text, fitted, label, svg, text_width
+from eval_factory.report.plot_kinds import Axis, Bar, Bin, Mark, PlottedValue, bars, bins_of, difference_plot, dot_plot
 
 RECORDED = Path(__file__).resolve().parents[3] / "golden" / "plots"
 UNIT = (0.0, 1.0)
@@ -50,7 +29,8 @@ COUNTS = [Bar("scored", 96, "96 of 100"), Bar("failed", 4, "4 of 100", hatched=T
 
 def score(*marks: tuple[str, float], **how: float | tuple[float, float] | None) -> Drawing:
     value = PlottedValue("exact_match", how["value"]) if "value" in how else SCORE  # type: ignore[arg-type]
-    return interval_plot("Score", value, scale=UNIT, marks=[Mark(*one) for one in marks], bounds=how.get("bounds"))  # type: ignore[arg-type]
+    shown = [Mark(*one) for one in marks]
+    return plot_kinds.interval_plot("Score", value, scale=UNIT, marks=shown, bounds=how.get("bounds"))  # type: ignore[arg-type]
 
 
 def difference(*names: str, value: float = 0.1, margin: float | None = None, higher: bool = True) -> Drawing:
@@ -61,7 +41,7 @@ def difference(*names: str, value: float = 0.1, margin: float | None = None, hig
 
 
 def counts(*values: float, scale: tuple[float, float] | None = UNIT, marks: tuple[Mark, ...] = ()) -> Drawing:
-    return histogram("Distribution", values, axis_label="exact_match", scale=scale, marks=marks)
+    return plot_kinds.histogram("Distribution", values, axis_label="exact_match", scale=scale, marks=marks)
 
 
 CASES: dict[str, Callable[[], Drawing]] = {
@@ -72,7 +52,7 @@ CASES: dict[str, Callable[[], Drawing]] = {
     "score_with_marks_to_the_left": lambda: score(("a", 0.95), ("b", 0.9)),
     "score_with_marks_on_both_sides": lambda: score(("low", 0.01), ("high", 0.99)),
     "score_with_bounds": lambda: score(bounds=(0.25, 0.5)),
-    "score_beyond_its_scale": lambda: interval_plot(
+    "score_beyond_its_scale": lambda: plot_kinds.interval_plot(
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
     "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7),
@@ -137,7 +117,7 @@ def test_values_are_counted_one_by_one_or_by_equal_parts() -> None:
     assert bins_of([1, 0, 1], Axis(0, 1, 0, 1)) == [Bin(0, 0, 1), Bin(1, 1, 2)]
     assert len(bins_of(list(range(12)), Axis(0, 12, 0, 1))) == 12
     bins = bins_of([number / 100 for number in range(101)], Axis(0, 1, 0, 1))
-    assert (len(bins), sum(one.count for one in bins)) == (BINS, 101)
+    assert (len(bins), sum(one.count for one in bins)) == (plot_kinds.BINS, 101)
     assert bins[-1].count == 6  # with 1 itself
     assert (bins[1].low, bins[1].high, bins[1].middle) == pytest.approx((0.05, 0.1, 0.075))
     no_numbers = counts(1.0, math.nan, math.inf)

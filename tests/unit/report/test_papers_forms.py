@@ -1,0 +1,252 @@
+"""CHAI's card and the TRIPOD-LLM checklist: every element once, with the run's own numbers or what nobody knows."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from described_runs import CONFIG, TARGET, hostile, of_a_jury, plain
+from eval_factory.core.results import Instances, Score, TaskResult
+from eval_factory.report.papers import CHAI as NAMESPACE
+from eval_factory.report.papers import Described, forms, model_card, tripod_llm
+from unit.core.test_rendered_tables import MARKDOWN
+
+UNKNOWN = forms()["model_card"]["unknown"]
+
+KINDS = ["UsefulnessUsabilityEfficacy", "FairnessEquity", "SafetyReliability"]
+PARTS = [
+    "MetricGoal", "Results", "Interpretation", "TestType", "TestingDataDescription",
+    "ValidationProcessAndJustification",
+]  # fmt: skip
+"""In the order of the schema's sequence, each needed."""
+
+
+def parsed(made: TaskResult) -> ET.Element:
+    return ET.fromstring(model_card(made, CONFIG, TARGET))  # noqa: S314 - our own text
+
+
+def name(element: ET.Element) -> str:
+    space, _, local = element.tag.removeprefix("{").partition("}")
+    assert space == NAMESPACE
+    return local
+
+
+def text(made: TaskResult, kind: int, part: str) -> str:
+    return parsed(made)[kind][PARTS.index(part)].text or ""
+
+
+def results(made: TaskResult, kind: int) -> dict[str, Any]:
+    found = parsed(made)[kind][1]
+    return {one[0].text or "": json.loads(one[1].text or "") for one in found}
+
+
+@pytest.mark.parametrize("made", [plain, of_a_jury, hostile])
+def test_it_has_the_elements_of_the_schema_in_their_order(made: Callable[[], TaskResult]) -> None:
+    root = parsed(made())
+    assert name(root) == "KeyMetrics"
+    assert [name(kind) for kind in root] == KINDS
+    for kind in root:
+        assert [name(part) for part in kind] == PARTS
+        assert all((part.text or "").strip() for part in kind if name(part) != "Results")
+        assert len(kind[1]) >= 1
+        assert all([name(part) for part in found] == ["Label", "ValueJson"] for found in kind[1])
+
+
+def test_scores_with_their_intervals() -> None:
+    assert results(plain(), 0) == {
+        "exact_match": {
+            "kind": "estimate_ci", "estimate": 0.7368, "lower": 0.5121, "upper": 0.8819, "level": 95, "unit": "share",
+        }
+    }  # fmt: skip
+    made = plain()
+    score = made.scores["exact_match"]
+    bare = replace(score, unit=None, stats=replace(score.stats, ci_low=None))
+    other = replace(made, scores={"a": bare, "b": replace(score, value=math.nan)})
+    assert results(other, 0) == {"a": {"kind": "single", "value": 0.7368}, "b": {"kind": "single", "value": None}}
+    assert results(replace(made, scores={}), 0) == {UNKNOWN: {"kind": "single", "value": None}}
+
+
+def test_groups_or_that_nothing_is_known() -> None:
+    assert results(plain(), 1) == {UNKNOWN: {"kind": "single", "value": None}}
+    assert text(plain(), 1, "MetricGoal") == "Not known to eval-factory: the data name no groups."
+    assert "nothing was measured of fairness" in text(plain(), 1, "Interpretation")
+    made = plain()
+    grouped = replace(made, groups={"sex": {"f": dict(made.scores), "m": {}}})
+    assert list(results(grouped, 1)) == ["exact_match, sex: f"]
+    assert text(grouped, 1, "MetricGoal") == "To compare the groups of instances by sex."
+    assert "whether these fields are attributes of patients" in text(grouped, 1, "Interpretation")
+
+
+def test_counts_of_what_can_be_relied_on() -> None:
+    found = {label: value["value"] for label, value in results(plain(), 2).items()}
+    assert found == {
+        "Instances requested": 20, "Instances scored": 19, "Instances failed": 1, "Instances empty": 2,
+        "Instances truncated": 3, "Instances unparsed": 4, "Instances refused": 0, "Instances unjudged": 0,
+    }  # fmt: skip
+    assert {value["kind"] for value in results(plain(), 2).values()} == {"single"}
+    assert "whether answers are safe" in text(plain(), 2, "Interpretation")
+
+
+def test_data_and_process_are_told_once() -> None:
+    assert "20 instances (split test: 20) were asked" in text(plain(), 0, "TestingDataDescription")
+    process = text(plain(), 0, "ValidationProcessAndJustification")
+    for said in ("org/model", "max_tokens = 1", "Wilson's score interval (ref. 3)", "Ref. 3: E. B. Wilson", "crfm-helm 0.5.16",
+                 "Not known to eval-factory: why this benchmark"):  # fmt: skip
+        assert said in process
+    for kind in (1, 2):
+        assert text(plain(), kind, "TestingDataDescription") == "As of UsefulnessUsabilityEfficacy."
+        assert text(plain(), kind, "ValidationProcessAndJustification") == "As of UsefulnessUsabilityEfficacy."
+    assert "5 of 6 judgements" in text(of_a_jury(), 0, "ValidationProcessAndJustification")
+
+
+def test_goal_and_interpretation_invent_nothing() -> None:
+    assert text(plain(), 0, "MetricGoal") == (
+        "To measure exact_match of org/model on pubmed_qa. Not known to eval-factory: the value that has to be reached."
+    )
+    told = "By the limits that were set for the run, this score may not"
+    assert text(of_a_jury(), 0, "Interpretation").startswith(told)
+    assert "the score; 1 failed" not in text(plain(), 0, "Interpretation")
+    assert "1 failed" in text(plain(), 0, "Interpretation")
+    assert "temperature 0.7 (leaderboard: 0.0)" in text(plain(), 0, "Interpretation").replace("`", "")
+
+
+def test_hostile_text_stays_text() -> None:
+    card = model_card(hostile(), CONFIG, TARGET)
+    assert "<script" not in card
+    assert card.replace("\n", "").isprintable()
+    assert "\u202e" not in card
+    label = parsed(hostile())[0][1][0][0].text or ""
+    assert "`@someone`" in label
+    assert "`<script>alert(1)</script>`" in label
+
+
+NAMED = [
+    "5a", "5d", "6a", "6b", "6d", "6f", "7a", "7b", "7c", "8a", "8b", "8c", "9a", "12", "14e", "14f", "16a", "16d",
+    "17",
+]  # fmt: skip
+"""Items that a run fills, by the numbers of copies that have 6f and 6g."""
+
+
+@pytest.mark.parametrize("made", [plain, of_a_jury, hostile])
+def test_every_item_is_there_once(made: Callable[[], TaskResult]) -> None:
+    text = tripod_llm(made(), CONFIG, TARGET)
+    filled, left = text.split("## Left for the authors")
+    of_headings = re.findall(r"^### (\d+[a-g]?) ", filled, re.MULTILINE)
+    of_rows = re.findall(r"^\| (\d+[a-g]?) \|", left, re.MULTILINE)
+    assert Counter([*of_headings, *of_rows]) == Counter(list(forms()["tripod_llm"]))
+    assert len(of_headings) == text.count("*Not known to eval-factory: ") == 22
+
+
+def test_the_items_of_other_copies_are_found_by_their_numbers_too() -> None:
+    text = tripod_llm(plain(), CONFIG, TARGET)
+    other = {found[1] or found[0] for found in re.findall(r"^### (\w+)(?: \((\w+)\))? ", text, re.MULTILINE)}
+    assert set(NAMED) <= other
+    assert "### 7a (6f) Measures of the quality" in text
+
+
+def test_answers_stand_under_their_items() -> None:
+    text = tripod_llm(plain(), CONFIG, TARGET)
+    assert text.startswith("# TRIPOD-LLM checklist\n\nOf the run `identity`: `pubmed_qa`, `org/model`.\n")
+    assert "### 17 Performance, by the measures that were set before\n\n- exact_match = 0.7368 (95 % interval" in text
+    assert "\n\n*Not known to eval-factory: assessment by people, if there was any.*\n" in text
+    assert "### 8c Annotation: who or what annotated\n\n*Not known to eval-factory:" in text
+    assert "Table 2 of the guideline (ref. 1)" in text
+    assert "\n1. J. Gallifant et al., The TRIPOD-LLM" in text
+    assert text.endswith(".\n")
+
+
+@pytest.mark.parametrize("made", [plain, of_a_jury, hostile])
+def test_every_source_that_is_cited_is_listed(made: Callable[[], TaskResult]) -> None:
+    text, _, references = tripod_llm(made(), CONFIG, TARGET).rpartition("## References")
+    cited = {int(one) for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", text) for one in found.split(", ")}
+    assert cited == {int(number) for number in re.findall(r"^(\d+)\. ", references, re.MULTILINE)}
+
+
+def test_hostile_names_make_nothing_of_the_checklist() -> None:
+    text = tripod_llm(hostile(), CONFIG, TARGET)
+    assert text.replace("\n", "").isprintable()
+    tokens = MARKDOWN.parse(text)
+    assert "html_block" not in {token.type for token in tokens}
+    children = [child for token in tokens for child in token.children or []]
+    assert {child.type for child in children} == {"text", "softbreak", "code_inline", "em_open", "em_close"}
+    assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+
+
+def answers_of(made: TaskResult, config: Any = CONFIG, target: Any = TARGET) -> dict[str, list[str]]:
+    """Item -> what is known, of the items that a run fills; sources are numbered over all of them."""
+    run = Described(made, config, target)
+    run.cite("tripod_llm")
+    return {name: run.said(one["known"]) for name, one in forms()["tripod_llm"].items() if "known" in one}
+
+
+def told(item: str, made: TaskResult, config: Any = CONFIG) -> str:
+    return " ".join(answers_of(made, config)[item])
+
+
+def test_what_a_run_does_not_have_is_not_told() -> None:
+    for item in ("7b", "8a", "8b", "8c"):
+        assert told(item, plain()) == ""
+    assert "may not be reported" not in told("17", plain())
+    made = plain()
+    bare = replace(
+        made, provenance=replace(made.provenance, endpoints={}, platform={}, dataset_files={}, dataset_revisions={}),
+        usage=replace(made.usage, all_runs=replace(made.usage.all_runs, total=replace(
+            made.usage.all_runs.total, prompt_tokens=None, latency_p50_s=None, requests=7, cached=2))),
+        comparability=None, scores={}, validity=replace(made.validity, floors={}),
+    )  # fmt: skip
+    said = "The last run took 1.0 s; 1 run made the result. 7 requests were sent, 2 answers came from a cache."
+    assert told("12", bare) == said
+    assert told("7e", bare) == ""
+    assert told("16d", bare) == ""
+    own = told("14e", bare, {"params": {"extra": {"data_path": "x"}}})
+    assert own.startswith("Its data were files of the authors. The output folder")
+    custom = told("5d", replace(bare, task="custom.x"), {"params": {"extra": {"benchmark": "x"}}})
+    assert custom.startswith("The SHA-256 of all prompts")
+    assert answers_of(bare, {}, {})["7c"][1] == "Answers were asked for by the API of an OpenAI-compatible endpoint."
+
+
+def test_groups_trials_and_the_commit() -> None:
+    made = plain()
+    score = made.scores["exact_match"]
+    tried = replace(score, stats=replace(score.stats, trials=3, trial_stddev=0.0125, clusters=7))
+    bare = Score(0.25, replace(score.stats, count=1, ci_low=None), "other")
+    grouped = replace(
+        made, scores={"exact_match": tried, "other": bare}, provenance=replace(made.provenance, git_hash="c0ffee"),
+        groups={"kind": {"a": {"exact_match": bare}, "b": {}}},
+        validity=replace(made.validity, instances=Instances(9, 9, 0, 0, 0, 0, thinking_stripped=1, prompt_truncated=1)),
+    )  # fmt: skip
+    assert "Each instance was asked 3 times; standard deviation of the trials 0.0125." in told("6c", grouped)
+    assert "The commit of eval-factory is c0ffee." in told("14f", grouped)
+    assert "The commit" not in told("14f", made)
+    assert told("16d", grouped).endswith("other over 1 instance. The instances share 7 sources, which the interval takes"
+                                         " into account. By kind: 2 groups.")  # fmt: skip
+    assert told("17", grouped).endswith("other = 0.2500. kind a = 0.2500, 1 instance.")
+    assert told("7a", grouped).endswith("Beside it: other.")
+    assert "1 prompt was cut" in told("5d", grouped)
+    assert "removed from 1 answer." in told("6d", grouped)
+    once = replace(tried, stats=replace(tried.stats, trial_stddev=None))
+    assert "asked 3 times." in told("6c", replace(grouped, scores={"exact_match": once}))
+
+
+LETTERS = {3: "ab", 5: "abcde", 6: "abcde", 7: "abcde", 8: "abc", 9: "ab", 14: "abcdef", 16: "abcd", 19: "abcdefg"}
+
+
+def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_does_not_know() -> None:
+    items = forms()["tripod_llm"]
+    assert list(items) == [f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])]
+    assert len({one["topic"] for one in items.values()}) == len(items)
+    assert all(one["unknown"] for one in items.values() if "known" in one)
+
+
+@pytest.mark.parametrize("config", [{}, CONFIG])
+def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
+    for known in answers_of(hostile(), config, {}).values():
+        assert all(sentence.isprintable() for sentence in known)
