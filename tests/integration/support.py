@@ -68,21 +68,23 @@ def program(
 
 EACH = """
 import importlib, json, os, sys, tempfile
-from eval_factory.cli.main import LATER, main
-commands = json.loads(sys.argv[1])
-later = {"data": ["data.archive", "data.importing", "data.pull"]}.get(commands[0][0], ["api"])
-for module in [*map("eval_factory.{}".format, later), *(LATER[words[0]] for words in commands if words[0] in LATER)]:
-    importlib.import_module(module)
-for words in commands:
-    written = [tempfile.TemporaryFile() for _ in range(2)]
+from eval_factory.cli.main import main
+for words in json.loads(sys.argv[1]):
+    written = [tempfile.TemporaryFile() for _ in range(3)]
     if (child := os.fork()) == 0:
-        for number, file in enumerate(written, 1):
-            os.dup2(file.fileno(), number)
+        for number in (1, 2):
+            os.dup2(written[number].fileno(), number)
         sys.argv = ["eval-factory", *words]
-        main()
+        try:
+            main()
+        finally:
+            written[0].write(json.dumps([name for name in sys.modules if name.startswith("eval_factory.")]).encode())
+            written[0].flush()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    texts = [(file.seek(0), file.read().decode())[1] for file in written]
+    imported, *texts = [(file.seek(0), file.read().decode())[1] for file in written]
     print(json.dumps([code, *texts]), flush=True)
+    for name in json.loads(imported or "[]"):  # the next one finds what this one had to import
+        importlib.import_module(name)
 """
 
 
