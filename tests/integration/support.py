@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +55,50 @@ class Outcome:
 def program_environment(**extra: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**kept, **extra}
+
+
+def program(
+    *arguments: str, cwd: Path | None = None, before: Sequence[str] = (), **env: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*before, sys.executable, "-m", "eval_factory", *arguments], cwd=cwd, env=program_environment(**env),
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+EACH = """
+import importlib, json, os, sys, tempfile
+from eval_factory.cli.main import main
+for words in json.loads(sys.argv[1]):
+    written = [tempfile.TemporaryFile() for _ in range(3)]
+    if (child := os.fork()) == 0:
+        for number in (1, 2):
+            os.dup2(written[number].fileno(), number)
+        sys.argv = ["eval-factory", *words]
+        try:
+            main()
+        finally:
+            written[0].write(json.dumps([name for name in sys.modules if name.startswith("eval_factory.")]).encode())
+            written[0].flush()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    imported, *texts = [(file.seek(0), file.read().decode())[1] for file in written]
+    print(json.dumps([code, *texts]), flush=True)
+    for name in json.loads(imported or "[]"):  # the next one finds what this one had to import
+        importlib.import_module(name)
+"""
+
+
+def program_each(
+    *commands: Sequence[str], cwd: Path, before: Sequence[str] = (), **env: str
+) -> list[subprocess.CompletedProcess[str]]:
+    """As `program` for each of these arguments, one after the other, but what takes long to import is imported once."""
+    argv = [*before, sys.executable, "-c", EACH, json.dumps([list(one) for one in commands])]
+    said = subprocess.run(
+        argv, cwd=cwd, env=program_environment(**env), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    ended = [json.loads(line) for line in said.stdout.splitlines()]
+    assert len(ended) == len(commands), said.stderr
+    return [subprocess.CompletedProcess(list(one), *found) for one, found in zip(commands, ended, strict=True)]
 
 
 Run = Callable[..., Outcome]

@@ -89,10 +89,8 @@ def act(root: Path, repository: Path, **inputs: str) -> Done:
 
 
 def test_changed_run_configs_are_previewed_whatever_their_names(root: Path, repository: Path) -> None:
-    key_for_model = {
-        **VALID,
-        "target": {"api_endpoint": {**VALID["target"]["api_endpoint"], "model_id": "${OPENAI_API_KEY}"}},
-    }
+    endpoint = {**VALID["target"]["api_endpoint"], "model_id": "${OPENAI_API_KEY}"}
+    key_for_model = {**VALID, "target": {"api_endpoint": endpoint}}
     base = committed(repository, {"evaluations/old.yml": VALID, "evaluations/gone.yml": VALID})
     git(repository, "rm", "-q", "evaluations/gone.yml")
     (repository / "evaluations").mkdir(exist_ok=True)
@@ -134,15 +132,11 @@ def test_where_nothing_was_changed_nothing_is_previewed(root: Path, repository: 
     [
         ({"mode": "$(id)"}, 2, "mode: must be preview, evaluate or gate, not '$(id)'"),
         ({"mode": "preview", "run_configs": ""}, 2, "run-configs: give a pattern"),
-        (
-            {"mode": "preview", "run_configs": "*.yml", "base": "--output=pwned"},
-            3,
-            "base '--output=pwned': is no commit here; check out",
-        ),
+        ({"mode": "preview", "run_configs": "*.yml", "base": "--output=pwned"}, 3, "base '--output=pwned': is no commit here; check out"),
         ({"mode": "gate", "policy": "p.yml"}, 2, "gate: give policy and candidates"),
         ({"mode": "evaluate", "run_configs": "none/*.yml"}, 2, "run-configs: no file that git knows matches"),
     ],
-)
+)  # fmt: skip
 def test_wrong_inputs_are_said_with_what_to_give(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], inputs: dict[str, str],
     code: int, words: str,
@@ -186,12 +180,8 @@ def test_a_gate_with_several_folders(repository: Path, monkeypatch: pytest.Monke
     limits = {"version": 1, "defaults": {"max_drop": 0.1}, "benchmarks": {"pubmed_qa": {}, "medec": {}}}
     (repository / "policy.yml").write_text(yaml.safe_dump(limits))
     monkeypatch.chdir(repository)
-    settings = {
-        "EF_POLICY": "policy.yml",
-        "EF_CANDIDATES": "new/one\nnew/two",
-        "EF_BASELINES": "old",
-        "EF_JUNIT": "j.xml",
-    }
+    named = {"POLICY": "policy.yml", "CANDIDATES": "new/one\nnew/two", "BASELINES": "old", "JUNIT": "j.xml"}
+    settings = {f"EF_{name}": value for name, value in named.items()}
     assert ci_action.gate(settings) == 0
     (suite,) = JUnitXml.fromfile("j.xml")
     assert {case.classname.partition(".")[2] for case in suite} == {"pubmed_qa", "medec"}

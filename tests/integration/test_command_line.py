@@ -15,81 +15,62 @@ import pytest
 
 from eval_factory import __version__
 from eval_factory.tasks.framework import load_framework
-from integration.support import program_environment
+from integration.support import program, program_each, program_environment
 
 
-def run(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", *arguments], env=program_environment(**env), cwd=cwd,
-        capture_output=True, text=True, timeout=60, check=False,
+def test_version_and_help_and_the_list_that_programs_parse(tmp_path: Path) -> None:
+    version, listed, as_json, tagged, unknown, *helps = program_each(
+        ["--version"], ["ls"], ["ls", "--json"], ["ls", "--tag", "sql"], ["ls", "--tag", "nonsense"], ["--help"],
+        ["run_eval", "--help"], ["run-eval", "-h"], ["ls", "--help"], cwd=tmp_path,
     )  # fmt: skip
-
-
-def test_version_and_help() -> None:
-    assert run("--version").stdout == f"eval-factory, version {__version__}\n"
-    for arguments in (("--help",), ("run_eval", "--help"), ("run-eval", "-h"), ("ls", "--help")):
-        assert run(*arguments).returncode == 0
-
-
-def test_ls_keeps_the_form_that_programs_parse() -> None:
-    lines = run("ls").stdout.splitlines()
-    assert lines[0] == "helm:"
-    assert lines[1:] == [f"  * {name}" for name in load_framework().names()]
-
-
-def test_ls_json_and_tag() -> None:
-    records = json.loads(run("ls", "--json").stdout)
-    assert [record["name"] for record in records] == load_framework().names()
+    assert version.stdout == f"eval-factory, version {__version__}\n"
+    assert [done.returncode for done in helps] == [0] * 4
+    names = load_framework().names()
+    assert listed.stdout.splitlines() == ["helm:", *(f"  * {name}" for name in names)]
+    records = json.loads(as_json.stdout)
+    assert [record["name"] for record in records] == names
     assert all(record["endpoint_types"] and record["access"] and record["source"] for record in records)
-    assert run("ls", "--tag", "sql").stdout == "helm:\n  * ehr_sql\n"
-    unknown = run("ls", "--tag", "nonsense")
+    assert tagged.stdout == "helm:\n  * ehr_sql\n"
     assert unknown.returncode == 2
     assert "tags: " in unknown.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run_eval",), ("nonsense",), ("run_eval", "--nonsense"), ("run_eval", "--run_config", "no-such-file.yml"),
-        ("run_eval", "--run_config", "."), ("run_eval", "--overrides", "x"), ("run_eval", "--eval_type", "pubmedqa"),
-    ],
-)  # fmt: skip
-def test_mistakes_end_with_2_and_without_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    finished = run(*arguments, cwd=tmp_path)
-    assert finished.returncode == 2
-    assert "Traceback" not in finished.stderr
-    assert finished.stderr.strip()
+def test_mistakes_end_with_2_and_without_traceback(tmp_path: Path) -> None:
+    commands = (
+        "run_eval", "nonsense", "run_eval --nonsense", "run_eval --run_config no-such-file.yml", "run_eval --run_config .",
+        "run_eval --overrides x", "run_eval --eval_type pubmedqa",
+    )  # fmt: skip
+    for done in program_each(*map(str.split, commands), cwd=tmp_path):
+        assert done.returncode == 2, done.args
+        assert "Traceback" not in done.stderr
+        assert done.stderr.strip()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_key_given_as_a_flag_is_not_printed(tmp_path: Path) -> None:
-    key = "sk-canary0123456789abcdefgh"
-    finished = run(
-        "run_eval", "--eval_type", "pubmed_qa", "--model_url", "http://h/v1", "--model_id", "m",
-        "--output_dir", str(tmp_path / "o"), "--api_key_name", key,
-    )  # fmt: skip
-    assert finished.returncode == 2
-    assert key not in finished.stdout + finished.stderr
+KEY = "sk-canary0123456789abcdefgh"
 
 
-def test_an_interpolated_key_is_not_printed(tmp_path: Path) -> None:
-    key = "sk-canary0123456789abcdefgh"
+def test_a_key_given_as_a_flag_or_interpolated_is_not_printed(tmp_path: Path) -> None:
     file = tmp_path / "x.yml"
     file.write_text(
         "config: {type: pubmed_qa, output_dir: o}\n"
         "target: {api_endpoint: {url: 'http://h/v1', model_id: m, api_key: '${OPENAI_API_KEY}'}}\n"
     )
-    finished = run("run_eval", "--run_config", str(file), "--dry_run", OPENAI_API_KEY=key)
-    assert finished.returncode == 2
-    assert key not in finished.stdout + finished.stderr
-    assert "NAME of an environment variable" in finished.stderr
+    endpoint = ("--model_url", "http://h/v1", "--model_id", "m", "--output_dir", str(tmp_path / "o"))
+    flag, interpolated = program_each(
+        ["run_eval", "--eval_type", "pubmed_qa", *endpoint, "--api_key_name", KEY],
+        ["run_eval", "--run_config", str(file), "--dry_run"], cwd=tmp_path, OPENAI_API_KEY=KEY,
+    )  # fmt: skip
+    assert (flag.returncode, interpolated.returncode) == (2, 2)
+    assert KEY not in flag.stdout + flag.stderr + interpolated.stdout + interpolated.stderr
+    assert "NAME of an environment variable" in interpolated.stderr
 
 
 def test_messages_name_the_current_folder_whole_and_no_password(tmp_path: Path) -> None:
     folder = tmp_path / "a-folder-with-a-long-name-1"
     folder.mkdir()
     password = "hunter2-hunter2-hunter2"
-    there = run("run_eval", "--run_config", f"{folder}/no-such-{password}.yml", cwd=folder, PWD=str(folder),
+    there = program("run_eval", "--run_config", f"{folder}/no-such-{password}.yml", cwd=folder, PWD=str(folder),
                 OLDPWD=str(tmp_path), MYSQL_PWD=password)  # fmt: skip
     assert there.returncode == 2
     assert f"{folder}/no-such-[API_KEY_REDACTED].yml: there is no such file" in there.stderr
@@ -99,39 +80,41 @@ def test_a_home_folder_is_meant_wherever_a_path_is_given(tmp_path: Path) -> None
     home, here = tmp_path / "home", tmp_path / "here"
     home.mkdir()
     here.mkdir()
-    made = run("new_benchmark", "~/mine", cwd=here, HOME=str(home))
+    made = program("new_benchmark", "~/mine", cwd=here, HOME=str(home))
     assert made.returncode == 0, made.stderr
     config = home / "mine" / "run_config.yml"
     given = ("--output_dir=~/out", "--overrides", "config.params.extra.benchmark=~/mine/benchmark.yaml", "--dry_run")
-    shown = run("run_eval", "--run_config=~/mine/run_config.yml", *given, cwd=here, HOME=str(home))
+    shown = program("run_eval", "--run_config=~/mine/run_config.yml", *given, cwd=here, HOME=str(home))
     assert shown.returncode == 0, shown.stderr
     assert f"output_dir: {home}/out" in shown.stdout
     assert f"benchmark: {home}/mine/benchmark.yaml" in shown.stdout
     assert config.is_file()
-    board = run("leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run",
+    board = program("leaderboard", "run", "lite", "--model", "m", "--model_url", "https://h/v1", "--dry_run",
                 "--output_dir=~/board", cwd=here, HOME=str(home))  # fmt: skip
     assert f"--output-path {home}/board/helm" in board.stdout
     (home / "data").mkdir()
-    assert f"{home}/data: is no data bundle" in run("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr
-    nobody = run("run_eval", "--run_config=~/mine/run_config.yml", "--output_dir=~no-such-user/x", HOME=str(home))
+    assert f"{home}/data: is no data bundle" in program("data", "verify", "~/data", cwd=here, HOME=str(home)).stderr
+    nobody = program("run_eval", "--run_config=~/mine/run_config.yml", "--output_dir=~no-such-user/x", HOME=str(home))
     assert nobody.returncode == 2
     assert "there is no user 'no-such-user'" in nobody.stderr
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("task", ["clear", "ehrshot", "mimic_rrs", "shc_sei_med"])
-def test_a_dry_run_says_which_data_are_not_there(task: str, tmp_path: Path) -> None:
-    (tmp_path / "x.yml").write_text(run("ls", task).stdout)
-    finished = run("run_eval", "--run_config", "x.yml", "--dry_run", cwd=tmp_path)
-    assert finished.returncode == 0
-    assert "warning: a run would stop: config.params.extra.data_path: /path/to/data_path" in finished.stderr
-    assert f"{task} needs:" in finished.stderr
-    real = run("run_eval", "--run_config", "x.yml", cwd=tmp_path)
-    assert real.returncode == 3
-    assert "/path/to/data_path: there is no such" in real.stderr
+def test_a_dry_run_says_which_data_are_not_there(tmp_path: Path) -> None:
+    tasks = ("clear", "ehrshot", "mimic_rrs", "shc_sei_med")
+    for task, listed in zip(tasks, program_each(*(["ls", task] for task in tasks), cwd=tmp_path), strict=True):
+        (tmp_path / f"{task}.yml").write_text(listed.stdout)
+    runs = [["run_eval", "--run_config", f"{task}.yml", *more] for task in tasks for more in (["--dry_run"], [])]
+    ended = program_each(*runs, cwd=tmp_path)
+    for task, dry, real in zip(tasks, ended[::2], ended[1::2], strict=True):
+        assert dry.returncode == 0
+        assert "warning: a run would stop: config.params.extra.data_path: /path/to/data_path" in dry.stderr
+        assert f"{task} needs:" in dry.stderr
+        assert real.returncode == 3
+        assert "/path/to/data_path: there is no such" in real.stderr
 
 
-def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
+def test_a_terminal_gets_a_table() -> None:
     terminal, program = pty.openpty()
     finished = subprocess.Popen(
         [sys.executable, "-m", "eval_factory", "ls"], stdout=program, env=program_environment(COLUMNS="160")
@@ -145,13 +128,6 @@ def test_a_terminal_gets_a_table_and_nobody_else_pays_for_it() -> None:
     assert finished.wait(timeout=60) == 0
     assert b"what it measures" in shown
     assert b"gpt, llama, claude" in shown
-    code = "import sys\nfrom eval_factory.cli.main import cli\ncli.main(['ls'], standalone_mode=False)\nsys.exit('rich' in sys.modules)\n"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], env=program_environment(), capture_output=True, check=False
-        ).returncode
-        == 0
-    )
 
 
 HEAVY = {"helm", "torch", "scipy", "numpy", "pandas", "datasets", "requests", "jsonschema", "asyncio", "filelock"}
@@ -210,29 +186,22 @@ def test_looking_imports_nothing_that_takes_long(arguments: list[str], heavy: se
 
 def test_every_command_that_we_show_dry_runs(root: Path) -> None:
     text = (root / "commands.sh").read_text("utf-8").replace("\\\n", " ")
-    commands = [line for line in text.splitlines() if line.startswith("eval-factory ")]
+    commands = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("eval-factory ")]
     assert len(commands) >= 8
     for command in commands:
-        _, *arguments = shlex.split(command)
-        if "run_eval" in arguments and "--dry_run" not in arguments:
-            arguments.append("--dry_run")
-        finished = run(*arguments, cwd=root)
-        assert finished.returncode == 0, (command, finished.stderr)
+        if "run_eval" in command and "--dry_run" not in command:
+            command.append("--dry_run")
+    for finished in program_each(*commands, cwd=root):
+        assert finished.returncode == 0, (finished.args, finished.stderr)
 
 
 def test_generating_model_files_alone(root: Path, tmp_path: Path) -> None:
-    script = root / "scripts" / "generate_dynamic_model_configs.py"
-    finished = subprocess.run(
-        [
-            sys.executable, str(script), "--model-name", "openai/gpt-4", "--base-url", "https://h/v1",
-            "--openai-model-name", "gpt-4", "--output-dir", str(tmp_path / "configs"),
-        ],
-        env=program_environment(), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    argv = [sys.executable, root / "scripts/generate_dynamic_model_configs.py", "--model-name", "openai/gpt-4",
+            "--base-url", "https://h/v1", "--openai-model-name", "gpt-4", "--output-dir", tmp_path / "configs"]  # fmt: skip
+    finished = subprocess.run(argv, env=program_environment(), capture_output=True, text=True, timeout=60, check=False)
     assert finished.returncode == 0, finished.stderr
     assert "model=endpoint/openai-gpt-4" in finished.stdout
-    text = (tmp_path / "configs" / "model_deployments.yaml").read_text("utf-8")
-    assert "model_id: gpt-4" in text
+    assert "model_id: gpt-4" in (tmp_path / "configs" / "model_deployments.yaml").read_text("utf-8")
     assert (tmp_path / "configs" / "model_metadata.yaml").is_file()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
@@ -17,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from eval_factory.cli.main import cli
-from integration.support import TIMEOUT_S, program_environment
+from integration.support import program
 from scripted_endpoint import ScriptedEndpoint
 
 WRONG_A = range(12)
@@ -32,13 +31,6 @@ class Pair:
 
     def compare(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return program("compare", str(self.a), str(self.b), *arguments)
-
-
-def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", *arguments], env=program_environment(COLUMNS="80"),
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
 
 
 def answering(questions: list[dict[str, str]], wrong: range, failed: int | None) -> Callable[[str], str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from integration.support import TIMEOUT_S, program_environment
+from integration.support import program
 
 CONFIG = """\
 config:
@@ -26,20 +24,13 @@ target:
 WARNING = "warning: keys without an effect here: config: supported_endpoint_types; target.api_endpoint: stream"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", "run_eval", *arguments], cwd=folder, env=program_environment(),
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-
-
 def test_another_programs_run_config_and_our_own(tmp_path: Path) -> None:
     (tmp_path / "x.yml").write_text(CONFIG)
-    first = run(tmp_path, "--run_config", "x.yml", "--limit-samples", "2")
+    first = program("run_eval", "--run_config", "x.yml", "--limit-samples", "2", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert first.stderr.count(WARNING) == 1
     assert (tmp_path / "out" / "logs" / "eval-factory.log").read_text("utf-8").count(WARNING) == 1
     assert "instances: 2 of 2 scored" in first.stdout
-    again = run(tmp_path, "--run_config", "out/run_config.yml")
+    again = program("run_eval", "--run_config", "out/run_config.yml", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "this run is complete already" in again.stderr

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 from finished_folder import finished_folder
-from integration.support import TIMEOUT_S, program_environment
+from integration.support import program_each
 from suite_by_hand import cell_ended, ended, started, suite_folder
 
 CANARY = "KEY_OF_THE_READER: 4f9a1c"
@@ -22,7 +21,7 @@ OF_A_RUN = (
     "reproduce out --run --output_dir again", "view out --export site",
 )  # fmt: skip
 OF_A_SUITE = (
-    "verify suite", "suite status suite", "suite check suite", "suite logs suite small/qa", "suite cancel suite",
+    "verify {suite}", "suite status {suite}", "suite check {suite}", "suite logs {suite} small/qa", "suite cancel {suite}",
 )  # fmt: skip
 
 
@@ -42,13 +41,6 @@ def huge(path: Path) -> None:
 FOREIGN = {"link": linked, "fifo": os.mkfifo, "device": device, "huge": huge}
 
 
-def run(command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", *command.split()], env=program_environment(), capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -58,17 +50,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def refused(command: str, *files: Path) -> None:
-    done = run(command)
-    said = done.stdout + done.stderr
-    assert done.returncode == (1 if command.startswith("verify") else 3), (command, said)
-    assert all(file.name in said for file in files), (command, said)
-    assert CANARY not in said, command
-    assert "Traceback" not in said, (command, said)
+def refused(home: Path, commands: Mapping[str, Collection[Path]]) -> None:
+    """Each is, and names these files."""
+    for (command, files), done in zip(commands.items(), program_each(*map(str.split, commands), cwd=home), strict=True):
+        said = done.stdout + done.stderr
+        assert done.returncode == (1 if command.startswith("verify") else 3), (command, said)
+        assert all(file.name in said for file in files), (command, said)
+        assert CANARY not in said, command
+        assert "Traceback" not in said, (command, said)
 
 
-@pytest.mark.parametrize("command", OF_A_RUN)
-def test_no_command_reads_a_foreign_file_of_a_result(command: str, home: Path) -> None:
+def test_no_command_reads_a_foreign_file_of_a_result(home: Path) -> None:
     root = finished_folder(home / "out").root
     finished_folder(home / "other")
     files = {
@@ -78,20 +70,20 @@ def test_no_command_reads_a_foreign_file_of_a_result(command: str, home: Path) -
     for kind, file in files.items():
         file.unlink()
         FOREIGN[kind](file)
-    refused(command, *files.values())
+    refused(home, dict.fromkeys(OF_A_RUN, files.values()))
 
 
-@pytest.mark.parametrize(
-    "name", ["helm/runs/s/r/stats.json", "helm/more", "annotations/ratings.jsonl", "logs/events.jsonl", "cache.db"]
-)
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-def test_what_is_collected_again_is_of_the_folder(kind: str, name: str, home: Path) -> None:
-    file = finished_folder(home / "out").root / name
-    file.unlink(missing_ok=True)
-    file.parent.mkdir(exist_ok=True)
-    FOREIGN[kind](file)
-    refused("verify out", file)
-    refused("annotate import out sheet.csv", file)
+def test_what_is_collected_again_is_of_the_folder(kind: str, home: Path) -> None:
+    commands = {}
+    names = "helm/runs/s/r/stats.json", "helm/more", "annotations/ratings.jsonl", "logs/events.jsonl", "cache.db"
+    for number, name in enumerate(names):
+        file = finished_folder(home / f"out{number}").root / name
+        file.unlink(missing_ok=True)
+        file.parent.mkdir(exist_ok=True)
+        FOREIGN[kind](file)
+        commands |= {f"verify out{number}": [file], f"annotate import out{number} sheet.csv": [file]}
+    refused(home, commands)
 
 
 def a_suite(root: Path) -> Path:
@@ -104,24 +96,25 @@ def a_suite(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
-@pytest.mark.parametrize("name", [".suite/events.jsonl", "suite_config.yml", "small/qa/logs/helm-run.log"])
-def test_no_command_reads_a_foreign_file_of_a_suite(kind: str, name: str, home: Path) -> None:
-    file = a_suite(home / "suite") / name
-    file.unlink(missing_ok=True)
-    FOREIGN[kind](file)
-    for command in OF_A_SUITE:
-        refused(command, file)
+def test_no_command_reads_a_foreign_file_of_a_suite(kind: str, home: Path) -> None:
+    commands = {}
+    for number, name in enumerate((".suite/events.jsonl", "suite_config.yml", "small/qa/logs/helm-run.log")):
+        file = a_suite(home / f"suite{number}") / name
+        file.unlink(missing_ok=True)
+        FOREIGN[kind](file)
+        commands |= {command.format(suite=f"suite{number}"): [file] for command in OF_A_SUITE}
+    refused(home, commands)
 
 
 def test_a_suites_runs_lie_in_it(home: Path) -> None:
     suite = a_suite(home / "suite")
     (suite / "small").rename(home / "small")
     (suite / "small").symlink_to(home / "small")
-    for command in (*OF_A_SUITE, "gate policy.yml --candidate suite/small/.."):
-        refused(command, suite / "small")
     (home / "more").mkdir()
     (home / "more" / "qa").symlink_to(home / "small" / "qa")
-    refused("gate policy.yml --candidate more", home / "more" / "qa")
+    commands = [*(one.format(suite="suite") for one in OF_A_SUITE), "gate policy.yml --candidate suite/small/.."]
+    named = {command: [suite / "small"] for command in commands}
+    refused(home, {**named, "gate policy.yml --candidate more": [home / "more" / "qa"]})
 
 
 def test_files_that_a_user_names_are_regular(home: Path) -> None:
@@ -133,11 +126,11 @@ def test_files_that_a_user_names_are_regular(home: Path) -> None:
     Path("data.yml").write_text(
         Path("custom.yml").read_text().replace("custom", "healthbench").replace("benchmark", "data_path")
     )
-    for command in (
+    commands = [
         "run_eval --run_config pipe", "run_suite --run_config pipe", "run_eval --run_config custom.yml",
         "run_eval --run_config data.yml --offline", "gate pipe --candidate nowhere",
-    ):  # fmt: skip
-        done = run(command)
+    ]  # fmt: skip
+    for command, done in zip(commands, program_each(*map(str.split, commands), cwd=home), strict=True):
         assert done.returncode in (2, 3), (command, done.stderr)
         assert "pipe" in done.stderr, (command, done.stderr)
         assert "Traceback" not in done.stderr

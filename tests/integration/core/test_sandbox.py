@@ -10,14 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
+from integration.support import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 
@@ -139,8 +139,7 @@ def test_the_kernels_keys_are_not_read(key: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "attack",
-    [MEMORY_OF_NO_PROCESS, MEMORY_OF_NO_PROCESS_BY_SEGMENTS, NEW_NAMESPACE, NEW_NAMESPACE_OF_A_CHILD],
+    "attack", [MEMORY_OF_NO_PROCESS, MEMORY_OF_NO_PROCESS_BY_SEGMENTS, NEW_NAMESPACE, NEW_NAMESPACE_OF_A_CHILD]
 )
 @pytest.mark.parametrize("processes", [False, True])
 def test_calls_that_are_refused(attack: str, processes: bool, tmp_path: Path) -> None:
@@ -248,13 +247,6 @@ def running(arguments: str) -> list[str]:
         except OSError:  # it has ended
             continue
     return found
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_without_bubblewrap_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

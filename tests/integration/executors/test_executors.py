@@ -176,57 +176,102 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterat
         executor.clean_up()
 
 
-def test_a_run_ends_with_its_code_and_says_why_in_its_log(trial: Trial) -> None:
-    run = trial.wrong("wrong")
-    trial.executor.begin([run])
-    assert trial.until(run, Ended) == Ended(2)
-    assert "there is no task 'no_such_task'" in trial.log(run)
-    assert isinstance(trial.executor, Commands) or Path(run.log).stat().st_mode & 0o777 == 0o600
-
-
-def test_several_are_begun_together_and_each_is_looked_at_by_its_name(trial: Trial) -> None:
-    runs = [trial.wrong(name) for name in ("one", "two")]
-    trial.executor.begin(runs)
-    assert [trial.until(run, Ended) for run in runs] == [Ended(2)] * 2
-    assert set(trial.executor.look()) == {run.name for run in runs}
-
-
-def test_a_run_at_work_is_somewhere_until_it_is_ended(trial: Trial) -> None:
-    run = trial.run("waits")
-    trial.begin(run)
-    state = trial.executor.look()[run.name]
-    assert isinstance(state, Started)
-    assert state.where
+def test_where_nothing_was_begun_nothing_is_known_ended_or_cleaned(trial: Trial) -> None:
+    trial.executor.begin([])
     trial.executor.end()
-    assert isinstance(trial.executor.look()[run.name], (Ended, Lost))
-    assert trial.is_free(run)
+    trial.executor.end(["t/never/0"])
+    assert trial.executor.look() == {}
+    trial.executor.clean_up()
+    trial.executor.clean_up()
+    assert trial.executor.look() == {}
 
 
-def test_one_is_ended_and_the_other_goes_on(trial: Trial) -> None:
-    one, two = trial.run("one"), trial.run("two")
-    trial.begin(one, two)
+def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> None:
+    """A prerequisite that is not there, and a run config that is gone, are their runs' alone."""
+    wrong, unready, gone = trial.wrong("wrong"), trial.unready("unready"), trial.wrong("gone")
+    runs = [wrong, unready, gone, trial.run("good", url="demo://baseline")]
+    Path(gone.run_config).unlink()
+    trial.executor.begin(runs)
+    assert trial.ended(*runs) == [Ended(2), Ended(3), Ended(2), Ended(0)]
+    assert set(trial.executor.look()) == {run.name for run in runs}
+    assert "there is no task 'no_such_task'" in trial.log(wrong)
+    assert "NOT_SET" in trial.log(unready)
+    assert isinstance(trial.executor, Commands) or Path(wrong.log).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_run_that_has_ended_is_not_touched_by_what_comes_later(trial: Trial) -> None:
+    """Others are begun, at work, and ended; it is ended itself; all is cleaned up, and more is begun."""
+    over, works, late = trial.wrong("over"), trial.run("works"), trial.unready("late")
+    trial.executor.begin([over])
+    assert trial.ended(over) == [Ended(2)]
+    trial.executor.end([over.name])
+    trial.begin(works)
+    trial.executor.begin([late])
+    assert trial.ended(late, over) == [Ended(3), Ended(2)]
+    assert isinstance(trial.executor.look()[works.name], Started)
+    trial.executor.end()
+    states = trial.executor.look()
+    assert (states[over.name], states[late.name]) == (Ended(2), Ended(3))
+    assert isinstance(states[works.name], (Ended, Lost))
+    trial.executor.clean_up()
+    more = trial.unready("more")
+    trial.executor.begin([more])
+    assert trial.ended(more) == [Ended(3)]
+
+
+def test_runs_at_work_are_somewhere_until_each_is_ended_and_leave_nothing(trial: Trial) -> None:
+    """But their folders and logs: no key, neither in words of a process meanwhile nor in a file afterwards."""
+    runs = [trial.run(name) for name in ("one", "two", "three")]
+    one, *others = runs
+    trial.begin(one)
+    trial.begin(*others)
+    words = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
+    assert not any(CANARY.encode() in each for each in words)
+    trial.executor.end(["t/another/0"])
+    trial.executor.end([])
+    started = time.monotonic()
+    states = trial.executor.look(0.5)  # whoever looks says how long
+    assert time.monotonic() - started < 30
+    assert all(isinstance(state, Started) and state.where for state in states.values())
+    assert [trial.is_free(run) for run in runs] == [False] * 3
+
     trial.executor.end([one.name])
     states = trial.executor.look()
     assert isinstance(states[one.name], (Ended, Lost))
-    assert isinstance(states[two.name], Started)
-    assert (trial.is_free(one), trial.is_free(two)) == (True, False)
+    assert all(isinstance(states[other.name], Started) for other in others)
+    assert [trial.is_free(run) for run in runs] == [True, False, False]
+    trial.executor.end([one.name])
+    assert trial.executor.look()[one.name] == states[one.name]
+
+    trial.executor.end()
+    assert all(isinstance(trial.executor.look()[other.name], (Ended, Lost)) for other in others)
+    assert [trial.is_free(run) for run in runs] == [True] * 3
+    trial.executor.clean_up()
+    found = subprocess.run(["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False)
+    assert found.stdout == ""
+    assert processes("helm-run", trial.folder) == processes("run_eval", trial.folder) == []
 
 
-def test_one_that_is_killed_is_not_taken_for_one_that_goes_on(trial: Trial) -> None:
-    run = trial.run("killed")
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_one_that_is_over_is_begun_again_and_another_goes_on(trial: Trial, how: str) -> None:
+    """Its log keeps what earlier starts said."""
+    run, other = trial.run("again"), trial.run("other")
     trial.begin(run)
-    trial.kill(run.name)
-    state = trial.until(run, Ended, Lost)
-    assert state == Lost() or (isinstance(state, Ended) and state.code < 0)
-
-
-def test_one_that_was_ended_is_begun_again(trial: Trial) -> None:
-    run = trial.run("again")
-    trial.begin(run)
-    trial.executor.end([run.name])
-    trial.wrong("again")
-    trial.executor.begin([run])
-    assert trial.until(run, Ended) == Ended(2)
+    if how == "ended":
+        trial.executor.end([run.name])
+    else:
+        trial.kill(run.name)
+        state = trial.until(run, Ended, Lost)
+        assert state == Lost() or (isinstance(state, Ended) and state.code < 0), "it is taken for one that goes on"
+    trial.begin(other)
+    for another, said, code in ((trial.wrong, "there is no task", 2), (trial.unready, "NOT_SET", 3)):
+        another("again")
+        trial.executor.begin([run])
+        while said not in trial.log(run):
+            trial.executor.look(0.2)
+        assert trial.ended(run) == [Ended(code)]
+    assert "there is no task 'no_such_task'" in trial.log(run)
+    assert not trial.is_free(other)
 
 
 def test_a_run_that_has_finished_stands(trial: Trial) -> None:
@@ -241,150 +286,6 @@ def test_a_run_that_has_finished_stands(trial: Trial) -> None:
         trial.until(run, Started, Waiting, Ended)
     assert trial.until(run, Ended) == Ended(0)
     assert result.read_bytes() == written
-
-
-def test_nothing_is_left_of_runs_that_have_ended_but_their_folders_and_logs(trial: Trial) -> None:
-    run, other = trial.run("keyed"), trial.wrong("wrong")
-    trial.begin(run)
-    trial.executor.begin([other])
-    trial.until(other, Ended)
-    trial.executor.end()
-    trial.executor.look()
-    trial.executor.clean_up()
-    found = subprocess.run(["grep", "-rl", CANARY, str(trial.folder)], capture_output=True, text=True, check=False)
-    assert found.stdout == ""
-    assert processes("helm-run", trial.folder) == processes("run_eval", trial.folder) == []
-
-
-def test_nothing_is_known_of_runs_that_were_not_begun(trial: Trial) -> None:
-    assert trial.executor.look() == {}
-
-
-def test_to_begin_none_is_to_do_nothing(trial: Trial) -> None:
-    trial.executor.begin([])
-    assert trial.executor.look() == {}
-
-
-def test_where_nothing_was_begun_nothing_ends(trial: Trial) -> None:
-    trial.executor.end()
-    trial.executor.end(["t/never/0"])
-    assert trial.executor.look() == {}
-
-
-def test_where_nothing_was_begun_there_is_nothing_to_clean(trial: Trial) -> None:
-    trial.executor.clean_up()
-    trial.executor.clean_up()
-    assert trial.executor.look() == {}
-
-
-def test_whoever_looks_says_how_long(trial: Trial) -> None:
-    run = trial.run("waits")
-    trial.begin(run)
-    started = time.monotonic()
-    assert isinstance(trial.executor.look(0.5)[run.name], Started)
-    assert time.monotonic() - started < 30
-
-
-def test_a_prerequisite_that_is_not_there_is_another_code(trial: Trial) -> None:
-    run = trial.unready("unready")
-    trial.executor.begin([run])
-    assert trial.ended(run) == [Ended(3)]
-    assert "NOT_SET" in trial.log(run)
-
-
-def test_a_run_config_that_is_gone_ends_its_run_alone(trial: Trial) -> None:
-    gone, other = trial.wrong("gone"), trial.unready("other")
-    Path(gone.run_config).unlink()
-    trial.executor.begin([gone, other])
-    assert trial.ended(gone, other) == [Ended(2), Ended(3)]
-
-
-def test_each_ends_with_its_own_code(trial: Trial) -> None:
-    runs = [trial.wrong("wrong"), trial.unready("unready"), trial.run("good", url="demo://baseline")]
-    trial.executor.begin(runs)
-    assert trial.ended(*runs) == [Ended(2), Ended(3), Ended(0)]
-
-
-def test_runs_are_begun_while_others_are_at_work(trial: Trial) -> None:
-    first, second = trial.run("first"), trial.wrong("second")
-    trial.begin(first)
-    trial.executor.begin([second])
-    assert trial.ended(second) == [Ended(2)]
-    assert isinstance(trial.executor.look()[first.name], Started)
-
-
-def test_one_that_has_ended_is_still_looked_at_when_others_are_begun(trial: Trial) -> None:
-    first, second = trial.wrong("first"), trial.unready("second")
-    trial.executor.begin([first])
-    trial.ended(first)
-    trial.executor.begin([second])
-    assert trial.ended(second, first) == [Ended(3), Ended(2)]
-
-
-def test_the_end_of_all_changes_nothing_of_one_that_has_ended(trial: Trial) -> None:
-    over, works = trial.wrong("over"), trial.run("works")
-    trial.executor.begin([over])
-    trial.ended(over)
-    trial.begin(works)
-    trial.executor.end()
-    states = trial.executor.look()
-    assert states[over.name] == Ended(2)
-    assert isinstance(states[works.name], (Ended, Lost))
-
-
-def test_to_end_one_that_has_ended_changes_nothing(trial: Trial) -> None:
-    run = trial.wrong("over")
-    trial.executor.begin([run])
-    trial.ended(run)
-    trial.executor.end([run.name])
-    assert trial.executor.look()[run.name] == Ended(2)
-
-
-def test_to_end_another_name_ends_nobody(trial: Trial) -> None:
-    run = trial.run("works")
-    trial.begin(run)
-    trial.executor.end(["t/another/0"])
-    trial.executor.end([])
-    assert isinstance(trial.executor.look()[run.name], Started)
-    assert not trial.is_free(run)
-
-
-def test_what_was_ended_may_be_ended_again(trial: Trial) -> None:
-    run = trial.run("twice")
-    trial.begin(run)
-    trial.executor.end([run.name])
-    state = trial.executor.look()[run.name]
-    trial.executor.end([run.name])
-    trial.executor.end()
-    assert trial.executor.look()[run.name] == state
-
-
-def test_all_that_are_at_work_end_together(trial: Trial) -> None:
-    runs = [trial.run(name) for name in ("one", "two")]
-    trial.begin(*runs)
-    trial.executor.end()
-    assert [trial.is_free(run) for run in runs] == [True, True]
-
-
-def test_one_that_was_killed_is_begun_again(trial: Trial) -> None:
-    run = trial.run("again")
-    trial.begin(run)
-    trial.kill(run.name)
-    trial.until(run, Ended, Lost)
-    trial.wrong("again")
-    trial.executor.begin([run])
-    while "there is no task" not in trial.log(run):
-        trial.executor.look(0.2)
-    assert trial.ended(run) == [Ended(2)]
-
-
-def test_when_one_is_killed_the_other_goes_on(trial: Trial) -> None:
-    one, two = trial.run("one"), trial.run("two")
-    trial.begin(one)
-    trial.kill(one.name)
-    trial.until(one, Ended, Lost)
-    trial.begin(two)
-    assert not trial.is_free(two)
 
 
 @pytest.mark.parametrize("how", ["ended", "killed"])
@@ -406,27 +307,6 @@ def test_what_was_answered_is_not_asked_again(trial: Trial, how: str) -> None:
         assert INSTANCES <= endpoint.asked <= INSTANCES + 1
 
 
-def test_a_log_keeps_what_earlier_starts_said(trial: Trial) -> None:
-    run = trial.wrong("twice")
-    trial.executor.begin([run])
-    trial.ended(run)
-    trial.unready("twice")
-    trial.executor.begin([run])
-    while "NOT_SET" not in trial.log(run):
-        trial.executor.look(0.2)
-    assert trial.ended(run) == [Ended(3)]
-    assert "there is no task 'no_such_task'" in trial.log(run)
-
-
-def test_after_the_clean_up_more_may_be_begun(trial: Trial) -> None:
-    first, second = trial.wrong("first"), trial.unready("second")
-    trial.executor.begin([first])
-    trial.ended(first)
-    trial.executor.clean_up()
-    trial.executor.begin([second])
-    assert trial.ended(second) == [Ended(3)]
-
-
 def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
     run = trial.run("held", url="demo://baseline")
     rundir = RunDir(trial.folder / "held")
@@ -438,13 +318,6 @@ def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
     state = trial.until(run, Ended)  # refused, or it waits as long as a file system may hold a lock that is nobody's
     assert isinstance(state, Ended)
     assert (state.code == 0) == rundir.evaluation_config.exists()
-
-
-def test_no_key_is_in_the_words_of_a_process(trial: Trial) -> None:
-    run = trial.run("keyed")
-    trial.begin(run)
-    words = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if os.access(file, os.R_OK)]
-    assert not any(CANARY.encode() in one for one in words)
 
 
 def parent_of(pid: int) -> int:
