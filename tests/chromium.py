@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.common.proxy import Proxy, ProxyType
 
 from hostile_texts import CANARY
-from loopback import serving
+from loopback import Handler, Loopback
 
 INSTALL = "needs a browser: apt-get install chromium chromium-driver"
 FLAGS = (
@@ -61,31 +60,15 @@ class Counted:
 def counting_server() -> Iterator[Counted]:
     """It answers everything with a script that runs the canary."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Counting(Handler):
+        def reply(self) -> None:
             counted.paths.append(self.path)
-            body = CANARY.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/javascript")
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Access-Control-Allow-Origin", "*")
-            self.end_headers()
-            self.wfile.write(body)
+            self.body()
+            self.answer(200, CANARY.encode(), {"Content-Type": "text/javascript", "Access-Control-Allow-Origin": "*"})
 
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *args: Any) -> None:
-            """Not on the screen."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        counted = Counted(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = serving(server)
-        try:
-            yield counted
-        finally:
-            server.shutdown()
-            thread.join()
+    with Loopback(Counting) as server:
+        counted = Counted(server.origin)
+        yield counted
 
 
 class Chromium:

@@ -72,14 +72,9 @@ def gate(free: int) -> Iterator[Gate]:
 
 
 def write_suite(
-    folder: Path,
-    url: str,
-    names: tuple[str, ...],
-    *,
-    slurm: dict[str, Any] | None = None,
-    evaluations: tuple[str, ...] = ("sample_medical_qa",),
-    **params: Any,
-) -> Path:
+    folder: Path, url: str, names: tuple[str, ...], *, slurm: dict[str, Any] | None = None,
+    evaluations: tuple[str, ...] = ("sample_medical_qa",), **params: Any,
+) -> Path:  # fmt: skip
     """Evaluations by their names, of each target; a target's name is its model's."""
     targets = [{"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name in names]
     section = {

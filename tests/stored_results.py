@@ -29,12 +29,10 @@ from eval_factory.report.write import write_reports
 
 CONFIG: dict[str, Any] = {
     "config": {
-        "type": "pubmed_qa",
-        "output_dir": "x",
-        "params": {"extra": {"on_failure": "exclude", "min_coverage": 0.5}},
+        "type": "pubmed_qa", "output_dir": "x", "params": {"extra": {"on_failure": "exclude", "min_coverage": 0.5}},
     },
     "target": {"api_endpoint": {"model_id": "org/model", "adapter_config": {"custom_system_prompt": None}}},
-}
+}  # fmt: skip
 PROVENANCE = Provenance(
     "1", "0.5.16", "3.11", {}, {"scenarios/x/test.json": "a" * 64}, "b" * 64, "identity", 3, None, "org/model"
 )

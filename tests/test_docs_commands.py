@@ -175,12 +175,8 @@ def functions_of_venv_sh() -> set[str]:
 def sessions() -> set[str]:
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} | {
-        "unit",
-        "helm",
-        "integration",
-        "faults",
-        "tests",
-    }
+        "unit", "helm", "integration", "faults", "tests",
+    }  # fmt: skip
 
 
 FOLDERS = {
@@ -297,14 +293,12 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
             '{"id": "a", "messages": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "c", "points": 1}]}'
         )
         files = (
-            ("prompt.txt", "{question}"),
-            ("data.csv", "question,correct_answer\nWhat?,A\n"),
-            ("cases.jsonl", case),
+            ("prompt.txt", "{question}"), ("data.csv", "question,correct_answer\nWhat?,A\n"), ("cases.jsonl", case),
             (
                 "conversations.jsonl",
                 case.replace('"rubrics": [{"criterion": "c", "points": 1}]', '"correct_answer": "A"'),
             ),
-        )
+        )  # fmt: skip
         for file, content in files:
             (tmp_path / file).write_text(content)
         (tmp_path / "benchmark.yaml").write_text(text)

@@ -107,15 +107,13 @@ def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '<script src="https://cdn.example.org/x.js"></script>',
-        "<script async src=//cdn.example.org/x.js></script>",
+        '<script src="https://cdn.example.org/x.js"></script>', "<script async src=//cdn.example.org/x.js></script>",
         '<link rel="stylesheet" href="https://fonts.example.org/css">',
-        '<link href="https://fonts.example.org" rel="preconnect">',
-        '<img alt="x" src="https://example.org/x.png">',
+        '<link href="https://fonts.example.org" rel="preconnect">', '<img alt="x" src="https://example.org/x.png">',
         '<style>@import url("https://example.org/x.css");</style>',
         "<style>a { background: url(//example.org/x.png) }</style>",
     ],
-)
+)  # fmt: skip
 def test_what_a_page_would_load_from_elsewhere_is_found(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(text)
     assert len(list(loaded_from_elsewhere(tmp_path))) == 1
@@ -124,13 +122,11 @@ def test_what_a_page_would_load_from_elsewhere_is_found(text: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "text",
     [
-        '<a href="https://example.org">to click</a>',
-        '<script src="../assets/x.js"></script>',
-        '<link rel="canonical" href="https://example.org/">',
-        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+        '<a href="https://example.org">to click</a>', '<script src="../assets/x.js"></script>',
+        '<link rel="canonical" href="https://example.org/">', '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
         "<style>a { background: url(data:image/png;base64,AA) }</style>",
     ],
-)
+)  # fmt: skip
 def test_what_is_only_linked_to_is_not(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(text)
     assert list(loaded_from_elsewhere(tmp_path)) == []

@@ -23,13 +23,11 @@ PERMISSIVE = re.compile(
 MPL = "file by file: it asks for the source of its own files, which we neither change nor carry"
 GCC = "its wheel carries libraries of GCC, as files of their own: GPL with GCC's exception, and libquadmath, LGPL"
 ACCEPTED = {
-    "certifi": ({"MPL"}, MPL),
-    "numpy": ({"GPL", "LGPL"}, GCC),
+    "certifi": ({"MPL"}, MPL), "numpy": ({"GPL", "LGPL"}, GCC),
     "pandas": ({"GPL"}, "the text of Python's licence that it carries explains that it is compatible with the GPL"),
-    "pathspec": ({"MPL"}, f"{MPL}; it builds the package, and no run imports it"),
-    "scipy": ({"GPL", "LGPL"}, GCC),
+    "pathspec": ({"MPL"}, f"{MPL}; it builds the package, and no run imports it"), "scipy": ({"GPL", "LGPL"}, GCC),
     "tqdm": ({"MPL"}, MPL),
-}
+}  # fmt: skip
 """Package -> the kinds of copyleft that it names, and why they are no harm."""
 WITHOUT_STATEMENT: dict[str, str] = {}
 """Package that states no licence in its metadata -> where it is known from."""

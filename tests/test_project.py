@@ -38,12 +38,9 @@ def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
 
 
 LOCKS = (
-    "requirements.lock",
-    "requirements-dev.lock",
-    "requirements-docs.lock",
-    "requirements-lint.lock",
+    "requirements.lock", "requirements-dev.lock", "requirements-docs.lock", "requirements-lint.lock",
     "requirements-mutants.lock",
-)
+)  # fmt: skip
 
 
 def packages_of(lock: Path) -> dict[str, list[str]]:

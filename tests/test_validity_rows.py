@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 from scripts.validity.fed_answers import FLOORS, KINDS, OF_OPEN_TEXT, answer_of
-from scripts.validity.measured_row import (
-    NO_CORRECTION,
-    NO_FORM,
-    NO_OPTIONS,
-    RANDOM_ADVICE,
-    Parity,
-    Row,
-    parity,
-)
+from scripts.validity.measured_row import NO_CORRECTION, NO_FORM, NO_OPTIONS, RANDOM_ADVICE, Parity, Row, parity
 from scripts.validity.our_runs import Result
 from scripts.validity.questions import Question, question_of
 from scripts.validity.validity_page import Explanation, page, unexplained
@@ -185,9 +177,6 @@ def test_the_right_answer_is_a_letter_a_text_or_nothing() -> None:
 def test_answers_fit_the_task(name: str, question: Question, constant: str, unparsed: str) -> None:
     given = {kind: answer_of(kind, task(name), question) for kind in KINDS}
     assert (given["constant"], given["unparsed"], given["gold"], given["empty"]) == (
-        constant,
-        unparsed,
-        question.gold,
-        "",
-    )
+        constant, unparsed, question.gold, "",
+    )  # fmt: skip
     assert given["random"] == answer_of("random", task(name), question)

@@ -32,15 +32,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("view")
     folder = here / "odd <b> & näme"
     argv = [
-        sys.executable,
-        "-m",
-        "eval_factory",
-        "run_eval",
-        "--eval_type",
-        "sample_medical_qa",
-        "--limit_samples",
-        "4",
-    ]
+        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", "sample_medical_qa", "--limit_samples", "4",
+    ]  # fmt: skip
     argv += ["--model_url", "demo://baseline", "--model_id", MODEL, "--model_type", "chat", "--output_dir", str(folder)]
     finished = subprocess.run(
         argv, env=environment(here), capture_output=True, text=True, timeout=TIMEOUT_S, check=False

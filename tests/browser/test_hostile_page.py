@@ -87,11 +87,9 @@ def file(folder: Path) -> Path:
 def harm(browser: Chromium, outside: Counted) -> dict[str, Any]:
     """What ran, what was requested, what the policy had to stop, what is markup of others."""
     found = {
-        "ran": browser.run("return window.canary"),
-        "requested": browser.foreign() + outside.paths,
-        "console": browser.said(),
-        "markup": browser.run(FOREIGN_MARKUP.replace("ROOT", "document")),
-    }
+        "ran": browser.run("return window.canary"), "requested": browser.foreign() + outside.paths,
+        "console": browser.said(), "markup": browser.run(FOREIGN_MARKUP.replace("ROOT", "document")),
+    }  # fmt: skip
     return {name: what for name, what in found.items() if what}
 
 

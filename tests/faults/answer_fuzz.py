@@ -67,12 +67,10 @@ def choices(kind: str) -> st.SearchStrategy[Any]:
     message = st.fixed_dictionaries(
         {"content": st.one_of(texts, texts, st.lists(st.one_of(part, anything), max_size=3), anything)},
         optional={
-            "role": anything,
-            "reasoning_content": st.one_of(texts, anything),
-            "tool_calls": anything,
+            "role": anything, "reasoning_content": st.one_of(texts, anything), "tool_calls": anything,
             "refusal": anything,
         },
-    )
+    )  # fmt: skip
     return st.fixed_dictionaries({"message": message}, optional={**shared, "error": anything})
 
 
@@ -82,13 +80,10 @@ def bodies(kind: str) -> st.SearchStrategy[Any]:
     formed = st.fixed_dictionaries(
         {"choices": st.lists(choices(kind), min_size=1, max_size=2)},
         optional={
-            "id": anything,
-            "created": anything,
-            "model": anything,
-            "usage": st.one_of(usage, anything),
+            "id": anything, "created": anything, "model": anything, "usage": st.one_of(usage, anything),
             "error": anything,
         },
-    )
+    )  # fmt: skip
     return st.one_of(formed, formed, formed, anything, st.just(plain("B", kind)))
 
 

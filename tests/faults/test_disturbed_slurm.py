@@ -13,19 +13,7 @@ import pytest
 
 from integration.support import CANARY, varied_answer
 from scripted_endpoint import ScriptedEndpoint
-from slurm_trial import (
-    INSTANCES,
-    begun,
-    gate,
-    published,
-    run_suite,
-    stand_in,
-    store,
-    table,
-    until,
-    waves,
-    write_suite,
-)
+from slurm_trial import INSTANCES, begun, gate, published, run_suite, stand_in, store, table, until, waves, write_suite
 from virtual_slurm import virtual_slurm
 
 TARGETS = ("first", "second", "third")

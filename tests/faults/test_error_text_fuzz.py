@@ -73,12 +73,10 @@ bodies = st.one_of(
     text.map(lambda said: as_json({"error": {"message": said, "param": said, "code": said}})),
     text.map(lambda said: as_json({"error": said, "error_description": said})),
     text.map(lambda said: as_json({"message": said, "input": NOTE})),
-    text.map(lambda said: as_json({"detail": [{"msg": said, "input": NOTE}]})),
-    any_json.map(as_json),
+    text.map(lambda said: as_json({"detail": [{"msg": said, "input": NOTE}]})), any_json.map(as_json),
     text.map(lambda said: said.encode("utf-8", "surrogatepass")),
-    text.map(lambda said: f"<html><h1>{said}</h1></html>".encode("utf-16", "surrogatepass")),
-    st.binary(max_size=200),
-)
+    text.map(lambda said: f"<html><h1>{said}</h1></html>".encode("utf-16", "surrogatepass")), st.binary(max_size=200),
+)  # fmt: skip
 
 
 def examples(count: int) -> settings:
@@ -190,10 +188,8 @@ def hostile_body(number: int, prompt: str) -> bytes:
     mischief = HOSTILE[number % len(HOSTILE)]
     said = f"no {prompt if mischief is NOTE else mischief} more"
     forms: list[Any] = [
-        {"error": {"message": said, "input": prompt}},
-        {"detail": [{"msg": said, "input": prompt}]},
-        said,
-    ]
+        {"error": {"message": said, "input": prompt}}, {"detail": [{"msg": said, "input": prompt}]}, said,
+    ]  # fmt: skip
     form = forms[number // len(HOSTILE) % len(forms)]
     return form.encode("utf-8", "surrogatepass") if isinstance(form, str) else as_json(form)
 

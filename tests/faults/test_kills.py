@@ -120,11 +120,9 @@ class Attempt:
     def suffer(self, kill: Kill) -> bool:
         """Wait for the moment and strike. Whether the program was still there to be struck."""
         happened: dict[str, Callable[[], bool]] = {
-            STARTS: lambda: True,
-            HELM_RUN_STARTS: lambda: self.helm_run() is not None,
-            ASKS: lambda: self.has_asked() > kill.after,
-            SCORES: self.is_scoring,
-        }
+            STARTS: lambda: True, HELM_RUN_STARTS: lambda: self.helm_run() is not None,
+            ASKS: lambda: self.has_asked() > kill.after, SCORES: self.is_scoring,
+        }  # fmt: skip
         while self.process.poll() is None and not happened[kill.since]():
             time.sleep(POLL_S)
         if kill.since != ASKS:

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import zlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import pytest
 
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from integration.support import CANARY, Outcome, more_data, program_environment
+from loopback import Handler, Loopback
 
 TASK = "sample_medical_qa"
 BODY_CANARY = "nvapi-canary-in-an-error-body-0123"
@@ -66,19 +66,13 @@ def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
 
 PASSING_FAULTS = [
     *(Fault(status, tries=2) for status in (408, 409, 425, 429, 500, 502, 503, 504, 520, 524, 529)),
-    Fault(429, headers={"Retry-After": "1"}),
-    Fault(503, headers={"Retry-After": "DATE"}),
+    Fault(429, headers={"Retry-After": "1"}), Fault(503, headers={"Retry-After": "DATE"}),
     Fault(429, headers={"Retry-After": "soon"}),
     *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
     *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
-    Fault("not finite", tries=2),
-    Fault("six megabytes"),
-    Fault("broken gzip"),
-    Fault("no http"),
-    Fault("hangs"),
-    Fault("byte by byte"),
-    Fault("header byte by byte"),
-]
+    Fault("not finite", tries=2), Fault("six megabytes"), Fault("broken gzip"), Fault("no http"), Fault("hangs"),
+    Fault("byte by byte"), Fault("header byte by byte"),
+]  # fmt: skip
 
 
 def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
@@ -253,33 +247,24 @@ def test_an_endpoint_cannot_end_the_run_in_the_programs_name(tmp_path: Path) -> 
     assert words not in outcome.stderr
 
 
-class Wary(BaseHTTPRequestHandler):
+class Wary(Handler):
     """A proxy that wants a login."""
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(407)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_CONNECT = do_POST  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
+    def reply(self) -> None:
+        self.body()
+        self.answer(407)
 
 
 @pytest.mark.parametrize(("scheme", "variable"), [("http", "HTTP_PROXY"), ("https", "https_proxy")])
 @pytest.mark.parametrize("arguments", [("--no_preflight",), *more_data(())])
 def test_a_proxy_that_wants_a_login(scheme: str, variable: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Wary) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        address = f"http://user:{PROXY_CANARY}@127.0.0.1:{proxy.server_address[1]}"
+    with Loopback(Wary) as proxy:
+        address = proxy.origin.replace("//", f"//user:{PROXY_CANARY}@")
         finished = subprocess.run(
             [*command(tmp_path / "out", f"{scheme}://endpoint.invalid/v1"), *arguments],
             env=program_environment(**{"TEST_MODEL_KEY": CANARY, variable: address}), capture_output=True, text=True,
             timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
-        proxy.shutdown()
     assert finished.returncode == 3, finished.stderr
     assert "407" in finished.stderr
     assert f"check the variable {variable}" in finished.stderr

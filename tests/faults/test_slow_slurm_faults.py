@@ -64,13 +64,9 @@ def cluster(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def one_cell(folder: Path, opens: Gate, **slurm: str) -> Path:
     return write_suite(
-        folder,
-        opens.endpoint.url,
-        ("only",),
-        slurm={"tasks_at_once": 1, **slurm},
-        parallelism=IN_FLIGHT,
+        folder, opens.endpoint.url, ("only",), slurm={"tasks_at_once": 1, **slurm}, parallelism=IN_FLIGHT,
         request_timeout=600,
-    )
+    )  # fmt: skip
 
 
 def assert_complete(done: subprocess.CompletedProcess[str], folder: Path) -> None:

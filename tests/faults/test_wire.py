@@ -129,16 +129,8 @@ def no_answer(answer: bytes, send: Send, later: Later, source: Random) -> None:
 def every_fault(answer: bytes, send: Send, later: Later, source: Random) -> None:
     usual = source.random() < 0.7
     faults: list[Callable[[bytes, Send, Later, Random], None]] = [
-        late,
-        soon,
-        slow_and_late,
-        double,
-        followed,
-        cut,
-        early,
-        no_answer,
-        line_feeds,
-    ]
+        late, soon, slow_and_late, double, followed, cut, early, no_answer, line_feeds,
+    ]  # fmt: skip
     faults += [with_head(LENGTH, CHUNKED), with_head(CHUNKED), with_head(LENGTH, "Content-Length: {longer}")]
     (the_answer_alone if usual else source.choice(faults))(answer, send, later, source)
 
@@ -271,13 +263,11 @@ LENGTH, CHUNKED = "Content-Length: {length}", "Transfer-Encoding: chunked"
 @pytest.mark.parametrize(
     ("give", "answers"),
     [
-        (with_head(LENGTH, CHUNKED), 1),
-        (with_head(CHUNKED, "Content-Length: 5"), 1),
-        (with_head(CHUNKED), MAX_ANSWERS),
-        (line_feeds, MAX_ANSWERS),
+        (with_head(LENGTH, CHUNKED), 1), (with_head(CHUNKED, "Content-Length: 5"), 1),
+        (with_head(CHUNKED), MAX_ANSWERS), (line_feeds, MAX_ANSWERS),
     ],
     ids=["length and chunks", "chunks and a wrong length", "chunks", "line feeds"],
-)
+)  # fmt: skip
 def test_what_other_clients_read_is_paid_for_once(
     give: Callable[[bytes, Send, Later, Random], None], answers: int, way: str
 ) -> None:

@@ -34,16 +34,10 @@ def rows_of(medical_data: Path) -> list[dict[str, Any]]:
 def case(row: dict[str, Any], answer: str) -> Case:
     """As HELM's scenario gives the row."""
     return Case(
-        prompt=f"Patient note: {row['Patient Note']}\n\nQuestion: {row['Question']}\n",
-        completion=answer,
-        gold=row["Ground Truth Answer"],
-        helm=0.0,
-        extra={
-            "category": row["Category"],
-            "lower_limit": row["Lower Limit"],
-            "upper_limit": row["Upper Limit"],
-        },
-    )
+        prompt=f"Patient note: {row['Patient Note']}\n\nQuestion: {row['Question']}\n", completion=answer,
+        gold=row["Ground Truth Answer"], helm=0.0,
+        extra={"category": row["Category"], "lower_limit": row["Lower Limit"], "upper_limit": row["Upper Limit"]},
+    )  # fmt: skip
 
 
 def forms(row: dict[str, Any]) -> Iterator[str]:
@@ -67,11 +61,8 @@ def test_the_kind_of_every_calculator_is_known(medical_data: Path) -> None:
         for row in rows_of(medical_data)
     )
     assert kinds == {
-        ("decimal", number_in): 627,
-        ("integer", whole_number_in): 360,
-        ("date", date_in): 40,
-        ("integer", days_in): 20,
-    }
+        ("decimal", number_in): 627, ("integer", whole_number_in): 360, ("date", date_in): 40, ("integer", days_in): 20,
+    }  # fmt: skip
 
 
 @pytest.mark.medical_data

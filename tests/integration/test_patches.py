@@ -30,13 +30,9 @@ def again(outcome: Outcome, env: dict[str, str]) -> tuple[dict[str, bytes], str]
     runs = outcome.output_dir / "helm" / "runs"
     shutil.rmtree(runs)
     finished = subprocess.run(
-        shlex.split(outcome.document()["command"]),
-        env=program_environment(TEST_MODEL_KEY=CANARY, **env),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
+        shlex.split(outcome.document()["command"]), env=program_environment(TEST_MODEL_KEY=CANARY, **env),
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
     written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     assert len(written) >= 5
     return written, finished.stderr

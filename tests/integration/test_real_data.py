@@ -41,24 +41,12 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     entry = f"{task}{',' if ':' in task else ':'}model={MODEL}"
     subprocess.run(
         [
-            str(Path(sys.executable).parent / "helm-run"),
-            "--run-entries",
-            entry,
-            "--suite",
-            "bare",
-            "--max-eval-instances",
-            str(INSTANCES),
-            "--output-path",
-            str(folder),
-            "--local-path",
-            str(local),
+            str(Path(sys.executable).parent / "helm-run"), "--run-entries", entry, "--suite", "bare",
+            "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
             "--disable-cache",
         ],
-        env=program_environment(**env),
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
+        env=program_environment(**env), capture_output=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
     (run,) = (path for path in (folder / "runs" / "bare").iterdir() if path.name != "eval_cache")
     stats: list[dict[str, Any]] = json.loads((run / "stats.json").read_text("utf-8"))
     return stats

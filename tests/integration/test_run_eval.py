@@ -330,14 +330,12 @@ def test_a_second_run_in_the_same_folder_is_refused(
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 HOSTILE = (
-    "DROP TABLE patient",
-    "ATTACH DATABASE 'stolen.sqlite' AS stolen",
-    f"{ENDLESS} SELECT count(*) FROM n",
+    "DROP TABLE patient", "ATTACH DATABASE 'stolen.sqlite' AS stolen", f"{ENDLESS} SELECT count(*) FROM n",
     f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n",
     f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n LIMIT 60",
     "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')",
     "INSERT INTO patient SELECT * FROM patient",
-)
+)  # fmt: skip
 COUNT = "SELECT count(*) FROM patient"
 
 
@@ -384,20 +382,13 @@ def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
 def test_any_value_of_a_query_can_be_written_down_and_compared(run_program: Run, tmp_path: Path) -> None:
     nothing = "SELECT id FROM patient WHERE id < 0"
     gold_answer_helm_corrected = [
-        ("SELECT x'00'", "SELECT x'00' FROM patient", 1.0, 1.0),
-        ("SELECT x'00'", "SELECT x'01'", 0.0, 0.0),
-        ("SELECT 9e999", "SELECT 9e999", 1.0, 1.0),
-        (COUNT, "SELECT CAST(count(*) AS REAL) FROM patient", 1.0, 1.0),
-        (COUNT, "SELECT 1 UNION ALL SELECT 1", 1.0, 1.0),
-        (nothing, nothing, 0.0, 1.0),
-        (nothing, "-- nobody knows", 0.0, 0.0),
-        (nothing, "", 1.0, 0.0),
-        ("null", "", 1.0, 1.0),
-        ("null", "<sql></sql>", 0.0, 1.0),
-        ("null", "```sql\n```", 0.0, 1.0),
-        ("null", "I cannot say.", 0.0, 0.0),
+        ("SELECT x'00'", "SELECT x'00' FROM patient", 1.0, 1.0), ("SELECT x'00'", "SELECT x'01'", 0.0, 0.0),
+        ("SELECT 9e999", "SELECT 9e999", 1.0, 1.0), (COUNT, "SELECT CAST(count(*) AS REAL) FROM patient", 1.0, 1.0),
+        (COUNT, "SELECT 1 UNION ALL SELECT 1", 1.0, 1.0), (nothing, nothing, 0.0, 1.0),
+        (nothing, "-- nobody knows", 0.0, 0.0), (nothing, "", 1.0, 0.0), ("null", "", 1.0, 1.0),
+        ("null", "<sql></sql>", 0.0, 1.0), ("null", "```sql\n```", 0.0, 1.0), ("null", "I cannot say.", 0.0, 0.0),
         ("null", COUNT, 0.0, 0.0),
-    ]
+    ]  # fmt: skip
     gold, answers, *_ = zip(*gold_answer_helm_corrected, strict=True)
     small_ehr_sql(tmp_path / "out" / "helm" / "scenarios" / "ehr_sql", list(gold))
     with ScriptedEndpoint(answering(answers)) as endpoint:

@@ -227,11 +227,9 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
 def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Tests by standard input and by call; the answer that never ends has none that pass."""
     answers = {
-        "twice": "n = int(input())\nprint(2 * n)\n",
-        "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
-        "endless": "while True:\n    pass\n",
-        "broken": "print(",
-    }
+        "twice": "n = int(input())\nprint(2 * n)\n", "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
+        "endless": "while True:\n    pass\n", "broken": "print(",
+    }  # fmt: skip
     for folder in (tmp_path / "out" / "helm", tmp_path / "bare"):
         for split in ("train", "test"):
             for name in answers:
@@ -286,10 +284,8 @@ def test_sql_that_a_model_writes_only_reads(tmp_path: Path, run_program: Run) ->
     database = bird(tmp_path / "out" / "helm")
     before = database.read_bytes()
     answers = [
-        "<sql>SELECT name FROM pupil WHERE age = 11</sql>",
-        "<sql>SELECT 2, 10.5</sql>",
-        "<sql>DROP TABLE pupil</sql>",
-    ]
+        "<sql>SELECT name FROM pupil WHERE age = 11</sql>", "<sql>SELECT 2, 10.5</sql>", "<sql>DROP TABLE pupil</sql>",
+    ]  # fmt: skip
     with ScriptedEndpoint(lambda prompt: answers[int((re.findall(r"Question (\d)\?", prompt) or [0])[-1])]) as endpoint:
         refused = run_program("helm:bird_sql", endpoint.url, env=OFFLINE)
         assert refused.returncode == 2

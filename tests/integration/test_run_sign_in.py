@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,13 @@ from eval_factory.core.token_file import OAuthSettings, token_file
 from integration.jury_endpoint import judgement
 from integration.support import TIMEOUT_S, Outcome, program_environment
 from integration.test_juries import medication_questions
-from loopback import serving
+from loopback import Handler, Loopback
 from scripted_endpoint import PROBE, ScriptedEndpoint
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
 MAIN = "nvapi-main-canary-0123456789-MAIN"
 GPT, LLAMA, CLAUDE = (f"nvapi-{name}-canary-0123456789-{name.upper()}" for name in ("gptj", "llam", "clau"))
-MODELS = {
-    "gpt-4o-2024-05-13": "gpt",
-    "meta/llama-3.3-70b-instruct": "llama",
-    "claude-3-7-sonnet-20250219": "claude",
-}
+MODELS = {"gpt-4o-2024-05-13": "gpt", "meta/llama-3.3-70b-instruct": "llama", "claude-3-7-sonnet-20250219": "claude"}
 Program = Callable[..., Outcome]
 
 
@@ -121,29 +116,24 @@ OWN_VARIABLES = {
     ("extra", "env", "used"),
     [
         pytest.param(
-            OWN_VARIABLES,
-            {"GPT_JUDGE_API_KEY": GPT, "LLAMA_JUDGE_API_KEY": LLAMA, "CLAUDE_JUDGE_API_KEY": CLAUDE},
-            {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE},
-            id="method 1: direct keys",
+            OWN_VARIABLES, {"GPT_JUDGE_API_KEY": GPT, "LLAMA_JUDGE_API_KEY": LLAMA, "CLAUDE_JUDGE_API_KEY": CLAUDE},
+            {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE}, id="method 1: direct keys",
         ),
         pytest.param(
             {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
             {
-                "OPENAI_CLIENT_ID": CLIENT_ID,
-                "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
+                "OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
                 "OPENAI_SCOPE": "awsanthropic-readwrite",
             },
-            {"gpt": MAIN, "llama": MAIN, "claude": MAIN},
-            id="method 2: OAuth variables beside the main key",
+            {"gpt": MAIN, "llama": MAIN, "claude": MAIN}, id="method 2: OAuth variables beside the main key",
         ),
         pytest.param(
             {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
             {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "GPT_JUDGE_API_KEY": GPT},
-            {"gpt": GPT, "llama": MAIN, "claude": MAIN},
-            id="method 3: hybrid",
+            {"gpt": GPT, "llama": MAIN, "claude": MAIN}, id="method 3: hybrid",
         ),
     ],
-)
+)  # fmt: skip
 def test_keys_as_the_readme_shows_them(
     extra: dict[str, str], env: dict[str, str], used: dict[str, str], signed: SignedEndpoint, tokens: TokenEndpoint,
     program: Program, tmp_path: Path,
@@ -304,7 +294,7 @@ def test_no_token_no_run(
     assert not signed.requests
 
 
-class CloudFunction:
+class CloudFunction(Loopback):
     """A cloud function: the first POST of a prompt is answered 202, its status address has the answer later."""
 
     def __init__(self, polls: int) -> None:
@@ -313,16 +303,7 @@ class CloudFunction:
         self.gets: list[tuple[str, dict[str, str]]] = []
         self.waiting: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> CloudFunction:
-        serving(self._server)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._calling())
 
     def post(self, path: str, headers: dict[str, str]) -> tuple[int, str]:
         with self._lock:
@@ -338,32 +319,19 @@ class CloudFunction:
             self.waiting[name] -= 1
             return (202 if self.waiting[name] > 0 else 200), name
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _calling(self) -> type[Handler]:
         function = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.answer(*function.post(self.path, dict(self.headers)))
-
-            def do_GET(self) -> None:
-                self.answer(*function.get(self.path, dict(self.headers)))
-
-            def answer(self, status: int, name: str) -> None:
+        class Calling(Handler):
+            def reply(self) -> None:
+                self.body()
+                asked = function.post if self.command == "POST" else function.get
+                status, name = asked(self.path, dict(self.headers))
                 choice = {"index": 0, "message": {"role": "assistant", "content": "B"}, "finish_reason": "stop"}
                 data = json.dumps({"choices": [choice]}).encode() if status == 200 else b""
-                self.send_response(status)
-                self.send_header("NVCF-REQID", name)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.answer(status, data, {"NVCF-REQID": name})
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        return Handler
+        return Calling
 
 
 FUNCTION = "/v2/nvcf/pexec/functions/13e4f873-9d52-4ba9-8194-61baf8dc2bc9"

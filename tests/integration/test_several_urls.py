@@ -181,10 +181,8 @@ def test_judges_at_two_servers(servers: list[ModelServer], run_program: Run, tmp
     assert len(endpoint_of(outcome, "own")["servers"]) == 2
     previewed = run_program("medication_qa", model.url, "--dry_run", params=params, env=env).stdout
     assert [f"#   own at {one.url.removesuffix('/v1')}: JUDGE_KEY" in previewed for one in servers] == [
-        False,
-        True,
-        True,
-    ]
+        False, True, True,
+    ]  # fmt: skip
 
 
 def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[ModelServer], ask: Ask) -> None:
