@@ -11,15 +11,10 @@ import pytest
 from scripts import docs_navigation
 from scripts.make_site import loaded_from_elsewhere, settings
 
+import test_docs_commands
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    *(
-        ROOT / name
-        for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
-        if (ROOT / name).is_file()
-    ),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / "CHANGELOG.md", *test_docs_commands.PAGES]
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 PROJECT_FILE = re.compile(

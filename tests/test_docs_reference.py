@@ -123,7 +123,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_a_mistake_is_answered_with_a_message_and_a_code(
+def test_a_mistake_is_answered_with_message_and_code(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)

@@ -168,8 +168,8 @@ def _handler(endpoint: FaultEndpoint) -> type[Handler]:
             length = b"Content-Length: %d" % len(good)
             sized = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + good
             chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(good), good)
-            sent = {
-                "not json": (200, good[:-5]), "deep": (200, b"[" * 200_000 + b"]" * 200_000),
+            sent: dict[str, tuple[int, bytes, dict[str, str]]] = {
+                "not json": (200, good[:-5], {}), "deep": (200, b"[" * 200_000 + b"]" * 200_000, {}),
                 "html": (200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"}),
                 "429 as text": (429, endpoint.secret.encode(), {"Content-Type": "text/plain"}),
                 "broken gzip": (200, good, {"Content-Encoding": "gzip"}),

@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,9 +34,10 @@ from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from eval_factory.executors.progress_display import ProgressDisplay
 from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from eval_factory.helm_plugin.session import session_for
-from faults.test_matrix import TIMEOUT_S, command, environment
-from integration.support import CANARY, Outcome
+from faults.test_matrix import command, environment
+from integration.support import CANARY
 from loopback import AnswerServer
+from programs import outcome_of, ran
 from scripted_endpoint import ADAPTER
 
 FACTOR = float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))
@@ -212,11 +212,8 @@ def test_a_whole_run_shows_nothing_but_printable_text(tmp_path: Path) -> None:
 
     with Echo() as echo:
         echo.of = answer
-        finished = subprocess.run(
-            command(tmp_path / "out", echo.url, max_retries=0, parallelism=8), env=environment(), capture_output=True,
-            text=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-    outcome = Outcome(finished.returncode, finished.stdout, finished.stderr, tmp_path / "out")
+        argv = command(tmp_path / "out", echo.url, max_retries=0, parallelism=8)
+        outcome = outcome_of(ran(argv, env=environment()), tmp_path / "out")
     assert outcome.returncode == 1, outcome.stderr
     quoted = [" ".join(prompt.split()) for prompt in seen if prompt != "ping"]
     screen = outcome.stdout + outcome.stderr

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ from eval_factory.scoring import journal
 from integration.support import Outcome, program_environment
 from integration.test_leaderboard import TWO
 from integration.test_leaderboard import command as leaderboard_command
+from programs import ran, run_eval
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
@@ -89,10 +89,7 @@ class Attempt:
     def __init__(self, folder: Path, endpoint: Endpoint, number: int) -> None:
         self.rundir, self.endpoint, self.number = RunDir(folder), endpoint, number
         self._events = self.rundir.events.stat().st_size if self.rundir.events.exists() else 0
-        argv = [
-            sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
-            "--model_url", endpoint.url, "--model_id", "m", "--api_key_name", "TEST_MODEL_KEY",
-        ]  # fmt: skip
+        argv = run_eval(folder, endpoint.url, "--api_key_name", "TEST_MODEL_KEY")
         environment = program_environment(TEST_MODEL_KEY=KEY.format(number=number))
         self.process = subprocess.Popen(
             argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -157,8 +154,8 @@ def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
 
 
 def processes_of(folder: Path) -> list[str]:
-    found = subprocess.run(["ps", "-A", "-o", "stat=,pid=,args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if str(folder) in line and not line.startswith("Z")]
+    found = ran(["ps", "-A", "-o", "stat=,pid=,args="])
+    return [line for line in found.stdout.splitlines() if str(folder) in line and not line.startswith("Z")]
 
 
 def check_what_was_paid(attempt: Attempt, killed: int) -> None:
@@ -213,8 +210,7 @@ def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcom
 
 
 def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+    return [int(line) for line in ran(["ps", "-o", "pid=", "--ppid", str(pid)]).stdout.split()]
 
 
 def stopped_child_of(pid: int) -> int:
@@ -287,10 +283,7 @@ def test_a_leaderboard_that_is_killed_in_the_middle_asks_nothing_twice_but_what_
             time.sleep(POLL_S)
         first.kill()
         first.wait()
-        finished = subprocess.run(
-            argv, env=program_environment(TEST_MODEL_KEY=KEY.format(number=2)), cwd=tmp_path, capture_output=True,
-            text=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
+        finished = ran(argv, tmp_path, TEST_MODEL_KEY=KEY.format(number=2))
     assert finished.returncode == 0, finished.stderr
     assert "2 runs in the tables" in finished.stdout
     asked = Counter(number for number, _, _ in endpoint.arrivals)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from integration.support import CANARY, program_environment, varied_answer
+from programs import EVAL_FACTORY, holding
 from scripted_endpoint import ScriptedEndpoint
 from slurm_trial import PATIENCE_S, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
@@ -58,8 +58,9 @@ class Program:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         env = program_environment(OPENAI_API_KEY=CANARY, SLURM_CONF=str(self.cluster.conf))
-        argv = [sys.executable, "-m", "eval_factory", *arguments]
-        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [*EVAL_FACTORY, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def say(self, *arguments: str) -> str:
         process = self.start(*arguments)
@@ -130,10 +131,7 @@ def test_the_key_is_in_one_file_which_goes_with_a_cancelled_task(seen: Seen) -> 
     assert seen.keys_while_it_ran == ["0o600"]
     assert "JobName=ef-" in seen.jobs
     assert CANARY not in seen.jobs
-    found = subprocess.run(
-        ["grep", "-rl", CANARY, str(seen.folder.parent)], capture_output=True, text=True, check=False
-    )
-    assert found.stdout == ""
+    assert holding(seen.folder.parent, CANARY) == []
 
 
 def test_the_same_command_goes_on_and_pays_for_nothing_twice_but_what_was_in_flight(seen: Seen) -> None:

@@ -21,8 +21,6 @@ from slurm_trial import (
     processes,
     published,
     run_suite,
-    stand_in,
-    store,
     suite_that_runs,
     table,
     until,
@@ -36,11 +34,6 @@ ANSWERED = 3
 """Before the gate shuts."""
 IN_FLIGHT = 2
 DISK = "12m"
-SILENT_S = 60
-SILENT = """#!/bin/bash
-if (($(date +%s) < {until})); then echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; fi
-exec "{real}" "$@"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -142,19 +135,6 @@ def fill(path: Path) -> None:
             with suppress(OSError):
                 while file.write(b"x" * size):
                     pass
-
-
-def test_a_queue_that_is_silent_for_a_minute_loses_nothing(cluster: VirtualSlurm, tmp_path: Path) -> None:
-    began = int(subprocess.run(["date", "+%s"], capture_output=True, text=True, check=True).stdout)
-    with gate(INSTANCES) as opens:
-        file = one_cell(tmp_path, opens)
-        assert run_suite(file, cluster).returncode == 0
-        silent = stand_in(tmp_path / "silent", "squeue", SILENT, until=began + SILENT_S)
-        done = run_suite(file, cluster, "--wait", path=silent)
-    assert_complete(done, tmp_path / "out")
-    assert done.stderr.count("squeue does not say what is queued") == 1
-    assert (opens.asked, opens.twice, waves(tmp_path / "out")) == (INSTANCES, 0, [1])
-    assert not list((store(tmp_path / "out") / "waves").glob("*.env"))
 
 
 def test_two_kills_of_everything_and_a_lost_node_change_no_number(cluster: VirtualSlurm, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.scoring import journal
 from integration.rubric_endpoint import RubricEndpoint, said
 from integration.support import TIMEOUT_S, Outcome, Run, program_environment
+from programs import EVAL_FACTORY
 
 JUDGE = {"name": "gpt", "model_id": "judge/one", "parallelism": 16}
 PUBLISHED_MEAN = 0.464711707748
@@ -158,7 +158,7 @@ class Judges:
         self.go_on.wait(60)
 
 
-def test_a_killed_run_goes_on_and_judges_nothing_twice(
+def test_a_killed_run_goes_on_judging_nothing_twice(
     benchmark: dict[str, Any], tmp_path: Path, run_program: Run
 ) -> None:
     judges = Judges()
@@ -173,7 +173,7 @@ def test_a_killed_run_goes_on_and_judges_nothing_twice(
         file = tmp_path / "killed.yml"
         file.write_text(yaml.safe_dump(config), "utf-8")
         begun = subprocess.Popen(
-            [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file)],
+            [*EVAL_FACTORY, "run_eval", "--run_config", str(file)],
             env=program_environment(), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         assert judges.reached.wait(TIMEOUT_S)

@@ -91,8 +91,11 @@ FILL = """    with open("large", "wb") as file:
 """
 
 
+Canary = tuple[int, list[bytes]]
+
+
 @pytest.fixture
-def canary_server() -> Iterator[tuple[int, list[bytes]]]:
+def canary_server() -> Iterator[Canary]:
     """Its port, and what was sent to it; loopback only."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -157,9 +160,7 @@ needs_bubblewrap = pytest.mark.skipif(
 
 
 @needs_bubblewrap
-def test_answers_that_attack_find_nothing(
-    tmp_path: Path, run_program: Run, canary_server: tuple[int, list[bytes]]
-) -> None:
+def test_answers_that_attack_find_nothing(tmp_path: Path, run_program: Run, canary_server: Canary) -> None:
     port, heard = canary_server
     home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
