@@ -27,16 +27,11 @@ from loopback import Handler, Loopback
 
 INSTALL = "needs a browser: apt-get install chromium chromium-driver"
 FLAGS = (
-    "--headless=new",
     "--no-sandbox",  # root, in a container
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--window-size=1280,900",
-)
+)  # fmt: skip
 OWN_SCHEMES = ("file:", "data:", "blob:", "about:")
 """Of what no machine is asked for."""
 SCRIPT_TIMEOUT_S = 60
@@ -75,10 +70,6 @@ class Chromium:
     """One browser, for pages one after the other."""
 
     def __init__(self, profile: Path) -> None:
-        """
-        Args:
-            profile: an empty folder.
-        """
         found = programs()
         if found is None:
             raise FileNotFoundError(INSTALL)
@@ -108,11 +99,7 @@ class Chromium:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, condition: str, *arguments: Any) -> Any:
-        """Until a JavaScript expression is true, looked at at every frame.
-
-        Raises:
-            TimeoutException: it is not within a minute.
-        """
+        """Until a JavaScript expression is true, looked at at every frame, for a minute."""
         script = f"""
             const done = arguments[arguments.length - 1];
             const look = () => {{ const is = ({condition}); is ? done(is) : requestAnimationFrame(look); }};
@@ -157,9 +144,8 @@ class Chromium:
         if pixels is None:
             self._cdp("Emulation.clearDeviceMetricsOverride")
         else:
-            self._cdp(
-                "Emulation.setDeviceMetricsOverride", width=pixels, height=height, deviceScaleFactor=1, mobile=False
-            )
+            size = {"width": pixels, "height": height, "deviceScaleFactor": 1, "mobile": False}
+            self._cdp("Emulation.setDeviceMetricsOverride", **size)
 
     def pdf(self) -> bytes:
         return base64.b64decode(self._cdp("Page.printToPDF", printBackground=False)["data"])

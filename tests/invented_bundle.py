@@ -45,29 +45,21 @@ def digest(data: bytes) -> str:
 
 
 def sources(**origins: str) -> Sources:
-    return Sources.model_validate(
-        {
-            "format": 1,
-            "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid", **origins},
-            "tasks": {
-                "questions": {
-                    "scenario": "questions",
-                    "files": [{"path": "data/set.json", "url": "{raw}/q/set.json", "sha256": digest(QUESTIONS)}],
-                },
-                "notes": {
-                    "scenario": "notes",
-                    "listing": {"url": "{raw}/list?ref=x", "files": "{raw}/notes/", "count": 2},
-                },
-                "calc": {"scenario": "calc", "hub": [{"id": "org/Some-Calc", "config": None, "revision": None}]},
-                "records": {"scenario": "records", "own_data": True, "tiktoken": ["words"]},
-                "own": {"scenario": "own", "own_data": True},
-            },
-            "tiktoken": {"words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}},
-            "nltk": {
-                "punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}
-            },
-        }
-    )
+    questions = {"path": "data/set.json", "url": "{raw}/q/set.json", "sha256": digest(QUESTIONS)}
+    listed = {"url": "{raw}/list?ref=x", "files": "{raw}/notes/", "count": 2}
+    return Sources.model_validate({
+        "format": 1,
+        "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid", **origins},
+        "tasks": {
+            "questions": {"scenario": "questions", "files": [questions]},
+            "notes": {"scenario": "notes", "listing": listed},
+            "calc": {"scenario": "calc", "hub": [{"id": "org/Some-Calc", "config": None, "revision": None}]},
+            "records": {"scenario": "records", "own_data": True, "tiktoken": ["words"]},
+            "own": {"scenario": "own", "own_data": True},
+        },
+        "tiktoken": {"words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}},
+        "nltk": {"punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}},
+    })  # fmt: skip
 
 
 def folder_to_import(folder: Path) -> Path:
@@ -116,9 +108,7 @@ class Origin(Loopback):
         self.asked: Counter[str] = Counter()
         super().__init__(_handler(self))
 
-    @property
-    def url(self) -> str:
-        return self.origin
+        self.url = self.origin
 
     def sources(self) -> Sources:
         return sources().with_origins({"raw": self.url, "hub": self.url})

@@ -111,18 +111,10 @@ def test_nothing_runs_and_every_text_is_read_as_it_was_written(file: Path, brows
 
 def expected_parts(url: str) -> Iterator[tuple[str, list[str]]]:
     """Id -> what has to be read of the instance, blanks as one."""
+    parts = ("answer", "thought", "reference", "system", "turn", "because", "error")
     for number, (name, text) in enumerate(payloads(url).items()):
         said = " ".join(mark(name, text).split())
-        yield (
-            f"p{number}",
-            [
-                "constructor: no mark",
-                *(
-                    f"{part} {said}"
-                    for part in ("answer", "thought", "reference", "system", "turn", "because", "error")
-                ),
-            ],
-        )
+        yield f"p{number}", ["constructor: no mark", *(f"{part} {said}" for part in parts)]
         yield f"f{number}", [f"{part} {said}" for part in ("prompt", "error")]
 
 

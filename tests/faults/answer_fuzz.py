@@ -88,13 +88,13 @@ def bodies(kind: str) -> st.SearchStrategy[Any]:
 
 
 def plain(text: str, kind: str) -> dict[str, Any]:
-    content: dict[str, Any] = (
-        {"text": text} if kind == "completions" else {"message": {"role": "assistant", "content": text}}
-    )
-    return {
-        "choices": [{"index": 0, "finish_reason": "stop", **content}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+    message = {"role": "assistant", "content": text}
+    choice = {
+        "index": 0,
+        "finish_reason": "stop",
+        **({"text": text} if kind == "completions" else {"message": message}),
     }
+    return {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
 
 
 RATING = {"score": 4, "explanation": "because"}
@@ -242,14 +242,8 @@ def run_config(folder: Path, kind: str, url: str) -> Path:
     params = {"limit_samples": INSTANCES, "max_retries": 0, "request_timeout": 20, "extra": extra}
     endpoint = {"url": url, "model_id": MODEL, "api_key": "FUZZ_KEY", "type": "chat" if kind == "jury" else kind}
     file = folder / "run.yml"
-    file.write_text(
-        yaml.safe_dump(
-            {
-                "config": {"type": TASKS[kind], "output_dir": str(folder / "out"), "params": params},
-                "target": {"api_endpoint": endpoint},
-            }
-        )
-    )
+    config = {"type": TASKS[kind], "output_dir": str(folder / "out"), "params": params}
+    file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": endpoint}}))
     return file
 
 

@@ -91,9 +91,8 @@ class Attempt:
         self._events = self.rundir.events.stat().st_size if self.rundir.events.exists() else 0
         argv = run_eval(folder, endpoint.url, "--api_key_name", "TEST_MODEL_KEY")
         environment = program_environment(TEST_MODEL_KEY=KEY.format(number=number))
-        self.process = subprocess.Popen(
-            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def helm_run(self) -> int | None:
         """Its process id, once the program has started it."""
@@ -209,16 +208,12 @@ def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcom
     return outcome
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(line) for line in ran(["ps", "-o", "pid=", "--ppid", str(pid)]).stdout.split()]
-
-
 def stopped_child_of(pid: int) -> int:
     """helm-run as it starts, held where it is: on a busy machine it may end before anybody waits for it."""
-    while not (children := children_of(pid)):
+    while not (children := ran(["ps", "-o", "pid=", "--ppid", str(pid)]).stdout.split()):
         time.sleep(POLL_S)
-    os.kill(children[0], signal.SIGSTOP)
-    return children[0]
+    os.kill(int(children[0]), signal.SIGSTOP)
+    return int(children[0])
 
 
 def told(rundir: RunDir, program: int) -> bool:
@@ -276,9 +271,8 @@ def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(
 def test_a_leaderboard_that_is_killed_in_the_middle_asks_nothing_twice_but_what_was_in_flight(tmp_path: Path) -> None:
     with Endpoint() as endpoint:
         argv = leaderboard_command(tmp_path, endpoint.url, "--parallelism", str(PARALLELISM), conf=TWO)
-        first = subprocess.Popen(
-            argv, env=program_environment(TEST_MODEL_KEY=KEY.format(number=1)), cwd=tmp_path, stderr=subprocess.DEVNULL
-        )
+        env = program_environment(TEST_MODEL_KEY=KEY.format(number=1))
+        first = subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.DEVNULL)
         while len(endpoint.arrivals) < INSTANCES and first.poll() is None:
             time.sleep(POLL_S)
         first.kill()

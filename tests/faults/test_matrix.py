@@ -107,13 +107,8 @@ def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None
 
 
 REFUSED = [*(Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)), None]
-GIVEN_UP = [
-    *(
-        Fault(kind, FOR_EVER)
-        for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")
-    ),
-    None,
-]
+LOST = (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")
+GIVEN_UP = [*(Fault(kind, FOR_EVER) for kind in LOST), None]
 
 
 @pytest.mark.parametrize(("faults", "tries"), [(REFUSED, 1), (GIVEN_UP, 2)], ids=["refused", "given up"])

@@ -37,14 +37,12 @@ class Seen:
 
 
 def run_config(folder: Path, url: str) -> Path:
+    params = {"limit_samples": INSTANCES, "parallelism": 1}
     document = {
-        "config": {
-            "type": "sample_medical_qa", "output_dir": str(folder / "out"),
-            "params": {"limit_samples": INSTANCES, "parallelism": 1},
-        },
+        "config": {"type": "sample_medical_qa", "output_dir": str(folder / "out"), "params": params},
         "target": {"api_endpoint": {"url": url, "model_id": "m", "type": "chat"}},
         "slurm": {"mem": "500M"},
-    }  # fmt: skip
+    }
     path = folder / "run.yml"
     path.write_text(yaml.safe_dump(document), "utf-8")
     return path
@@ -86,9 +84,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         program, out = Program(cluster), folder / "out"
         file = run_config(folder, endpoint.url)
         try:
-            found = Seen(
-                out, program.say("run_eval", "--run_config", str(file), "--executor", "slurm", "--no_preflight")
-            )
+            run = ("run_eval", "--run_config", str(file), "--no_preflight")
+            found = Seen(out, program.say(*run, "--executor", "slurm"))
             follower = program.start("suite", "logs", "-f", str(out))
             until(lambda: len(endpoint.requests) > 2)
             found.status = program.say("suite", "status", str(out))
@@ -100,12 +97,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             until(lambda: not keys.exists())  # no command of ours is given
             go_on.set()
             found.logs, _ = follower.communicate(timeout=PATIENCE_S)
-            found.last = program.say(
-                "run_eval", "--run_config", str(file), "--executor", "slurm", "--wait", "--no_preflight"
-            )
+            found.last = program.say(*run, "--executor", "slurm", "--wait")
             found.asked = len(endpoint.requests)
             found.here = folder / "here"
-            program.say("run_eval", "--run_config", str(file), "--output_dir", str(found.here), "--no_preflight")
+            program.say(*run, "--output_dir", str(found.here))
             yield found
         finally:
             go_on.set()

@@ -239,14 +239,10 @@ NO_JSON = "the answer is not JSON"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what a process ever had from Linux's /proc")
-@pytest.mark.parametrize(
-    ("way", "give", "said"),
-    [
-        ("loop", large("200 OK", None), NO_JSON), ("thread", large("200 OK", "gzip"), NO_JSON),
-        pytest.param("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes", marks=pytest.mark.more_data),
-    ],
-    ids=["loop", "packed, thread", "errors"],
-)  # fmt: skip
+@pytest.mark.parametrize(("way", "give", "said"), [
+    ("loop", large("200 OK", None), NO_JSON), ("thread", large("200 OK", "gzip"), NO_JSON),
+    pytest.param("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes", marks=pytest.mark.more_data),
+], ids=["loop", "packed, thread", "errors"])  # fmt: skip
 def test_large_answers_share_what_they_may_hold(way: str, give: Give, said: str) -> None:
     """12 of 60 MiB each: 720 MiB, several times over while they are read. All are read, a few at a time."""
     with WireEndpoint(give) as endpoint:

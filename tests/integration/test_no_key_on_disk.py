@@ -72,14 +72,11 @@ def test_variables_of_a_url_and_of_requests_stand_in_no_file(endpoint: Any, run_
     assert written["target"]["api_endpoint"]["url"] == url
 
 
-@pytest.mark.parametrize(
-    ("arguments", "variable", "value", "said"),
-    [
-        ((), "ALL_PROXY", "socks5://127.0.0.1:1080", "ALL_PROXY: a proxy of the kind socks5://"),
-        (("--no_preflight",), "SSL_CERT_FILE", "/nonexist.pem", "SSL_CERT_FILE: there is no file /nonexist.pem"),
-        (("--no_preflight",), "TEST_MODEL_KEY", f"é{KEY}", "TEST_MODEL_KEY holds a character"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "variable", "value", "said"), [
+    ((), "ALL_PROXY", "socks5://127.0.0.1:1080", "ALL_PROXY: a proxy of the kind socks5://"),
+    (("--no_preflight",), "SSL_CERT_FILE", "/nonexist.pem", "SSL_CERT_FILE: there is no file /nonexist.pem"),
+    (("--no_preflight",), "TEST_MODEL_KEY", f"é{KEY}", "TEST_MODEL_KEY holds a character"),
+])  # fmt: skip
 def test_what_no_request_can_be_made_with_is_named(
     arguments: tuple[str, ...], variable: str, value: str, said: str, run_program: Run
 ) -> None:

@@ -147,6 +147,10 @@ def passed(outcome: Outcome) -> dict[int, float]:
     return {prompts[line["id"]]: line["metrics"]["pass"] for line in lines}
 
 
+def means_of(stats: list[dict[str, Any]]) -> dict[str, float | None]:
+    return {stat["name"]["name"]: stat.get("mean") for stat in stats if "perturbation" not in stat["name"]}
+
+
 def bubblewrap_works() -> bool:
     if shutil.which("bwrap") is None:
         return False
@@ -215,7 +219,7 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
         outcome = run_program(HUMANEVAL, endpoint.url, "--allow-code-execution", params=params, env=OFFLINE)
         assert outcome.returncode == 0, outcome.stderr
         bare = bare_helm(tmp_path / "bare", "code:dataset=humaneval", endpoint.url, OFFLINE)
-    theirs = {stat["name"]["name"]: stat.get("mean") for stat in bare if "perturbation" not in stat["name"]}
+    theirs = means_of(bare)
     ours = outcome.scores()
     for name in ("pass", "code_eval_acc", "pass@1", "code_eval_acc@1"):
         assert (name in ours) == (name in theirs), name
@@ -253,7 +257,7 @@ def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
         outcome = run_program("helm:code:dataset=apps", endpoint.url, params=ALLOWED, env=OFFLINE)
         assert outcome.returncode == 0, outcome.stderr
         bare = bare_helm(tmp_path / "bare", "code:dataset=apps", endpoint.url, OFFLINE)
-    theirs = {stat["name"]["name"]: stat.get("mean") for stat in bare if "perturbation" not in stat["name"]}
+    theirs = means_of(bare)
     ours = outcome.scores()
     assert ours["test_avg"] == theirs["test_avg"] == pytest.approx(1.5 / 4)
     assert ours["strict_acc"] == theirs["strict_acc"] == 0.25

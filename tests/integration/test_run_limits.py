@@ -102,13 +102,10 @@ def test_a_run_stops_at_each_limit_and_goes_on_there(charging: Charging, run_pro
     assert set(charging.asked.values()) == {1}
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [
-        {"cost": 1e-300, "prompt_tokens": 0, "completion_tokens": 0},
-        *more_data({"cost": 0}, {"prompt_tokens": 1}, ["?"]),
-    ],
-)
+@pytest.mark.parametrize("usage", [
+    {"cost": 1e-300, "prompt_tokens": 0, "completion_tokens": 0},
+    *more_data({"cost": 0}, {"prompt_tokens": 1}, ["?"]),
+])  # fmt: skip
 def test_who_says_0_does_not_turn_a_limit_off(usage: Any, charging: Charging, run_program: Run, tmp_path: Path) -> None:
     charging.usage = usage
     write_example(tmp_path / "mine")

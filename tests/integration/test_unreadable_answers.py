@@ -122,14 +122,11 @@ def said(text: str | None, **more: str) -> dict[str, str | None]:
     return {"role": "assistant", "content": text, **more}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        (said("<think>The heart has four chambers and so on and on"), 4),
-        *more_data((said("<thi"), 4), (said("[THINK]The heart"), 4), (said("<|channel|>analysis<|message|>The"), 4)),
-        *more_data((said(None, reasoning_content="Let"), 0), (said(""), 0)),
-    ],
-)
+@pytest.mark.parametrize("case", [
+    (said("<think>The heart has four chambers and so on and on"), 4),
+    *more_data((said("<thi"), 4), (said("[THINK]The heart"), 4), (said("<|channel|>analysis<|message|>The"), 4)),
+    *more_data((said(None, reasoning_content="Let"), 0), (said(""), 0)),
+])  # fmt: skip
 def test_all_cut_off_while_thinking(
     case: tuple[dict[str, Any], int], run_program: Run, endpoint: ScriptedEndpoint
 ) -> None:
