@@ -29,10 +29,7 @@ from stored_results import instance, result, written
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = "eval-factory"
-PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md") if (ROOT / name).is_file()),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 PREVIEWED = ("run_eval", "run_suite", "leaderboard run")
 """They need endpoints and keys: the preview is run in their place."""
@@ -235,12 +232,12 @@ def test_a_file_that_a_block_writes_is_read_and_a_wrong_option_is_found() -> Non
 
 def yaml_blocks() -> list[tuple[str, str]]:
     inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
-    inside = [(name, block) for name, block in inside if "apiVersion:" not in block]  # Kubernetes' own
-    return inside + [
-        (name, step.text)
-        for name in NAMES
-        for step in our_commands(ROOT / name)
-        if step.writes and step.writes.endswith("ml")
+    written = [
+        (name, step) for name in NAMES for step in our_commands(ROOT / name) if (step.writes or "").endswith("ml")
+    ]
+    return [
+        *(pair for pair in inside if "apiVersion:" not in pair[1]),  # Kubernetes' own
+        *((name, step.text) for name, step in written),
     ]
 
 

@@ -11,17 +11,7 @@ import pytest
 
 from browser.report_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
-from eval_factory.core.results import (
-    Clinicians,
-    CorrectedScore,
-    FailureCause,
-    InstanceRecord,
-    JudgeCounts,
-    JuryReport,
-    Score,
-    Stats,
-    TaskResult,
-)
+from eval_factory.core import results
 from stored_results import instance, result, written
 
 COUNT = 130
@@ -31,7 +21,7 @@ UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true;
 PATIENT = "Mrs Miller, 84"
 
 
-def records(right_every: int, count: int) -> list[InstanceRecord]:
+def records(right_every: int, count: int) -> list[results.InstanceRecord]:
     """Every third is right, every twentieth failed; each with all that there may be."""
     return [
         instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
@@ -48,10 +38,10 @@ def records(right_every: int, count: int) -> list[InstanceRecord]:
     ]  # fmt: skip
 
 
-def whole_result(right_every: int = 3, count: int = FEW) -> TaskResult:
+def whole_result(right_every: int = 3, count: int = FEW) -> results.TaskResult:
     made_up = records(right_every, count)
     value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
-    score = Score(value, Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
+    score = results.Score(value, results.Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
                   True, (0.0, 1.0), "share")  # fmt: skip
     one = result(
         made_up,
@@ -60,9 +50,9 @@ def whole_result(right_every: int = 3, count: int = FEW) -> TaskResult:
     )
     validity = replace(
         one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
-        failures=(FailureCause("model", 6, "HTTP 500", "ask again"),),
-        judges={"one": JudgeCounts(count, count, 0), "two": JudgeCounts(count, count - 1, 1)},
-        jury=JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": count},
+        failures=(results.FailureCause("model", 6, "HTTP 500", "ask again"),),
+        judges={"one": results.JudgeCounts(count, count, 0), "two": results.JudgeCounts(count, count - 1, 1)},
+        jury=results.JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": count},
     )  # fmt: skip
     return replace(one, scores={"exact_match": score}, validity=validity, reportable=False)
 
@@ -240,7 +230,9 @@ def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(tmp_path:
 
 
 def test_the_first_card_has_the_score_that_clinicians_corrected(tmp_path: Path, browser: Chromium) -> None:
-    rated = Clinicians(120, 130, 2, 240, CorrectedScore("exact_match", 0.412, 0.301, 0.523, "m", 0.5, 0.6))
+    rated = results.Clinicians(
+        120, 130, 2, 240, results.CorrectedScore("exact_match", 0.412, 0.301, 0.523, "m", 0.5, 0.6)
+    )
     ReportPage(browser, written(tmp_path / "a", replace(whole_result(), clinicians=rated)) / "report.html")
     told = browser.text(".card.score")
     assert "Corrected by clinicians: 41.2 % (30.1 % to 52.3 %), from 120 of 130 answers that they rated." in told

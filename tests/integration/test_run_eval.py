@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -89,11 +90,12 @@ def test_quickstart_metrics(quickstart: Outcome) -> None:
     assert evaluation["total_runs"] == 1
 
 
+def lines(outcome: Outcome, name: str) -> list[Any]:
+    return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
+
+
 def test_quickstart_lines(quickstart: Outcome) -> None:
-    results = [json.loads(line) for line in (quickstart.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
-    instances = [
-        json.loads(line) for line in (quickstart.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
-    ]
+    results, instances = lines(quickstart, "results.jsonl"), lines(quickstart, "instances.jsonl")
     assert len(results) == len(instances) == 40
     assert {line["id"] for line in results} == {line["id"] for line in instances}
     assert all(line["id"].startswith("sample-") for line in results)  # the table's own ids
@@ -145,16 +147,6 @@ def test_the_endpoint_gets_key_and_model_id_and_debug_shows_no_key(
     assert_nothing_leaked(outcome)
 
 
-def test_completions_endpoint(endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    url = endpoint.url + "/chat/completions"
-    outcome = run_program(
-        TASK, url, params={"limit_samples": 3, "temperature": 0.7, "max_new_tokens": 9}, model_type="completions"
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    assert set(endpoint.paths) == {"/v1/completions"}
-    assert {(r["temperature"], r["max_tokens"]) for r in endpoint.requests} == {(0.7, 9)}
-
-
 @pytest.mark.parametrize("status", [401, *more_data(403, 404)])
 def test_what_no_request_can_change_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
     endpoint.status = status
@@ -173,10 +165,9 @@ def test_what_no_request_can_change_stops_the_run(status: int, endpoint: Scripte
 
 
 def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
-    for arguments in ((), ("--no_preflight",)):
-        outcome = run_program(TASK, "http://127.0.0.1:9/v1", *arguments)
-        assert outcome.returncode == 3
-        assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
+    outcome = run_program(TASK, "http://127.0.0.1:9/v1", "--no_preflight")
+    assert outcome.returncode == 3
+    assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
 
 
 def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_program: Run) -> None:
@@ -223,14 +214,14 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
 def test_a_reasoning_model_that_refuses_fields_gets_none_of_them(endpoint: ScriptedEndpoint, run_program: Run) -> None:
     usual = endpoint.reply
 
+    unsupported = {
+        "max_tokens": "parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "temperature": "value: 'temperature' does not support 0 with this model.",
+    }
+
     def picky(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
-        if "max_tokens" in body:
-            text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-            return 400, {"error": {"message": text}}
-        if "temperature" in body:
-            text = "Unsupported value: 'temperature' does not support 0 with this model."
-            return 400, {"error": {"message": text}}
-        return usual(path, headers, body)
+        texts = [f"Unsupported {text}" for name, text in unsupported.items() if name in body]
+        return (400, {"error": {"message": texts[0]}}) if texts else usual(path, headers, body)
 
     endpoint.reply = picky  # type: ignore[method-assign]
     overrides = "target.api_endpoint.adapter_config.params_to_add={reasoning_effort: low}"
@@ -355,18 +346,14 @@ def test_a_models_sql_can_do_no_harm_and_any_value_can_be_written_down(run_progr
     }  # fmt: skip
     assert not list(tmp_path.rglob("stolen.sqlite"))
     assert sum(file.stat().st_size for file in outcome.output_dir.rglob("*") if file.is_file()) < 5_000_000
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
-    name = "ehr_sql_execution_accuracy"
-    found = [
-        (gold[number], answers[number], line["metrics"][name], line["metrics"][f"{name}.corrected"])
-        for line in lines
-        for number in [int(line["id"].removeprefix("id"))]
-    ]
+    name, found, valid = "ehr_sql_execution_accuracy", [], []
+    for number, of in (
+        (int(line["id"].removeprefix("id")), line["metrics"]) for line in lines(outcome, "results.jsonl")
+    ):
+        found.append((gold[number], answers[number], of[name], of[f"{name}.corrected"]))
+        valid += [of["ehr_sql_query_validity"]] if answers[number] in HOSTILE else []
     assert sorted(found) == sorted(GOLD_ANSWER_HELM_CORRECTED)
-    valid = [
-        line["metrics"]["ehr_sql_query_validity"] for line in lines if int(line["id"].removeprefix("id")) < len(HOSTILE)
-    ]
-    assert sum(valid) == 0
+    assert valid == [0.0] * len(HOSTILE)
     (state,) = outcome.output_dir.rglob("scenario_state.json")
 
     def no_json(constant: str) -> None:
@@ -386,9 +373,9 @@ def test_no_copy_of_the_database_is_left_by_a_run_that_was_killed(tmp_path: Path
         with subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL) as process:
             events = out / "logs" / "events.jsonl"
             deadline = time.monotonic() + 60
-            while not (events.exists() and '"judging"' in events.read_text("utf-8")) and time.monotonic() < deadline:
+            while not (events.exists() and '"judging"' in events.read_text("utf-8")):
+                assert time.monotonic() < deadline
                 time.sleep(0.05)
-            assert '"judging"' in events.read_text("utf-8")
             time.sleep(1)
             process.kill()
     copies = [file for file in tmp_path.rglob("*") if file.is_file() and file.read_bytes() == database]

@@ -94,9 +94,11 @@ def test_a_log_probability_that_overflows(run_program: Run, endpoint: ScriptedEn
         return status, answer
 
     endpoint.reply = reply  # type: ignore[method-assign]
-    outcome = run_program(
-        "sample_medical_qa", endpoint.url, params={"limit_samples": ENOUGH, "parallelism": 1}, model_type="completions"
-    )
+    params = {"limit_samples": ENOUGH, "parallelism": 1, "temperature": 0.7, "max_new_tokens": 9}
+    url = endpoint.url + "/chat/completions"
+    outcome = run_program("sample_medical_qa", url, params=params, model_type="completions")
     assert outcome.returncode == 1, outcome.stderr
+    assert set(endpoint.paths) == {"/v1/completions"}
+    assert {(request["temperature"], request["max_tokens"]) for request in endpoint.requests} == {(0.7, 9)}
     (failed,) = failed_of(outcome)
     assert "OverflowError in BasicGenerationMetric" in failed["error"]
