@@ -34,15 +34,11 @@ def run(folder: Path, judge: FaultEndpoint, count: int, *arguments: str, **param
             {"name": "bad", "model_id": "judge/bad", "url": judge.url, "api_key": "BAD_KEY"},
             {"name": "good", "model_id": "judge/good"},
         ]
-        config = {
-            "config": {
-                "type": "medication_qa", "output_dir": str(folder),
-                "params": {"limit_samples": count, "parallelism": 8, "extra": {"judges": judges}, **params},
-            },
-            "target": {"api_endpoint": {"url": endpoint.url, "model_id": "test/model", "api_key": "TEST_MODEL_KEY"}},
-        }  # fmt: skip
+        params = {"limit_samples": count, "parallelism": 8, "extra": {"judges": judges}, **params}
+        target = {"url": endpoint.url, "model_id": "test/model", "api_key": "TEST_MODEL_KEY"}
+        config = {"type": "medication_qa", "output_dir": str(folder), "params": params}
         file = folder.parent / "config.yml"
-        file.write_text(yaml.safe_dump(config))
+        file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": target}}))
         arguments = ("run_eval", "--run_config", str(file), *arguments)
         outcome = outcome_of(eval_factory(*arguments, TEST_MODEL_KEY=CANARY, BAD_KEY=JUDGE_CANARY), folder)
     assert "Traceback" not in outcome.stderr
@@ -77,9 +73,7 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         assert outcome.returncode == 1, outcome.stderr
         assert f"judge bad gave no usable judgement of {len(LOST)} of {count} answers" in outcome.stderr
         validity = outcome.document()["validity"]
-        assert validity["judges"]["bad"] == {
-            "asked": count, "scored": 1, "failed": len(LOST), "same_family": None
-        }  # fmt: skip
+        assert validity["judges"]["bad"] == {"asked": count, "scored": 1, "failed": len(LOST), "same_family": None}
         assert validity["judges"]["good"]["scored"] == count
         assert validity["instances"]["unjudged"] == 0
         assert outcome.scores()["medication_qa_accuracy"] == 4.0

@@ -92,9 +92,7 @@ def no_answer(answer: bytes, send: Send, later: Later, source: Random) -> None:
 
 def every_fault(answer: bytes, send: Send, later: Later, source: Random) -> None:
     usual = source.random() < 0.7
-    faults: list[Give] = [
-        late, soon, slow_and_late, double, followed, cut, early, no_answer, line_feeds,
-    ]  # fmt: skip
+    faults: list[Give] = [late, soon, slow_and_late, double, followed, cut, early, no_answer, line_feeds]
     faults += [with_head(LENGTH, CHUNKED), with_head(CHUNKED), with_head(LENGTH, "Content-Length: {longer}")]
     (the_answer_alone if usual else source.choice(faults))(answer, send, later, source)
 
@@ -110,9 +108,7 @@ def test_ten_thousand_questions_and_every_fault_at_once(way: str, monkeypatch: p
     assert [int(answer or number) for number, answer in enumerate(answers)] == list(range(10_000))
     assert answers.count("") < 1000
     sent = 10_000 + sum(note.startswith("retried") for note in asker.notes)
-    assert sent - 100 < endpoint.requests <= sent, (
-        "on a busy machine, time is over before the endpoint reads a question"
-    )
+    assert sent - 100 < endpoint.requests <= sent, "on a busy machine, time is over before a question is read"
 
 
 def failed_or(ask: Callable[[int], str], number: int) -> str:
