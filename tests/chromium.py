@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,15 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.common.proxy import Proxy, ProxyType
 
 from hostile_texts import CANARY
-from loopback import serving
+from loopback import Handler, Loopback
 
 INSTALL = "needs a browser: apt-get install chromium chromium-driver"
 FLAGS = (
-    "--headless=new",
     "--no-sandbox",  # root, in a container
-    "--disable-dev-shm-usage",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--headless=new", "--disable-dev-shm-usage", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--window-size=1280,900",
-)
+)  # fmt: skip
 OWN_SCHEMES = ("file:", "data:", "blob:", "about:")
 """Of what no machine is asked for."""
 SCRIPT_TIMEOUT_S = 60
@@ -61,41 +55,21 @@ class Counted:
 def counting_server() -> Iterator[Counted]:
     """It answers everything with a script that runs the canary."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Counting(Handler):
+        def reply(self) -> None:
             counted.paths.append(self.path)
-            body = CANARY.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/javascript")
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Access-Control-Allow-Origin", "*")
-            self.end_headers()
-            self.wfile.write(body)
+            self.body()
+            self.answer(200, CANARY.encode(), {"Content-Type": "text/javascript", "Access-Control-Allow-Origin": "*"})
 
-        def do_POST(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *args: Any) -> None:
-            """Not on the screen."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        counted = Counted(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = serving(server)
-        try:
-            yield counted
-        finally:
-            server.shutdown()
-            thread.join()
+    with Loopback(Counting) as server:
+        counted = Counted(server.origin)
+        yield counted
 
 
 class Chromium:
     """One browser, for pages one after the other."""
 
     def __init__(self, profile: Path) -> None:
-        """
-        Args:
-            profile: an empty folder.
-        """
         found = programs()
         if found is None:
             raise FileNotFoundError(INSTALL)
@@ -125,11 +99,7 @@ class Chromium:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, condition: str, *arguments: Any) -> Any:
-        """Until a JavaScript expression is true, looked at at every frame.
-
-        Raises:
-            TimeoutException: it is not within a minute.
-        """
+        """Until a JavaScript expression is true, looked at at every frame, for a minute."""
         script = f"""
             const done = arguments[arguments.length - 1];
             const look = () => {{ const is = ({condition}); is ? done(is) : requestAnimationFrame(look); }};
@@ -174,9 +144,8 @@ class Chromium:
         if pixels is None:
             self._cdp("Emulation.clearDeviceMetricsOverride")
         else:
-            self._cdp(
-                "Emulation.setDeviceMetricsOverride", width=pixels, height=height, deviceScaleFactor=1, mobile=False
-            )
+            size = {"width": pixels, "height": height, "deviceScaleFactor": 1, "mobile": False}
+            self._cdp("Emulation.setDeviceMetricsOverride", **size)
 
     def pdf(self) -> bytes:
         return base64.b64decode(self._cdp("Page.printToPDF", printBackground=False)["data"])

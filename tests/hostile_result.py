@@ -65,21 +65,16 @@ def hostile_folder(folder: Path, url: str) -> Path:
     records = hostile_records(url)
     made = result(records, (METRIC,), groups=_groups(texts))
     validity = replace(
-        made.validity,
-        notes=tuple(texts),
-        not_reportable=tuple(texts),
+        made.validity, notes=tuple(texts), not_reportable=tuple(texts),
         failures=tuple(FailureCause("model", 1, text, text) for text in texts),
         judges={name: JudgeCounts(3, 2, 1) for name in ("judge", "__proto__", texts[0])},
-    )
+    )  # fmt: skip
     stated = AskedEndpoint(texts[0], texts[1], ({"temperature": texts[2]},), 3, dict.fromkeys(texts, 1), 3, None)
     provenance = replace(
-        PROVENANCE,
-        dataset_files={f"scenarios/{text}": "a" * 64 for text in texts},
-        endpoints={"model": stated, "__proto__": stated},
-        target=texts[0],
-        packages=dict.fromkeys(texts, "1"),
+        PROVENANCE, dataset_files={f"scenarios/{text}": "a" * 64 for text in texts},
+        endpoints={"model": stated, "__proto__": stated}, target=texts[0], packages=dict.fromkeys(texts, "1"),
         platform={text: text for text in texts[:3]},
-    )
+    )  # fmt: skip
     config: dict[str, Any] = {
         **CONFIG,
         "target": {"api_endpoint": {"model_id": texts[0], "adapter_config": {"custom_system_prompt": texts[2]}}},

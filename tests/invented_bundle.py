@@ -7,18 +7,15 @@ import io
 import json
 import zipfile
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow
 import pyarrow.parquet as parquet
-from typing_extensions import Self
 
 from eval_factory.data.importing import import_folder
 from eval_factory.data.sources import Sources
-from loopback import serving
+from loopback import Handler, Loopback
 
 QUESTIONS = b'{"1": "Is it?"}\n'
 NOTES = {"B - 2.txt": b"PLAN: rest", "a 1.txt": b"PLAN: walk"}
@@ -48,40 +45,30 @@ def digest(data: bytes) -> str:
 
 
 def sources(**origins: str) -> Sources:
-    return Sources.model_validate(
-        {
-            "format": 1,
-            "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid", **origins},
-            "tasks": {
-                "questions": {
-                    "scenario": "questions",
-                    "files": [{"path": "data/set.json", "url": "{raw}/q/set.json", "sha256": digest(QUESTIONS)}],
-                },
-                "notes": {
-                    "scenario": "notes",
-                    "listing": {"url": "{raw}/list?ref=x", "files": "{raw}/notes/", "count": 2},
-                },
-                "calc": {"scenario": "calc", "hub": [{"id": "org/Some-Calc", "config": None, "revision": None}]},
-                "records": {"scenario": "records", "own_data": True, "tiktoken": ["words"]},
-                "own": {"scenario": "own", "own_data": True},
-            },
-            "tiktoken": {"words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}},
-            "nltk": {
-                "punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}
-            },
-        }
-    )
+    questions = {"path": "data/set.json", "url": "{raw}/q/set.json", "sha256": digest(QUESTIONS)}
+    listed = {"url": "{raw}/list?ref=x", "files": "{raw}/notes/", "count": 2}
+    return Sources.model_validate({
+        "format": 1,
+        "origins": {"raw": "http://raw.invalid", "hub": "http://hub.invalid", **origins},
+        "tasks": {
+            "questions": {"scenario": "questions", "files": [questions]},
+            "notes": {"scenario": "notes", "listing": listed},
+            "calc": {"scenario": "calc", "hub": [{"id": "org/Some-Calc", "config": None, "revision": None}]},
+            "records": {"scenario": "records", "own_data": True, "tiktoken": ["words"]},
+            "own": {"scenario": "own", "own_data": True},
+        },
+        "tiktoken": {"words": {"path": "0123", "url": "{raw}/words", "sha256": digest(VOCABULARY)}},
+        "nltk": {"punkt_tab": {"url": "{raw}/punkt_tab.zip", "folder": "tokenizers", "members": "punkt_tab/english/"}},
+    })  # fmt: skip
 
 
 def folder_to_import(folder: Path) -> Path:
     """scenarios/, hub/, tiktoken/ and SHA256SUMS, with invented content."""
     files = {
         "scenarios/questions/data/set.json": QUESTIONS,
-        **{f"scenarios/notes/{name}": text for name, text in NOTES.items()},
-        "hub/org/Some-Calc/README.md": CARD,
-        "hub/org/Some-Calc/t.parquet": TABLE,
-        "tiktoken/0123": VOCABULARY,
-    }
+        **{f"scenarios/notes/{name}": text for name, text in NOTES.items()}, "hub/org/Some-Calc/README.md": CARD,
+        "hub/org/Some-Calc/t.parquet": TABLE, "tiktoken/0123": VOCABULARY,
+    }  # fmt: skip
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
@@ -98,7 +85,7 @@ def punkt_zip() -> bytes:
     return held.getvalue()
 
 
-class Origin:
+class Origin(Loopback):
     """Serves every file of the invented table. `altered`: path -> (status, body, headers) instead of what is there."""
 
     def __init__(self) -> None:
@@ -106,39 +93,25 @@ class Origin:
         info = {"id": "org/Some-Calc", "sha": REVISION, "siblings": [{"rfilename": name} for name in hub]}
         tree = [{"type": "file", "path": name, "size": len(data), "oid": "0" * 40} for name, data in hub.items()]
         self.files: dict[str, bytes] = {
-            "/q/set.json": QUESTIONS,
-            "/list": listing({**NOTES, "README.md": b"x"}),
-            **{f"/notes/{name}": text for name, text in NOTES.items()},
-            "/words": VOCABULARY,
-            "/punkt_tab.zip": punkt_zip(),
-            "/api/datasets/org/Some-Calc": json.dumps(info).encode(),
+            "/q/set.json": QUESTIONS, "/list": listing({**NOTES, "README.md": b"x"}),
+            **{f"/notes/{name}": text for name, text in NOTES.items()}, "/words": VOCABULARY,
+            "/punkt_tab.zip": punkt_zip(), "/api/datasets/org/Some-Calc": json.dumps(info).encode(),
             f"/api/datasets/org/Some-Calc/revision/{REVISION}": json.dumps(info).encode(),
             f"/api/datasets/org/Some-Calc/tree/{REVISION}": json.dumps(tree).encode(),
             **{f"/datasets/org/Some-Calc/resolve/{REVISION}/{name}": data for name, data in hub.items()},
-        }
+        }  # fmt: skip
         self.altered: dict[str, tuple[int, bytes, dict[str, str]]] = {}
         self.everything: tuple[int, bytes, dict[str, str]] | None = None
         """What it answers to all else, if it is a portal."""
         self.fail_first: dict[str, int] = {}
         """Path -> how many times it answers 503 first."""
         self.asked: Counter[str] = Counter()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        super().__init__(_handler(self))
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = self.origin
 
     def sources(self) -> Sources:
         return sources().with_origins({"raw": self.url, "hub": self.url})
-
-    def __enter__(self) -> Self:
-        self._thread = serving(self._server)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
     def answer(self, path: str) -> tuple[int, bytes, dict[str, str]]:
         self.asked[path] += 1
@@ -154,27 +127,12 @@ class Origin:
         return 200, self.files[path], {"ETag": f'"{digest(self.files[path])[:20]}"', "X-Repo-Commit": REVISION}
 
 
-def _handler(origin: Origin) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer(with_body=True)
+def _handler(origin: Origin) -> type[Handler]:
+    class Serving(Handler):
+        def reply(self) -> None:
+            self.answer(*origin.answer(unquote(urlsplit(self.path).path)))
 
-        def do_HEAD(self) -> None:
-            self._answer(with_body=False)
-
-        def _answer(self, *, with_body: bool) -> None:
-            status, body, headers = origin.answer(unquote(urlsplit(self.path).path))
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            if with_body:
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    return Serving
 
 
 SCRIPT = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
 from typing import Any
@@ -21,39 +21,75 @@ def serving(server: BaseServer) -> threading.Thread:
     return thread
 
 
-class _Server(ThreadingHTTPServer):
+class Handler(BaseHTTPRequestHandler):
+    """Answers in one piece, and writes no log; `reply` is called for a request of any kind."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.reply()
+
+    do_GET = do_HEAD = do_CONNECT = do_POST  # noqa: N815
+
+    def reply(self) -> None:
+        raise NotImplementedError
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers["Content-Length"] or 0))
+
+    def answer(self, status: int, data: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        usual = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        for name, value in {**usual, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 64
+    request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hung up, on a busy machine; by default it is told on standard error."""
+        """A client that hung up or was killed, or a handshake that fails; by default it is told on standard error."""
 
 
-class AnswerServer:
-    """Answers each POST with the status and the bytes that `reply` makes of its body."""
+class Loopback:
+    """Answers with a handler while it is entered."""
 
-    def __init__(self, reply: Callable[[bytes], tuple[int, bytes]]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._handler = handler
+        self._server = Server(("127.0.0.1", 0), handler)
 
-            def do_POST(self) -> None:
-                status, data = reply(self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        serving(self._server)
+        self._thread = serving(self._server)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        self._thread.join()
+
+    def listen_again(self) -> None:
+        """At the same port, after its end."""
+        self._server = Server(self._server.server_address, self._handler)
+        self._thread = serving(self._server)
+
+
+class AnswerServer(Loopback):
+    """Answers each POST with the status and the bytes that `reply` makes of its body."""
+
+    def __init__(self, reply: Callable[[bytes], tuple[int, bytes]]) -> None:
+        class Answers(Handler):
+            def reply(self) -> None:
+                self.answer(*reply(self.body()))
+
+        super().__init__(Answers)
+        self.url = f"{self.origin}/v1"

@@ -16,13 +16,12 @@ import sys
 import threading
 import time
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from integration.support import varied_answer
+from loopback import Handler, Server
 
 
 class ModelServer:
@@ -57,42 +56,30 @@ class ModelServer:
         return True
 
 
-def handler_of(server: ModelServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+def handler_of(server: ModelServer) -> type[Handler]:
+    class Model(Handler):
+        def reply(self) -> None:
+            if self.command == "POST":
+                self.complete()
+            else:
+                while server.hangs:
+                    time.sleep(0.1)
+                self.answer(int(server.told.get("gets", 503 if "never" in server.told else 200)), b"{}")
 
-        def do_GET(self) -> None:
-            while server.hangs:
-                time.sleep(0.1)
-            self.answer(int(server.told.get("gets", 503 if "never" in server.told else 200)), {})
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        def complete(self) -> None:
+            body = json.loads(self.body())
             prompt = body["messages"][-1]["content"]
             print("asked with", self.headers.get("Authorization"), flush=True)
             if prompt != "ping":
                 server.count(prompt)
             time.sleep(float(server.told.get("takes", 0)))
-            choice = {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": varied_answer(prompt)},
-            }
+            message = {"role": "assistant", "content": varied_answer(prompt)}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
             usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-            self.answer(200, {"id": uuid.uuid4().hex, "object": "chat.completion", "created": 1, "model": body["model"],
-                              "choices": [choice], "usage": usage})  # fmt: skip
+            answer = {"id": uuid.uuid4().hex, "object": "chat.completion", "created": 1, "model": body["model"]}
+            self.answer(200, json.dumps({**answer, "choices": [choice], "usage": usage}).encode())
 
-        def answer(self, status: int, document: dict[str, Any]) -> None:
-            data = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    return Model
 
 
 def main(port: int, folder: Path, words: list[str]) -> None:
@@ -110,9 +97,7 @@ def main(port: int, folder: Path, words: list[str]) -> None:
     if "exits" in told:
         print("no such model")
         sys.exit(int(told["exits"]))
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler_of(ModelServer(folder, told)))
-    server.daemon_threads = True
-    server.serve_forever(0.01)
+    Server(("127.0.0.1", port), handler_of(ModelServer(folder, told))).serve_forever(0.01)
 
 
 if __name__ == "__main__":

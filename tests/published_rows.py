@@ -15,26 +15,19 @@ def medxpertqa_row(number: int, choices: int = 10) -> dict[str, Any]:
     options = {letter: f"Choice {letter}{number}" for letter in LETTERS[:choices]}
     listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
     return {
-        "id": f"Text-{number}",
-        "question": f"What is right in case {number}?\nAnswer Choices: {listed}",
-        "options": options,
-        "label": LETTERS[number % choices],
-        "medical_task": "Diagnosis" if number % 2 else "Treatment",
-        "body_system": "Nervous",
+        "id": f"Text-{number}", "question": f"What is right in case {number}?\nAnswer Choices: {listed}",
+        "options": options, "label": LETTERS[number % choices],
+        "medical_task": "Diagnosis" if number % 2 else "Treatment", "body_system": "Nervous",
         "question_type": "Reasoning" if number < 10 else "Understanding",
-    }
+    }  # fmt: skip
 
 
 def careqa_row(number: int) -> dict[str, Any]:
     return {
-        "exam_id": number,
-        "question": f"What is right in case {number}?",
-        **{f"op{choice}": f"Choice {choice} of {number}" for choice in (1, 2, 3, 4)},
-        "cop": number % 4 + 1,
-        "year": 2024 - number % 2,
-        "category": "Nursing" if number % 3 else "Biology",
-        "unique_id": f"id-{number}",
-    }
+        "exam_id": number, "question": f"What is right in case {number}?",
+        **{f"op{choice}": f"Choice {choice} of {number}" for choice in (1, 2, 3, 4)}, "cop": number % 4 + 1,
+        "year": 2024 - number % 2, "category": "Nursing" if number % 3 else "Biology", "unique_id": f"id-{number}",
+    }  # fmt: skip
 
 
 def afrimed_row(number: int, **changed: str) -> dict[str, str]:
@@ -42,18 +35,11 @@ def afrimed_row(number: int, **changed: str) -> dict[str, str]:
     filled = 2 if number % 2 else 5
     options = {f"option{n}": f"Choice {n} of {number}" if n <= filled else "N/A" for n in range(1, 6)}
     return {
-        "sample_id": f"s{number}",
-        "question_type": "mcq",
-        "question": f"What is right in case  {number}?",
-        "question_clean": f"What is right in case {number}?",
-        "answer_options": json.dumps(options),
-        "correct_answer": f"option{number % filled + 1}",
-        "answer_rationale": "Because.",
-        "specialty": "Pediatrics" if number % 3 else "Surgery",
-        "country": "NG",
-        "tier": "expert",
-        **changed,
-    }
+        "sample_id": f"s{number}", "question_type": "mcq", "question": f"What is right in case  {number}?",
+        "question_clean": f"What is right in case {number}?", "answer_options": json.dumps(options),
+        "correct_answer": f"option{number % filled + 1}", "answer_rationale": "Because.",
+        "specialty": "Pediatrics" if number % 3 else "Surgery", "country": "NG", "tier": "expert", **changed,
+    }  # fmt: skip
 
 
 def metamedqa_row(number: int) -> dict[str, Any]:
@@ -61,14 +47,10 @@ def metamedqa_row(number: int) -> dict[str, Any]:
     options |= {"E": "None of the above", "F": "I don't know or cannot answer"}
     letter = "ABCDEF"[number % 6]
     return {
-        "meta_info": "step1",
-        "answer_idx": letter,
-        "metamap_phrases": "[]",
-        "question": f"What is right in case {number}?",
-        "kind": "original" if number % 2 else "malformed",
-        "answer": options[letter],
-        "options": options,
-    }
+        "meta_info": "step1", "answer_idx": letter, "metamap_phrases": "[]",
+        "question": f"What is right in case {number}?", "kind": "original" if number % 2 else "malformed",
+        "answer": options[letter], "options": options,
+    }  # fmt: skip
 
 
 def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]:

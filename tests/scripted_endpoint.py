@@ -7,12 +7,9 @@ import re
 import threading
 import zlib
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from typing_extensions import Self
-
-from loopback import serving
+from loopback import Handler, Loopback
 
 PROBE = "ping"
 ADAPTER: dict[str, Any] = {
@@ -22,7 +19,7 @@ ADAPTER: dict[str, Any] = {
 """What a run without settings of its own gives a client."""
 
 
-class ScriptedEndpoint:
+class ScriptedEndpoint(Loopback):
     """`answer(prompt)` gives the text; `status` and `body` take the place of an answer when they are set."""
 
     def __init__(self, answer: Callable[[str], str]) -> None:
@@ -34,25 +31,11 @@ class ScriptedEndpoint:
         self.paths: list[str] = []
         self.probes = 0
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        super().__init__(_handler(self))
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
-
-    def __enter__(self) -> Self:
-        self._thread = serving(self._server)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def listen_again(self) -> None:
-        """At the same port, after its end."""
-        self._server = _Server(self._server.server_address, _handler(self))
-        self._thread = serving(self._server)
+        return f"{self.origin}/v1"
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         chat = "messages" in body
@@ -91,29 +74,13 @@ def _no_longer_than_granted(text: str, body: dict[str, Any]) -> tuple[str, str]:
     return (text, "stop") if granted is None or len(words) <= granted else ("".join(words[:granted]), "length")
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
+def _handler(endpoint: ScriptedEndpoint) -> type[Handler]:
+    class Scripted(Handler):
+        def reply(self) -> None:
+            if self.command == "POST":
+                status, answer = endpoint.reply(self.path, dict(self.headers), json.loads(self.body()))
+            else:
+                status, answer = 501, {}
+            self.answer(status, json.dumps(answer).encode())
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed is part of some tests."""
-
-
-def _handler(endpoint: ScriptedEndpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, answer = endpoint.reply(self.path, dict(self.headers), body)
-            data = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    return Scripted

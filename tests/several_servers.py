@@ -13,8 +13,6 @@ import yaml
 
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
-TIMEOUT_S = 60.0
-
 
 def model_answer(prompt: str) -> str:
     return "AB"[len(prompt) % 2]
@@ -29,7 +27,6 @@ class ModelServer(ScriptedEndpoint):
         self.dead = False
         self.dies_after: int | None = None
         """So many answers."""
-        self.has_died = threading.Event()
         self.lost: list[str] = []
         """Prompts that it was at work on when it died."""
         self.answered: list[str] = []
@@ -82,15 +79,10 @@ class ModelServer(ScriptedEndpoint):
             self.dead = True
             self._dying = threading.Thread(target=super().__exit__)
             self._dying.start()
-            self.has_died.set()
 
     def __exit__(self, *_: object) -> None:
         if not self.dead:
             super().__exit__()
-
-    def come_back_once_dead(self) -> None:
-        if self.has_died.wait(TIMEOUT_S):
-            self.come_back()
 
     def come_back(self) -> None:
         self._dying.join()

@@ -22,6 +22,7 @@ import yaml
 
 from eval_factory.executors.slurm_runs import END
 from integration.support import CANARY, program_environment, varied_answer
+from programs import Finished
 from scripted_endpoint import ScriptedEndpoint
 from virtual_slurm import VirtualSlurm
 
@@ -72,14 +73,9 @@ def gate(free: int) -> Iterator[Gate]:
 
 
 def write_suite(
-    folder: Path,
-    url: str,
-    names: tuple[str, ...],
-    *,
-    slurm: dict[str, Any] | None = None,
-    evaluations: tuple[str, ...] = ("sample_medical_qa",),
-    **params: Any,
-) -> Path:
+    folder: Path, url: str, names: tuple[str, ...], *, slurm: dict[str, Any] | None = None,
+    evaluations: tuple[str, ...] = ("sample_medical_qa",), **params: Any,
+) -> Path:  # fmt: skip
     """Evaluations by their names, of each target; a target's name is its model's."""
     targets = [{"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name in names]
     section = {
@@ -124,14 +120,12 @@ def suite_that_runs(
             process.kill()
 
 
-def end_of(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+def end_of(process: subprocess.Popen[str]) -> Finished:
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
-def run_suite(
-    file: Path, cluster: VirtualSlurm | None, *arguments: str, path: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_suite(file: Path, cluster: VirtualSlurm | None, *arguments: str, path: Path | None = None) -> Finished:
     with suite_that_runs(file, cluster, *arguments, path=path) as process:
         return end_of(process)
 

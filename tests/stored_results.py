@@ -7,46 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core import results
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import (
-    AskedEndpoint,
-    InstanceRecord,
-    Instances,
-    JudgeCounts,
-    Provenance,
-    RubricReport,
-    Score,
-    Spent,
-    SpentByRole,
-    Stats,
-    TaskResult,
-    Usage,
-    Validity,
-)
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.report.write import write_reports
 
 CONFIG: dict[str, Any] = {
     "config": {
-        "type": "pubmed_qa",
-        "output_dir": "x",
-        "params": {"extra": {"on_failure": "exclude", "min_coverage": 0.5}},
+        "type": "pubmed_qa", "output_dir": "x", "params": {"extra": {"on_failure": "exclude", "min_coverage": 0.5}},
     },
     "target": {"api_endpoint": {"model_id": "org/model", "adapter_config": {"custom_system_prompt": None}}},
-}
-PROVENANCE = Provenance(
+}  # fmt: skip
+PROVENANCE = results.Provenance(
     "1", "0.5.16", "3.11", {}, {"scenarios/x/test.json": "a" * 64}, "b" * 64, "identity", 3, None, "org/model"
 )
-JUDGE = AskedEndpoint("judge/one", "host", (), 4, {}, 0, ("c" * 64,))
-MODEL = AskedEndpoint("org/model", "host", (), 4, {}, 0, None)
-_SPENT = SpentByRole(Spent(1, 0, 0, 1, 1, 0.1, 0.1), {})
+JUDGE = results.AskedEndpoint("judge/one", "host", (), 4, {}, 0, ("c" * 64,))
+MODEL = results.AskedEndpoint("org/model", "host", (), 4, {}, 0, None)
+_SPENT = results.SpentByRole(results.Spent(1, 0, 0, 1, 1, 0.1, 0.1), {})
 
 
-def instance(key: str, value: float | None, metric: str = "exact_match", **changes: Any) -> InstanceRecord:
+def instance(key: str, value: float | None, metric: str = "exact_match", **changes: Any) -> results.InstanceRecord:
     """Without a value it has failed."""
     failed = value is None
-    record = InstanceRecord(
+    record = results.InstanceRecord(
         id=key, split="test", sub_split=None, trial=0, perturbation=None, prompt=f"What is {key}?",
         references=({"text": "yes", "tags": ["correct"]}, {"text": "no", "tags": []}), categories={},
         completion=None if failed else f"answer to {key}", metrics={} if value is None else {metric: value},
@@ -56,23 +40,25 @@ def instance(key: str, value: float | None, metric: str = "exact_match", **chang
     return replace(record, **changes)
 
 
-def result(records: Sequence[InstanceRecord], scores: Sequence[str] = ("exact_match",), **changes: Any) -> TaskResult:
+def result(
+    records: Sequence[results.InstanceRecord], scores: Sequence[str] = ("exact_match",), **changes: Any
+) -> results.TaskResult:
     """Its scores are labels as `exact_match@valid`; the first is the main one."""
-    counts = Instances(len(records), sum(not record.error for record in records), 0, 0, 0, 0)
-    made = TaskResult(
+    counts = results.Instances(len(records), sum(not record.error for record in records), 0, 0, 0, 0)
+    made = results.TaskResult(
         task="pubmed_qa", main_metric=scores[0], scores={label: _score(label) for label in scores}, groups={},
-        validity=Validity(counts, {}, {}, None, (), main_split="test"), usage=Usage(_SPENT, _SPENT, 1, 1.0),
+        validity=results.Validity(counts, {}, {}, None, (), main_split="test"), usage=results.Usage(_SPENT, _SPENT, 1, 1.0),
         provenance=PROVENANCE, instances=list(records), reportable=True, status=RunStatus.COMPLETE, something_to_ask=False,
     )  # fmt: skip
     return replace(made, **changes)
 
 
-def _score(label: str) -> Score:
+def _score(label: str) -> results.Score:
     metric, _, split = label.partition("@")
-    return Score(0.5, Stats(4, 0.5, None, None, None, None, None), metric, split or "test", None)
+    return results.Score(0.5, results.Stats(4, 0.5, None, None, None, None, None), metric, split or "test", None)
 
 
-def written(folder: Path, made: TaskResult, config: Mapping[str, Any] = CONFIG) -> Path:
+def written(folder: Path, made: results.TaskResult, config: Mapping[str, Any] = CONFIG) -> Path:
     rundir = RunDir(folder)
     rundir.create()
     write_reports(made, rundir, config=dict(config), command="helm-run", redactor=Redactor(), responses={})
@@ -94,12 +80,14 @@ def criterion(points: float, verdict: str, *tags: str, text: str = "Says why", *
     return {"criterion": text, "points": points, "tags": list(tags), "verdict": verdict, "judges": said}
 
 
-def rubric_result(records: Sequence[InstanceRecord], report: RubricReport, groups: Sequence[str] = ()) -> TaskResult:
+def rubric_result(
+    records: Sequence[results.InstanceRecord], report: results.RubricReport, groups: Sequence[str] = ()
+) -> results.TaskResult:
     """Of a rubric: `axis:accuracy` is a group."""
     made = result(records, ("rubric_score",), task="custom.mine")
     found: dict[str, dict[str, Any]] = {}
     for field, value in (one.split(":") for one in groups):
         found.setdefault(field, {})[value] = dict(made.scores)
-    counts = {name: JudgeCounts(votes.asked, votes.asked - votes.unjudged, votes.unjudged)
+    counts = {name: results.JudgeCounts(votes.asked, votes.asked - votes.unjudged, votes.unjudged)
               for name, votes in report.judges.items()}  # fmt: skip
     return replace(made, groups=found, validity=replace(made.validity, rubric=report, judges=counts))

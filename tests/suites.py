@@ -25,12 +25,9 @@ def section(**changes: Any) -> dict[str, Any]:
 
 
 def suite(
-    *,
-    overrides: tuple[str, ...] = (),
-    flags: Mapping[str, Any] | None = None,
-    env: Mapping[str, str] | None = None,
+    *, overrides: tuple[str, ...] = (), flags: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None,
     **changes: Any,
-) -> Suite:
+) -> Suite:  # fmt: skip
     return build_suite(None, document={"suite": section(**changes)}, flags=flags, overrides=overrides, env=env or {})
 
 

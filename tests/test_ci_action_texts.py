@@ -11,16 +11,10 @@ from scripts.ci_action import code_block, markdown_cell
 
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 FOREIGN = {
-    "a_pipe": "a | b",
-    "a_script": "<script>alert(1)</script>",
-    "an_image": "![x](http://192.0.2.1/x.png)",
-    "a_link": "[x](javascript:alert)",
-    "code": "`x` ``",
-    "an_entity": "&lt;b&gt; &amp;",
-    "bold": "**x** ~~y~~",
-    "a_backslash": "\\| \\\\",
-    "plain": "pubmed_qa, exact_match@5: 0.5 (95 % interval -0.1 to +0.2); it's #1",
-}
+    "a_pipe": "a | b", "a_script": "<script>alert(1)</script>", "an_image": "![x](http://192.0.2.1/x.png)",
+    "a_link": "[x](javascript:alert)", "code": "`x` ``", "an_entity": "&lt;b&gt; &amp;", "bold": "**x** ~~y~~",
+    "a_backslash": "\\| \\\\", "plain": "pubmed_qa, exact_match@5: 0.5 (95 % interval -0.1 to +0.2); it's #1",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)

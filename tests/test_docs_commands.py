@@ -29,29 +29,16 @@ from stored_results import instance, result, written
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = "eval-factory"
-PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md") if (ROOT / name).is_file()),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+PREVIEWED = ("run_eval", "run_suite", "leaderboard run")
+"""They need endpoints and keys: the preview is run in their place."""
 NOT_RUN = {
-    "run_eval": "an endpoint and a key; its --dry_run is run in its place",
-    "run_suite": "endpoints and keys; its --dry_run is run in its place",
-    "leaderboard run": "an endpoint; its --dry_run is run in its place",
-    "data pull": "a network; tests/integration/data/test_data_commands.py",
-    "data pack": "a bundle; tests/integration/data/test_data_commands.py",
-    "data unpack": "a bundle; tests/integration/data/test_data_commands.py",
-    "data import": "data; tests/unit/data/test_importing.py",
-    "data verify": "a bundle; tests/integration/data/test_data_commands.py",
-    "verify": "a whole run; tests/integration/test_altered_results.py",
-    "reproduce": "a whole run; tests/unit/workflows/test_reproduce.py",
-    "export": "results of public benchmarks; tests/unit/report/exports/",
-    "view": "HELM, and a whole run",
-    "ls bundle": "a bundle; tests/integration/data/test_data_commands.py",
-}
-"""Commands that are parsed only, and why; of the first three the preview is run."""
-NEW = ("report", "suite", "annotate")
-"""Commands with tests of their own that need files which no page makes."""
+    "data pull", "data pack", "data unpack", "data import", "data verify",  # a network, or a bundle
+    "verify", "reproduce", "export", "view",  # whole runs
+    "report", "suite", "annotate",  # files that no page makes
+}  # fmt: skip
+"""Commands, or groups of them, that are parsed only: they have tests of their own."""
 OTHER_PROGRAMS = {
     "bash", "cat", "cosign", "cp", "curl", "docker", "echo", "export", "git", "gpg", "head", "helm-run", "helm-server",
     "helm-summarize", "kubectl", "minisign", "mkdir", "pip", "pipx", "printf", "python", "sed", "sha256sum", "source", "uv",
@@ -128,35 +115,19 @@ def parsed(words: tuple[str, ...]) -> tuple[str, click.Context]:
     return context.command_path.removeprefix(f"{PROGRAM} "), context
 
 
-def why_not_run(path: str, words: tuple[str, ...]) -> str | None:
-    if path == "data ls" and len(words) > 3:
-        return NOT_RUN["ls bundle"]
-    group = path.partition(" ")[0]
-    return NOT_RUN.get(path) or NOT_RUN.get(group) or ("has tests of its own" if group in NEW else None)
-
-
 def our_commands(page: Path) -> list[Step]:
     return [step for block in blocks(page, "bash") for step in steps(block)]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_of_a_page_is_one_that_there_is(name: str) -> None:
-    for step in our_commands(ROOT / name):
-        if not step.words:
-            continue
-        program, *arguments = step.words
-        if program == PROGRAM:
-            if arguments != ["--version"]:
-                parsed(step.words)
-            continue
-        known = program in OTHER_PROGRAMS or program in functions_of_venv_sh() or program.startswith(".venv")
-        assert known, f"{name}: {shlex.join(step.words)}: which program is this?"
-        if program in ("bash", "source", "python") and arguments:
-            file = arguments[0]
-            assert file.startswith(("-", ".venv")) or (ROOT / file).is_file(), step.words
-        if program.endswith("/nox") and arguments[0] == "-s":
-            named = [word for word in arguments[1:] if word != "--" and not word.startswith(("tests", "-"))]
-            assert {word.partition("-")[0] for word in named} <= sessions(), step.words
+def assert_known(step: Step) -> None:
+    """Another's program, or a script of the project."""
+    program, *arguments = step.words
+    assert program in {*OTHER_PROGRAMS, *functions_of_venv_sh()} or program.startswith(".venv"), step.words
+    if program in ("bash", "source", "python") and arguments:
+        assert arguments[0].startswith(("-", ".venv")) or (ROOT / arguments[0]).is_file(), step.words
+    if program.endswith("/nox") and arguments[0] == "-s":
+        named = [word for word in arguments[1:] if word != "--" and not word.startswith(("tests", "-"))]
+        assert {word.partition("-")[0] for word in named} <= sessions(), step.words
 
 
 def test_every_command_beside_another_programs_is_one_that_there_is() -> None:
@@ -174,13 +145,8 @@ def functions_of_venv_sh() -> set[str]:
 
 def sessions() -> set[str]:
     tree = ast.parse((ROOT / "noxfile.py").read_text("utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)} | {
-        "unit",
-        "helm",
-        "integration",
-        "faults",
-        "tests",
-    }
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return functions | {"unit", "helm", "integration", "faults", "tests"}
 
 
 FOLDERS = {
@@ -215,7 +181,7 @@ def my_test() -> str:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if f"{PROGRAM} " in (ROOT / name).read_text("utf-8")])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_a_page_run(name: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "results").symlink_to(finished / "results")
     (tmp_path / "test_cases").symlink_to(ROOT / "test_cases")
@@ -226,27 +192,27 @@ def test_the_commands_of_a_page_run(name: str, finished: Path, tmp_path: Path, m
             Path(step.writes).write_text(step.text)
         elif step.words[:1] == (PROGRAM,) and step.words[1:] != ("--version",):
             code, said = outcome(step.words)
-            if said is not None:
-                path = parsed(step.words)[0]
-                assert code in MAY_END_WITH.get(path, {0}), f"{shlex.join(step.words)}\n{said}"
+            path = parsed(step.words)[0]
+            assert code in MAY_END_WITH.get(path, {0}), f"{shlex.join(step.words)}\n{said}"
+        elif step.words[:1] not in ((), (PROGRAM,)):
+            assert_known(step)
 
 
-def outcome(words: tuple[str, ...]) -> tuple[int, str | None]:
-    """Exit code and output; no output where it was parsed only."""
+def outcome(words: tuple[str, ...]) -> tuple[int, str]:
+    """Exit code and output; 0 and nothing where it was parsed only."""
     path, context = parsed(words)
-    if not_there(context):
-        return 0, None
-    if path in ("run_eval", "run_suite", "leaderboard run"):
+    if not_there(context) or (path == "data ls" and len(words) > 3):
+        return 0, ""
+    if path in PREVIEWED:
         if context.params.get("data_dir") or any("..." in word for word in words):
-            return 0, None  # a bundle that is not there
+            return 0, ""  # a bundle that is not there
         words = (*words, "--dry_run")
-    elif why_not_run(path, words) is not None:
-        return 0, None
+    elif {path, path.partition(" ")[0]} & NOT_RUN:
+        return 0, ""
     ended = CliRunner().invoke(cli, list(words[1:]))
     error = ended.exception
-    if isinstance(error, EvalFactoryError):
-        return error.exit_code, f"{ended.output}{error}"
-    return ended.exit_code, f"{ended.output}{error or ''}"
+    code = error.exit_code if isinstance(error, EvalFactoryError) else ended.exit_code
+    return code, f"{ended.output}{error or ''}"
 
 
 def not_there(context: click.Context) -> bool:
@@ -258,24 +224,20 @@ def not_there(context: click.Context) -> bool:
 def test_a_file_that_a_block_writes_is_read_and_a_wrong_option_is_found() -> None:
     (step,) = steps("cat > x.yml << EOF\na: 1\nEOF\n")
     assert (step.writes, step.text) == ("x.yml", "a: 1\n")
-    for wrong in (
-        "run_eval --no_such_option",
-        "no_such_command",
-        "data no_such_command",
-        "run_eval --limit_samples many",
-    ):
+    wrongs = ("run_eval --no_such_option", "no_such_command", "data no_such_command", "run_eval --limit_samples many")
+    for wrong in wrongs:
         with pytest.raises(click.ClickException):
             parsed((PROGRAM, *wrong.split()))
 
 
 def yaml_blocks() -> list[tuple[str, str]]:
     inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
-    inside = [(name, block) for name, block in inside if "apiVersion:" not in block]  # Kubernetes' own
-    return inside + [
-        (name, step.text)
-        for name in NAMES
-        for step in our_commands(ROOT / name)
-        if step.writes and step.writes.endswith("ml")
+    written = [
+        (name, step) for name in NAMES for step in our_commands(ROOT / name) if (step.writes or "").endswith("ml")
+    ]
+    return [
+        *(pair for pair in inside if "apiVersion:" not in pair[1]),  # Kubernetes' own
+        *((name, step.text) for name, step in written),
     ]
 
 
@@ -293,19 +255,12 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
         (tmp_path / "launcher.yml").write_text(text)
         assert translated(tmp_path / "launcher.yml", load_framework(), load_as_a_run).document
     elif "dataset_file" in document:
-        case = (
-            '{"id": "a", "messages": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "c", "points": 1}]}'
-        )
-        files = (
-            ("prompt.txt", "{question}"),
-            ("data.csv", "question,correct_answer\nWhat?,A\n"),
-            ("cases.jsonl", case),
-            (
-                "conversations.jsonl",
-                case.replace('"rubrics": [{"criterion": "c", "points": 1}]', '"correct_answer": "A"'),
-            ),
-        )
-        for file, content in files:
+        messages = '{"id": "a", "messages": [{"role": "user", "content": "?"}], '
+        for file, content in (
+            ("prompt.txt", "{question}"), ("data.csv", "question,correct_answer\nWhat?,A\n"),
+            ("cases.jsonl", messages + '"rubrics": [{"criterion": "c", "points": 1}]}'),
+            ("conversations.jsonl", messages + '"correct_answer": "A"}'),
+        ):  # fmt: skip
             (tmp_path / file).write_text(content)
         (tmp_path / "benchmark.yaml").write_text(text)
         assert load_benchmark(tmp_path / "benchmark.yaml")

@@ -11,15 +11,10 @@ import pytest
 from scripts import docs_navigation
 from scripts.make_site import loaded_from_elsewhere, settings
 
+import test_docs_commands
+
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [
-    *(
-        ROOT / name
-        for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
-        if (ROOT / name).is_file()
-    ),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+PAGES = [ROOT / "CHANGELOG.md", *test_docs_commands.PAGES]
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 PROJECT_FILE = re.compile(
@@ -49,30 +44,20 @@ def broken(page: Path, link: str) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_links_lead_somewhere(name: str) -> None:
-    page = ROOT / name
-    links = LINK.findall(re.sub(r"^(```+).*?^\1", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL))
+def test_links_lead_somewhere_and_named_files_are_there(name: str) -> None:
+    """A link out of docs/ works on GitHub and is broken on the site: such files are named in backticks."""
+    page, text = ROOT / name, (ROOT / name).read_text("utf-8")
+    links = LINK.findall(re.sub(r"^(```+).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL))
     inside = [link for link in links if not urlsplit(link).scheme]
     assert [link for link in inside if broken(page, link)] == []
     outside = [urlsplit(link) for link in links if urlsplit(link).scheme]
     assert [parts.geturl() for parts in outside if parts.scheme != "https" or "." not in (parts.hostname or "")] == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_files_of_the_project_that_are_named_are_there(name: str) -> None:
-    named = set(PROJECT_FILE.findall((ROOT / name).read_text("utf-8")))
-    real = {path for path in named if "ROOM/" not in path}  # stands for any room's name
-    assert {path for path in real if not (ROOT / path).exists()} == set()
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("docs/")])
-def test_pages_of_the_site_link_only_within_it(name: str) -> None:
-    """A link out of docs/ works on GitHub and is broken on the site: such files are named in backticks."""
-    page = ROOT / name
-    inside = [
-        link.partition("#")[0] for link in LINK.findall(without_code(page.read_text("utf-8"))) if "://" not in link
-    ]
-    assert [link for link in inside if link and not (page.parent / link).resolve().is_relative_to(ROOT / "docs")] == []
+    named = set(PROJECT_FILE.findall(text))
+    assert {path for path in named if "ROOM/" not in path and not (ROOT / path).exists()} == set()  # any room's name
+    if name.startswith("docs/"):
+        places = [link.partition("#")[0] for link in LINK.findall(without_code(text)) if "://" not in link]
+        leaving = [one for one in places if one and not (page.parent / one).resolve().is_relative_to(ROOT / "docs")]
+        assert leaving == []
 
 
 def test_a_broken_link_or_anchor_is_found(tmp_path: Path) -> None:
@@ -104,33 +89,20 @@ def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
     assert sorted(files) == sorted(name for pages in docs_navigation.places().values() for name in pages)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<script src="https://cdn.example.org/x.js"></script>',
-        "<script async src=//cdn.example.org/x.js></script>",
-        '<link rel="stylesheet" href="https://fonts.example.org/css">',
-        '<link href="https://fonts.example.org" rel="preconnect">',
-        '<img alt="x" src="https://example.org/x.png">',
-        '<style>@import url("https://example.org/x.css");</style>',
-        "<style>a { background: url(//example.org/x.png) }</style>",
-    ],
-)
+FROM_ELSEWHERE = [
+    '<script src="https://cdn.example.org/x.js"></script>', "<script async src=//cdn.example.org/x.js></script>",
+    '<link rel="stylesheet" href="https://fonts.example.org/css">', '<link href="https://fonts.example.org" rel="preconnect">',
+    '<img alt="x" src="https://example.org/x.png">', '<style>@import url("https://example.org/x.css");</style>',
+    "<style>a { background: url(//example.org/x.png) }</style>",
+]  # fmt: skip
+ONLY_NAMED = [
+    '<a href="https://example.org">to click</a>', '<script src="../assets/x.js"></script>',
+    '<link rel="canonical" href="https://example.org/">', '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+    "<style>a { background: url(data:image/png;base64,AA) }</style>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*FROM_ELSEWHERE, *ONLY_NAMED])
 def test_what_a_page_would_load_from_elsewhere_is_found(text: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(text)
-    assert len(list(loaded_from_elsewhere(tmp_path))) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<a href="https://example.org">to click</a>',
-        '<script src="../assets/x.js"></script>',
-        '<link rel="canonical" href="https://example.org/">',
-        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
-        "<style>a { background: url(data:image/png;base64,AA) }</style>",
-    ],
-)
-def test_what_is_only_linked_to_is_not(text: str, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(text)
-    assert list(loaded_from_elsewhere(tmp_path)) == []
+    assert len(list(loaded_from_elsewhere(tmp_path))) == (text in FROM_ELSEWHERE)

@@ -96,28 +96,18 @@ WRONG = {
     f"{RUN} --eval_type head_qa --overrides config.params.extra.subject=x": "a parameter of other tasks",
     f"{RUN} --eval_type ehrshot": "data that are needed",
     f"{RUN} --eval_type sample_medical_qa --api_key_name sk-0123456789abcdefghij": "a key for its name",
-    "run_eval --run_config none.yml": "no file",
-    "run_eval --run_config empty.yml": "an empty file",
-    "run_eval --run_config list.yml": "a list",
-    "run_eval --run_config twice.yml": "a key twice",
+    "run_eval --run_config none.yml": "no file", "run_eval --run_config empty.yml": "an empty file",
+    "run_eval --run_config list.yml": "a list", "run_eval --run_config twice.yml": "a key twice",
     "run_eval --eval_type pubmed_qa --model_url ftp://x --model_id m --output_dir out": "no scheme",
-    "ls medecc": "no such task",
-    "ls --tag nothing": "no such tag",
-    "schema run": "no such schema",
-    "compare here here --allow nothing": "no such reason",
-    "compare here here --margin=-1": "a margin below 0",
-    "compare here gone": "no result",
-    "gate policy.yml": "no candidate",
-    "gate none.yml --candidate here": "no policy",
-    "gate list.yml --candidate here": "no policy's shape",
-    "reproduce here --run": "no folder",
-    "new_benchmark .": "a folder with files",
-    "data verify .": "no bundle",
-    "data unpack list.yml out": "no archive",
+    "ls medecc": "no such task", "ls --tag nothing": "no such tag", "schema run": "no such schema",
+    "compare here here --allow nothing": "no such reason", "compare here here --margin=-1": "a margin below 0",
+    "compare here gone": "no result", "gate policy.yml": "no candidate", "gate none.yml --candidate here": "no policy",
+    "gate list.yml --candidate here": "no policy's shape", "reproduce here --run": "no folder",
+    "new_benchmark .": "a folder with files", "data verify .": "no bundle", "data unpack list.yml out": "no archive",
     "data pull nothing --to bundle": "no such task",
     "leaderboard run nothing --model a/b --model_url demo://baseline --output_dir out": "no such leaderboard",
     "export hf here": "an export that cannot be",
-}
+}  # fmt: skip
 """Command lines with a mistake in them."""
 
 
@@ -133,7 +123,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_a_mistake_is_answered_with_a_message_and_a_code(
+def test_a_mistake_is_answered_with_message_and_code(
     command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)

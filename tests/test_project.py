@@ -37,13 +37,7 @@ def test_the_readmes_defaults_are_the_frameworks(root: Path) -> None:
     assert row.endswith(shown)
 
 
-LOCKS = (
-    "requirements.lock",
-    "requirements-dev.lock",
-    "requirements-docs.lock",
-    "requirements-lint.lock",
-    "requirements-mutants.lock",
-)
+LOCKS = tuple(f"requirements{kind}.lock" for kind in ("", "-dev", "-docs", "-lint", "-mutants"))
 
 
 def packages_of(lock: Path) -> dict[str, list[str]]:

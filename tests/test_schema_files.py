@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from jsonschema.validators import validator_for
-from scripts import make_schemas
 
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
 
@@ -34,16 +33,3 @@ def test_there_are_no_others_and_the_page_lists_them(root: Path) -> None:
     assert files == {f"{name}.schema.json" for name in SCHEMAS}
     page = (root / "docs" / "schemas" / "README.md").read_text("utf-8")
     assert all(f"| `{file}` |" in page for file in files)
-
-
-def test_the_script_writes_what_is_missing_and_removes_what_is_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "schemas"
-    monkeypatch.setattr(make_schemas, "FOLDER", folder)
-    make_schemas.main()
-    (folder / "gone.schema.json").write_text("{}")
-    (folder / "README.md").write_text("x")
-    make_schemas.main()
-    assert {file.name for file in folder.iterdir()} == {"README.md", *(f"{name}.schema.json" for name in SCHEMAS)}
-    assert all((folder / f"{name}.schema.json").read_text("utf-8") == schema_text(name) for name in SCHEMAS)

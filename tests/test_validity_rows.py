@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 from scripts.validity.fed_answers import FLOORS, KINDS, OF_OPEN_TEXT, answer_of
-from scripts.validity.measured_row import (
-    NO_CORRECTION,
-    NO_FORM,
-    NO_OPTIONS,
-    RANDOM_ADVICE,
-    Parity,
-    Row,
-    parity,
-)
+from scripts.validity.measured_row import NO_CORRECTION, NO_FORM, NO_OPTIONS, RANDOM_ADVICE, Parity, Row, parity
 from scripts.validity.our_runs import Result
-from scripts.validity.questions import Question, question_of
+from scripts.validity.questions import Question
 from scripts.validity.validity_page import Explanation, page, unexplained
 
 from eval_factory.tasks.framework import Task, load_framework
@@ -71,35 +63,23 @@ def test_a_main_metric_that_was_not_compared_is_a_difference() -> None:
     assert problem == "pubmed_qa, gold: no score could be compared with bare helm-run"
 
 
-def test_what_a_reader_expects_is_no_surprise() -> None:
-    assert list(row(EXPECTED).surprises()) == []
-
-
-@pytest.mark.parametrize(
-    ("column", "label", "value"),
-    [
-        ("gold", HELMS, 0.999), ("gold, corrected", f"{HELMS}.corrected", 0.999), ("empty", HELMS, 0.101),
-        ("refusal", HELMS, 0.101), ("constant", HELMS, 0.101), ("random", HELMS, 0.101), ("unparsed", HELMS, 0.101),
-        ("empty, corrected", f"{HELMS}.corrected", 0.101), ("unparsed, lenient", f"{HELMS}.lenient", 0.999),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("column", "label", "value"), [
+    ("gold", HELMS, 0.999), ("gold, corrected", f"{HELMS}.corrected", 0.999), ("empty", HELMS, 0.101),
+    ("refusal", HELMS, 0.101), ("constant", HELMS, 0.101), ("random", HELMS, 0.101), ("unparsed", HELMS, 0.101),
+    ("empty, corrected", f"{HELMS}.corrected", 0.101), ("unparsed, lenient", f"{HELMS}.lenient", 0.999),
+])  # fmt: skip
 def test_what_a_reader_does_not_expect_has_to_be_explained(column: str, label: str, value: float) -> None:
     kind = column.partition(",")[0]
     surprising = row({**EXPECTED, kind: {**EXPECTED[kind], label: value}})
     assert list(surprising.surprises()) == [column]
     (told,) = unexplained([surprising], [])
-    assert (
-        told == f"pubmed_qa, {HELMS}, {column}: {value:.4f} is not what a reader expects: say why in explanations.yml"
-    )
+    assert told.endswith(f", {column}: {value:.4f} is not what a reader expects: say why in explanations.yml")
     reason = Explanation("pubmed_qa", HELMS, (column,), "it is so")
     assert list(unexplained([surprising], [reason])) == []
-    assert list(unexplained([surprising], [Explanation("medec", HELMS, (column,), "it is so")])) == [told]
-
-
-def test_a_floor_at_the_limit_is_no_surprise_and_an_explanation_of_it_is_stale() -> None:
     usual = row({**EXPECTED, "random": {HELMS: 0.1}})
     (stale,) = unexplained([usual], [Explanation("pubmed_qa", HELMS, ("random",), "why")])
     assert stale == f"pubmed_qa, {HELMS}, random: explained, but as a reader expects"
+    assert list(unexplained([surprising], [Explanation("medec", HELMS, (column,), "it is so")])) == [told]
 
 
 def test_chance_is_counted_before_it_explains() -> None:
@@ -127,19 +107,13 @@ def test_missing_cells_have_reasons() -> None:
     assert (jury.full, jury.low) == (5.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("stated", "problems"),
-    [
-        ({HELMS: {"answers": {"empty": 0.0, "always A": 0.75, "random": 0.3}}}, []),
-        ({HELMS: {"answers": {"always A": 0.7}}}, [f"says 0.7 of always A in {HELMS}, measured: 0.75"]),
-        ({HELMS: {"answers": {"refusal": 0.2}}}, [f"says 0.2 of refusal in {HELMS}, measured: 0.0"]),
-        (
-            {f"{HELMS}.corrected": {"answers": {"empty": 0.2}}},
-            [f"says 0.2 of empty in {HELMS}.corrected, measured: 0.0"],
-        ),
-        (None, []),
-    ],
-)
+@pytest.mark.parametrize(("stated", "problems"), [
+    ({HELMS: {"answers": {"empty": 0.0, "always A": 0.75, "random": 0.3}}}, []),
+    ({HELMS: {"answers": {"always A": 0.7}}}, [f"says 0.7 of always A in {HELMS}, measured: 0.75"]),
+    ({HELMS: {"answers": {"refusal": 0.2}}}, [f"says 0.2 of refusal in {HELMS}, measured: 0.0"]),
+    ({f"{HELMS}.corrected": {"answers": {"empty": 0.2}}}, [f"says 0.2 of empty in {HELMS}.corrected, measured: 0.0"]),
+    (None, []),
+])  # fmt: skip
 def test_floors_that_the_program_states_have_to_be_what_was_measured(stated: Any, problems: list[str]) -> None:
     made = row({**EXPECTED, "constant": {HELMS: 0.75}})
     gold = result(EXPECTED["gold"], floors=stated)
@@ -157,37 +131,3 @@ def test_the_page_numbers_each_reason_once() -> None:
     assert text.count("3 of 4 right answers are A.") == 1
     assert "- `medhallu`: no data\n" in text
     assert "crfm-helm 0.5.16" in text
-
-
-def state(prompt: str, right: str, mapping: Mapping[str, str] | None = None, **instance: Any) -> dict[str, Any]:
-    references = [{"output": {"text": text}, "tags": ["correct"] if text == right else []} for text in ("no", right)]
-    made = {"request": {"prompt": prompt}, "instance": {"references": references, "split": "test", **instance}}
-    return {**made, "output_mapping": mapping} if mapping else made
-
-
-def test_the_right_answer_is_a_letter_a_text_or_nothing() -> None:
-    assert question_of(state("q", "yes", {"A": "no", "B": "yes"})) == Question("q", "B", ("A", "B"))
-    assert question_of(state("q", "yes", split="valid")) == Question("q", "yes", (), test=False)
-    assert question_of(state("q", "yes", extra_data={"is_impossible": True})).gold == ""
-    assert question_of(state("q", "yes", references=[])).gold == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "question", "constant", "unparsed"),
-    [
-        ("pubmed_qa", Question("q", "B", ("A", "B")), "A", "The answer is **B**."),
-        ("medec", Question("q\n1 x", "1 y", ()), "CORRECT", "The answer is as follows: 1 y"),
-        ("medcalc_bench", Question("q", "1.5", ()), "0", "The answer is as follows: 1.5"),
-        ("ehr_sql", Question("q", "", ()), "SELECT 1", "No query answers this question."),
-        ("medhallu", Question("q", "1", ()), "0", "The answer is **1**."),
-    ],
-)
-def test_answers_fit_the_task(name: str, question: Question, constant: str, unparsed: str) -> None:
-    given = {kind: answer_of(kind, task(name), question) for kind in KINDS}
-    assert (given["constant"], given["unparsed"], given["gold"], given["empty"]) == (
-        constant,
-        unparsed,
-        question.gold,
-        "",
-    )
-    assert given["random"] == answer_of("random", task(name), question)

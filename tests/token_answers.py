@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,30 +11,19 @@ from eval_factory.core.proxies import CERTIFICATE_VARIABLES
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
+from loopback import Handler
+from loopback import Server as Server
 
 TOKEN = {"access_token": "token-canary-0123456789", "token_type": "bearer", "expires_in": 3600}
 
 
-class Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A handshake that fails is what is tested."""
-
-
-class Answers(BaseHTTPRequestHandler):
+class Answers(Handler):
     """A token to one, an answer to another."""
 
-    def do_POST(self) -> None:
-        data = json.dumps(TOKEN).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+    protocol_version = "HTTP/1.0"
 
-    def do_GET(self) -> None:
-        self.do_POST()
-
-    def log_message(self, *_: object) -> None:
-        pass
+    def reply(self) -> None:
+        self.answer(200, json.dumps(TOKEN).encode())
 
 
 def forget_proxies_and_certificates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from loopback import serving
+from loopback import Handler, Loopback
 
 CLIENT_ID = "client-id-canary-0123456789"
 CLIENT_SECRET = "ssap-client-secret-canary-0123"
 
+ODD_ANSWERS = {
+    "garbage": b"<html>welcome to the proxy</html>",
+    "no token": b'{"token_type": "bearer"}',
+    "odd token": b'{"access_token": ["a"], "token_type": "bearer"}',
+    "two lines": b'{"access_token": "a\\r\\nX-Other: b", "token_type": "bearer"}',
+}
 
-class TokenEndpoint:
+
+class TokenEndpoint(Loopback):
     """Gives `token-canary-<n>` for the right client; `way` is what it does instead."""
 
     def __init__(self) -> None:
@@ -28,30 +35,16 @@ class TokenEndpoint:
         self.given: list[str] = []
         self.scopes: list[str | None] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        super().__init__(_handler(self))
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/token"
-
-    def __enter__(self) -> TokenEndpoint:
-        serving(self._server)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return f"{self.origin}/token"
 
     def reply(self, form: dict[str, list[str]]) -> tuple[int, bytes]:
         time.sleep(self.delay_s)
-        if self.way == "garbage":
-            return 200, b"<html>welcome to the proxy</html>"
-        if self.way == "no token":
-            return 200, b'{"token_type": "bearer"}'
-        if self.way == "odd token":
-            return 200, json.dumps({"access_token": ["a"], "token_type": "bearer"}).encode()
-        if self.way == "two lines":
-            return 200, json.dumps({"access_token": "a\r\nX-Other: b", "token_type": "bearer"}).encode()
+        if self.way in ODD_ANSWERS:
+            return 200, ODD_ANSWERS[self.way]
         if self.way == "error":
             return 500, f"broken: {CLIENT_SECRET}".encode()
         secret = form.get("client_secret", [None])[0]
@@ -65,28 +58,17 @@ class TokenEndpoint:
         return 200, json.dumps(document).encode()
 
 
-def _handler(endpoint: TokenEndpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+def _handler(endpoint: TokenEndpoint) -> type[Handler]:
+    class Tokens(Handler):
+        def reply(self) -> None:
+            form = parse_qs(self.body().decode())
             basic = self.headers.get("Authorization", "")
             if basic.startswith("Basic "):
-                import base64
-
                 client, _, secret = base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
                 form.update(client_id=[client], client_secret=[secret])
             endpoint.asked += 1
             where = endpoint.redirects.pop() if endpoint.redirects else None
             status, data = endpoint.reply(form) if where is None else (where[0], b"")
-            self.send_response(status)
-            if where is not None:
-                self.send_header("Location", where[1])
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.answer(status, data, {"Location": where[1]} if where else None)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    return Tokens

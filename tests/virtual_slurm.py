@@ -28,13 +28,9 @@ class VirtualSlurm:
     def do(self, *arguments: str) -> str:
         """Of cluster.py."""
         done = subprocess.run(
-            [sys.executable, str(CLUSTER), *arguments],
-            env={**os.environ, "EVAL_FACTORY_SLURM": str(self.root)},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+            [sys.executable, str(CLUSTER), *arguments], env={**os.environ, "EVAL_FACTORY_SLURM": str(self.root)},
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
         if done.returncode == CANNOT:
             pytest.skip(done.stderr.strip())
         assert done.returncode == 0, done.stderr

@@ -15,7 +15,8 @@ import pytest
 
 from chromium import Chromium
 from eval_factory.report.reader import load_result
-from integration.support import TIMEOUT_S, program_environment
+from integration.support import program_environment
+from programs import eval_factory, ran
 
 WAIT_S = 20
 MODEL = "<img src=x onerror=document.title='ran'>/${7*7}"
@@ -32,19 +33,10 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("view")
     folder = here / "odd <b> & näme"
     argv = [
-        sys.executable,
-        "-m",
-        "eval_factory",
-        "run_eval",
-        "--eval_type",
-        "sample_medical_qa",
-        "--limit_samples",
-        "4",
-    ]
+        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", "sample_medical_qa", "--limit_samples", "4",
+    ]  # fmt: skip
     argv += ["--model_url", "demo://baseline", "--model_id", MODEL, "--model_type", "chat", "--output_dir", str(folder)]
-    finished = subprocess.run(
-        argv, env=environment(here), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    finished = ran(argv, env=environment(here))
     assert finished.returncode == 0, finished.stderr
     return folder
 
@@ -74,9 +66,7 @@ def view(result: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_the_page_of_a_run_is_served_until_the_program_ends(
-    result: Path, view: subprocess.Popen[str], browser: Chromium
-) -> None:
+def test_a_page_is_served_until_the_program_ends(result: Path, view: subprocess.Popen[str], browser: Chromium) -> None:
     before = content(result)
     assert view.stdout is not None
     address = view.stdout.readline().strip()
@@ -101,10 +91,7 @@ def test_the_page_of_a_run_is_served_until_the_program_ends(
 def test_two_runs_of_one_model_are_files_that_any_server_shows(result: Path, browser: Chromium) -> None:
     again, site = result.with_name("again"), result.with_name("site")
     shutil.copytree(result, again)
-    finished = subprocess.run(
-        [sys.executable, "-m", "eval_factory", "view", str(result), str(again), "--export", str(site)],
-        env=environment(result.parent), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+    finished = eval_factory("view", str(result), str(again), "--export", str(site), env=environment(result.parent))
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == f"{site}\n"
     assert "python -m http.server" in finished.stderr

@@ -13,9 +13,7 @@ from stored_results import result, written
 COUNT = 10_000
 
 
-def test_ten_thousand_instances_are_less_than_twelve_megabytes_and_the_last_one_opens(
-    tmp_path: Path, browser: Chromium
-) -> None:
+def test_ten_thousand_instances_are_less_than_twelve_megabytes(tmp_path: Path, browser: Chromium) -> None:
     page = written(tmp_path / "run", result(list(instances(COUNT)))) / "report.html"
     lines = sum((page.parent / name).stat().st_size for name in ("instances.jsonl", "results.jsonl"))
     assert lines > 2700 * COUNT

@@ -11,17 +11,7 @@ import pytest
 
 from browser.report_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
-from eval_factory.core.results import (
-    Clinicians,
-    CorrectedScore,
-    FailureCause,
-    InstanceRecord,
-    JudgeCounts,
-    JuryReport,
-    Score,
-    Stats,
-    TaskResult,
-)
+from eval_factory.core import results
 from stored_results import instance, result, written
 
 COUNT = 130
@@ -31,7 +21,7 @@ UNFOLD = "document.querySelectorAll('details').forEach(one => { one.open = true;
 PATIENT = "Mrs Miller, 84"
 
 
-def records(right_every: int, count: int) -> list[InstanceRecord]:
+def records(right_every: int, count: int) -> list[results.InstanceRecord]:
     """Every third is right, every twentieth failed; each with all that there may be."""
     return [
         instance(f"q{number}", None, prompt=f"{PATIENT}: question {number}")
@@ -48,10 +38,10 @@ def records(right_every: int, count: int) -> list[InstanceRecord]:
     ]  # fmt: skip
 
 
-def whole_result(right_every: int = 3, count: int = FEW) -> TaskResult:
+def whole_result(right_every: int = 3, count: int = FEW) -> results.TaskResult:
     made_up = records(right_every, count)
     value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
-    score = Score(value, Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
+    score = results.Score(value, results.Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
                   True, (0.0, 1.0), "share")  # fmt: skip
     one = result(
         made_up,
@@ -60,9 +50,9 @@ def whole_result(right_every: int = 3, count: int = FEW) -> TaskResult:
     )
     validity = replace(
         one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
-        failures=(FailureCause("model", 6, "HTTP 500", "ask again"),),
-        judges={"one": JudgeCounts(count, count, 0), "two": JudgeCounts(count, count - 1, 1)},
-        jury=JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": count},
+        failures=(results.FailureCause("model", 6, "HTTP 500", "ask again"),),
+        judges={"one": results.JudgeCounts(count, count, 0), "two": results.JudgeCounts(count, count - 1, 1)},
+        jury=results.JuryReport({"one": 2.0, "two": 4.5}, 0.2, {"one/two": 0.1}, {"one": 4.5, "two": 2.0}), splits={"test": count},
     )  # fmt: skip
     return replace(one, scores={"exact_match": score}, validity=validity, reportable=False)
 
@@ -101,6 +91,8 @@ def test_keys_open_move_search_and_close(file: Path, browser: Chromium) -> None:
     page = ReportPage(browser, file)
     page.step("j")
     assert page.title() == "Instance q0"
+    top = browser.run("return document.getElementById('detail').getBoundingClientRect().top")
+    assert 0 <= top < 200, "it is where the reader looks"
     page.step("j")
     assert page.title() == "Instance q1"
     assert page.address() == deep_link("q1")
@@ -117,13 +109,6 @@ def test_keys_open_move_search_and_close(file: Path, browser: Chromium) -> None:
     browser.type(Keys.ENTER)
     browser.wait("location.hash !== arguments[0]", before)
     assert page.title() == "Instance q77"
-
-
-def test_what_is_opened_is_where_the_reader_looks(file: Path, browser: Chromium) -> None:
-    page = ReportPage(browser, file)
-    page.step("j")
-    top = browser.run("return document.getElementById('detail').getBoundingClientRect().top")
-    assert 0 <= top < 200
 
 
 def test_an_opened_instance_shows_all_that_is_known(file: Path, browser: Chromium) -> None:
@@ -182,45 +167,33 @@ def test_two_results_show_both_answers_of_what_flipped(two: Path, browser: Chrom
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_nothing(dark: bool, few: Path, two: Path, browser: Chromium) -> None:
-    """With an instance opened, and all that is folded."""
+    """With an instance opened, and all that is folded; no two elements have one id."""
     browser.dark(dark)
     for page in (few, two):
         ReportPage(browser, page).step("j")
         browser.run(UNFOLD)
         assert browser.accessibility_violations() == []
+        ids = browser.run("return [...document.querySelectorAll('[id]')].map(one => one.id)")
+        assert len(ids) > 30
+        assert sorted(set(ids)) == sorted(ids)
     background = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (sum(background) < 3 * 128) is dark
 
 
-def test_axe_finds_nothing_on_a_narrow_screen(two: Path, browser: Chromium) -> None:
-    """Where tables scroll sideways, and an opened instance covers the rest."""
-    browser.width(390)
-    page = ReportPage(browser, two)
-    browser.run(UNFOLD)
-    assert browser.accessibility_violations() == []
-    page.step("j")
-    assert browser.accessibility_violations() == []
-
-
-def test_no_two_elements_have_one_id(few: Path, two: Path, browser: Chromium) -> None:
-    for page in (few, two):
-        ReportPage(browser, page).step("j")
-        ids = browser.run("return [...document.querySelectorAll('[id]')].map(one => one.id)")
-        assert len(ids) > 30
-        assert sorted(set(ids)) == sorted(ids)
-
-
 def test_a_narrow_screen_scrolls_down_only_and_shows_the_scores(few: Path, two: Path, browser: Chromium) -> None:
+    """Its tables scroll sideways, and an opened instance covers the rest."""
     browser.width(390)
-    ReportPage(browser, two)
-    right_ends = browser.run(
-        "return [...document.querySelectorAll('#overview td.main')].map(one => one.getBoundingClientRect().right)"
-    )
+    for page in (few, two):
+        shown = ReportPage(browser, page)
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    cells = "[...document.querySelectorAll('#overview td.main')]"
+    right_ends = browser.run(f"return {cells}.map(one => one.getBoundingClientRect().right)")
     assert len(right_ends) == 2
     assert max(right_ends) <= 390
-    for page in (few, two):
-        ReportPage(browser, page)
-        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    browser.run(UNFOLD)
+    assert browser.accessibility_violations() == []
+    shown.step("j")
+    assert browser.accessibility_violations() == []
 
 
 def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium, tmp_path: Path) -> None:
@@ -236,9 +209,7 @@ def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium
     assert "Show more" not in told
 
 
-def test_the_hashes_of_a_thousand_files_are_folded_on_the_screen_and_on_paper(
-    tmp_path: Path, browser: Chromium
-) -> None:
+def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(tmp_path: Path, browser: Chromium) -> None:
     """As of mtsamples, where each case is a file: they were nine tenths of the page."""
     one = whole_result()
     heights, pages = [], []
@@ -259,15 +230,15 @@ def test_the_hashes_of_a_thousand_files_are_folded_on_the_screen_and_on_paper(
 
 
 def test_the_first_card_has_the_score_that_clinicians_corrected(tmp_path: Path, browser: Chromium) -> None:
-    rated = Clinicians(120, 130, 2, 240, CorrectedScore("exact_match", 0.412, 0.301, 0.523, "m", 0.5, 0.6))
+    rated = results.Clinicians(
+        120, 130, 2, 240, results.CorrectedScore("exact_match", 0.412, 0.301, 0.523, "m", 0.5, 0.6)
+    )
     ReportPage(browser, written(tmp_path / "a", replace(whole_result(), clinicians=rated)) / "report.html")
     told = browser.text(".card.score")
     assert "Corrected by clinicians: 41.2 % (30.1 % to 52.3 %), from 120 of 130 answers that they rated." in told
 
 
-def test_without_texts_no_text_of_a_patient_is_anywhere(
-    folder: Path, two: Path, browser: Chromium, tmp_path: Path
-) -> None:
+def test_without_texts_no_patients_text_is_anywhere(folder: Path, two: Path, browser: Chromium, tmp_path: Path) -> None:
     """In the file, in what is packed in it, and in what is read of each instance."""
     page = ReportPage(browser, made(tmp_path / "page.html", folder, without_texts=True))
     unpacked = browser.driver.execute_async_script(UNPACKED)

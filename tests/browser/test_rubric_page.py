@@ -117,19 +117,6 @@ def test_axe_finds_nothing_and_a_narrow_screen_scrolls_down_only(folder: Path, b
     assert browser.foreign() == browser.said() == []
 
 
-def test_two_results_are_read_beside_each_other(folder: Path, browser: Chromium, tmp_path: Path) -> None:
-    other = written(tmp_path / "b", rubric(4))
-    page = ReportPage(browser, made(tmp_path / "page.html", folder, other))
-    page.step("j")
-    assert len(browser.run(CRITERIA)) == 8
-    browser.run(
-        "const lost = document.getElementById('lost'); lost.value = '0'; lost.dispatchEvent(new Event('change'))"
-    )
-    assert page.ids() == [f"q{number}" for number in range(6)]
-    ids = browser.run("return [...document.querySelectorAll('[id]')].map(one => one.id)")
-    assert sorted(set(ids)) == sorted(ids)
-
-
 def test_without_texts_numbers_are_left(folder: Path, browser: Chromium, tmp_path: Path) -> None:
     page = ReportPage(browser, made(tmp_path / "page.html", folder, without_texts=True))
     browser.run(UNFOLD)

@@ -67,12 +67,10 @@ def choices(kind: str) -> st.SearchStrategy[Any]:
     message = st.fixed_dictionaries(
         {"content": st.one_of(texts, texts, st.lists(st.one_of(part, anything), max_size=3), anything)},
         optional={
-            "role": anything,
-            "reasoning_content": st.one_of(texts, anything),
-            "tool_calls": anything,
+            "role": anything, "reasoning_content": st.one_of(texts, anything), "tool_calls": anything,
             "refusal": anything,
         },
-    )
+    )  # fmt: skip
     return st.fixed_dictionaries({"message": message}, optional={**shared, "error": anything})
 
 
@@ -82,24 +80,21 @@ def bodies(kind: str) -> st.SearchStrategy[Any]:
     formed = st.fixed_dictionaries(
         {"choices": st.lists(choices(kind), min_size=1, max_size=2)},
         optional={
-            "id": anything,
-            "created": anything,
-            "model": anything,
-            "usage": st.one_of(usage, anything),
+            "id": anything, "created": anything, "model": anything, "usage": st.one_of(usage, anything),
             "error": anything,
         },
-    )
+    )  # fmt: skip
     return st.one_of(formed, formed, formed, anything, st.just(plain("B", kind)))
 
 
 def plain(text: str, kind: str) -> dict[str, Any]:
-    content: dict[str, Any] = (
-        {"text": text} if kind == "completions" else {"message": {"role": "assistant", "content": text}}
-    )
-    return {
-        "choices": [{"index": 0, "finish_reason": "stop", **content}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+    message = {"role": "assistant", "content": text}
+    choice = {
+        "index": 0,
+        "finish_reason": "stop",
+        **({"text": text} if kind == "completions" else {"message": message}),
     }
+    return {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
 
 
 RATING = {"score": 4, "explanation": "because"}
@@ -248,14 +243,8 @@ def run_config(folder: Path, kind: str, url: str) -> Path:
     params = {"limit_samples": INSTANCES, "max_retries": 0, "request_timeout": 20, "extra": extra}
     endpoint = {"url": url, "model_id": MODEL, "api_key": "FUZZ_KEY", "type": "chat" if kind == "jury" else kind}
     file = folder / "run.yml"
-    file.write_text(
-        yaml.safe_dump(
-            {
-                "config": {"type": TASKS[kind], "output_dir": str(folder / "out"), "params": params},
-                "target": {"api_endpoint": endpoint},
-            }
-        )
-    )
+    config = {"type": TASKS[kind], "output_dir": str(folder / "out"), "params": params}
+    file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": endpoint}}))
     return file
 
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from typing_extensions import Self
+from loopback import Handler, Loopback
 
 PROBE = "ping"
 FOR_EVER = 10**9
@@ -31,7 +30,7 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class FaultEndpoint:
+class FaultEndpoint(Loopback):
     """The n-th new prompt gets the n-th fault of the list; None is a good answer."""
 
     def __init__(self, faults: list[Fault | None], secret: str) -> None:
@@ -51,20 +50,11 @@ class FaultEndpoint:
         self._order: dict[str, int] = {}
         self._lock = threading.Lock()
         self.dead = False
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._port = self._server.server_address[1]
+        super().__init__(_handler(self))
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/v1"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return f"{self.origin}/v1"
 
     def die_after(self, answers: int) -> threading.Thread:
         """Wait for so many answers, then take no connection any more and answer on none that is open."""
@@ -81,8 +71,7 @@ class FaultEndpoint:
 
     def come_back(self) -> None:
         self.dead = False
-        self._server = _Server(("127.0.0.1", self._port), _handler(self))
-        self.__enter__()
+        self.listen_again()
 
     def fault_of(self, prompt: str) -> Fault | None:
         """The fault of this try of the prompt, counted."""
@@ -116,14 +105,6 @@ class FaultEndpoint:
         return self._faults[self._order[prompt] % len(self._faults)]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients hang up: that is the point."""
-
-
 def answer(text: str | None, reason: str = "stop", **message: Any) -> dict[str, Any]:
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": reason}
     usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
@@ -152,13 +133,10 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = body["messages"][-1]["content"]
+def _handler(endpoint: FaultEndpoint) -> type[Handler]:
+    class Faulty(Handler):
+        def reply(self) -> None:
+            prompt = json.loads(self.body())["messages"][-1]["content"]
             if endpoint.dead:
                 self.close_connection = True
                 return
@@ -171,12 +149,14 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
 
         def answer_with(self, fault: Fault | None) -> None:
             if fault is None:
-                self.send(200, self.good)
+                self.answer(200, self.good)
             elif isinstance(fault.kind, int):
                 echo = {"error": {"message": f"no: {self.headers['Authorization']} {endpoint.secret}"}}
-                self.send(fault.kind, json.dumps(echo).encode(), fault.headers)
+                date = formatdate(time.time() + 1, usegmt=True)
+                headers = {name: date if value == "DATE" else value for name, value in fault.headers.items()}
+                self.answer(fault.kind, json.dumps(echo).encode(), headers)
             elif fault.kind in ANSWERS:
-                self.send(200, self.named(ANSWERS[fault.kind]))
+                self.answer(200, self.named(ANSWERS[fault.kind]))
             else:
                 self.misbehave(fault.kind)
 
@@ -185,66 +165,38 @@ def _handler(endpoint: FaultEndpoint) -> type[BaseHTTPRequestHandler]:
 
         def misbehave(self, kind: str) -> None:
             good = self.good
+            length = b"Content-Length: %d" % len(good)
+            sized = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + good
             chunks = b"%x\r\n%b\r\n0\r\n\r\n" % (len(good), good)
-            if kind == "not json":
-                self.send(200, good[:-5])
-            elif kind == "deep":
-                self.send(200, b"[" * 200_000 + b"]" * 200_000)
-            elif kind == "html":
-                self.send(200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"})
-            elif kind == "429 as text":
-                self.send(429, endpoint.secret.encode(), {"Content-Type": "text/plain"})
-            elif kind == "length and chunks":
-                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
-            elif kind == "line feeds":
-                self.wfile.write(b"HTTP/1.1 200 OK\nContent-Length: %d\n\n%b" % (len(good), good))
-            elif kind == "two lengths":
-                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n")
-            elif kind == "broken gzip":
-                self.send(200, good, {"Content-Encoding": "gzip"})
-            elif kind == "no http":
-                self.wfile.write(b"SSH-2.0-OpenSSH_9.6\r\n")
-                self.close_connection = True
-            elif kind == "twice":
-                self.send(200, good)
-                threading.Timer(0.01, self.again, [good]).start()
-            elif kind == "closes":
-                self.close_connection = True
-            elif kind == "wrong length":
-                self.send(200, good, {"Content-Length": str(len(good) + 50)})
-                self.close_connection = True
-            elif kind == "hangs":
+            sent: dict[str, tuple[int, bytes, dict[str, str]]] = {
+                "not json": (200, good[:-5], {}), "deep": (200, b"[" * 200_000 + b"]" * 200_000, {}),
+                "html": (200, b"<html><body>502 Bad Gateway</body></html>", {"Content-Type": "text/html"}),
+                "429 as text": (429, endpoint.secret.encode(), {"Content-Type": "text/plain"}),
+                "broken gzip": (200, good, {"Content-Encoding": "gzip"}),
+                "wrong length": (200, good, {"Content-Length": str(len(good) + 50)}),
+            }  # fmt: skip
+            written = {
+                "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+                "line feeds": b"HTTP/1.1 200 OK\n" + length + b"\n\n" + good,
+                "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Length: 8\r\n\r\n",
+                "no http": b"SSH-2.0-OpenSSH_9.6\r\n", "twice": sized, "closes": b"", "hangs": b"",
+            }  # fmt: skip
+            slow = {"byte by byte": sized, "header byte by byte": b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000}
+            if kind in sent:
+                self.answer(*sent[kind])
+            for byte in slow.get(kind, b""):
+                self.wfile.write(bytes([byte]))
+                time.sleep(STOP_HANGING_S / len(slow[kind]))
+            if kind not in sent | slow:
+                self.wfile.write(written[kind])
+            if kind == "twice":
+                threading.Timer(0.01, self.again, [sized]).start()
+            if kind == "hangs":
                 time.sleep(STOP_HANGING_S)
-                self.close_connection = True
-            elif kind == "byte by byte":
-                self.head(200, len(good), {})
-                for byte in good:
-                    self.wfile.write(bytes([byte]))
-                    time.sleep(STOP_HANGING_S / len(good))
-            elif kind == "header byte by byte":
-                header = b"HTTP/1.1 200 OK\r\nX-Slow: " + b"a" * 1000
-                for byte in header:
-                    self.wfile.write(bytes([byte]))
-                    time.sleep(STOP_HANGING_S / len(header))
-                self.close_connection = True
-            else:
-                raise AssertionError(kind)
+            self.close_connection |= kind in ("no http", "closes", "wrong length", "hangs", "header byte by byte")
 
-        def again(self, good: bytes) -> None:
+        def again(self, sized: bytes) -> None:
             with contextlib.suppress(OSError, ValueError):  # the connection was closed
-                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(good), good))
+                self.wfile.write(sized)
 
-        def send(self, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
-            self.head(status, len(data), headers or {})
-            self.wfile.write(data)
-
-        def head(self, status: int, length: int, headers: dict[str, str]) -> None:
-            self.send_response(status)
-            for name, value in {"Content-Type": "application/json", "Content-Length": str(length), **headers}.items():
-                self.send_header(name, formatdate(time.time() + 1, usegmt=True) if value == "DATE" else value)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Handler
+    return Faulty

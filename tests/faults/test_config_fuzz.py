@@ -98,9 +98,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def check(ended: Ended) -> Ended:
     assert ended.code in (0, 2, 3), ended.stderr + defect(ended)
     assert "Traceback" not in ended.stdout + ended.stderr
-    assert ended.code == 0 or ended.stderr.startswith(("eval-factory: ", "warning: ", "Usage: ", "Error: ")), (
-        ended.stderr
-    )
+    begun = ended.stderr.startswith(("eval-factory: ", "warning: ", "Usage: ", "Error: "))
+    assert ended.code == 0 or begun, ended.stderr
     assert ended.cpu_s < MOST_CPU_S
     return ended
 
@@ -126,10 +125,8 @@ def test_the_valid_one_is_valid() -> None:
 def test_unusual_documents(text: str) -> None:
     assert dry_run(text).code == 2
     inside = "".join(f"        {line}\n" for line in text.splitlines())
-    lines = yaml.safe_dump(VALID).replace(
-        "        params_to_add:\n          seed: 1\n", f"        params_to_add:\n{inside}"
-    )
-    dry_run(lines)
+    valid = yaml.safe_dump(VALID)
+    dry_run(valid.replace("        params_to_add:\n          seed: 1\n", f"        params_to_add:\n{inside}"))
     dry_run(yaml.safe_dump(VALID), "--overrides", f"target.api_endpoint.adapter_config.params_to_add={text}")
 
 
@@ -137,14 +134,11 @@ def test_unusual_documents(text: str) -> None:
     "2024-01-01", "!!binary aGVsbG8=", "!!set {x, y}", '"\\ud800"', "9" * 5000, ".nan", "{? [a] : 1}", "[" * 60 + "]" * 60,
 ])  # fmt: skip
 def test_unusual_values_are_refused_by_line(value: str) -> None:
-    text = yaml.safe_dump(VALID).replace("seed: 1", f"seed: {value}")
-    ended = dry_run(text)
+    ended = dry_run(yaml.safe_dump(VALID).replace("seed: 1", f"seed: {value}"))
     assert ended.code == 2
     assert ended.stderr.startswith("eval-factory: x.yml: ")
-    flag = dry_run(
-        yaml.safe_dump(VALID), "--overrides", f"target.api_endpoint.adapter_config.params_to_add={{seed: {value}}}"
-    )
-    assert flag.code == 2
+    override = f"target.api_endpoint.adapter_config.params_to_add={{seed: {value}}}"
+    assert dry_run(yaml.safe_dump(VALID), "--overrides", override).code == 2
 
 
 @pytest.mark.parametrize("override", ["a" + ".a" * 5000 + "=1", "config.params.extra.judges=" + "[" * 900, "=".join("ab" * 9),
@@ -172,11 +166,8 @@ def test_unusual_paths(task: str, name: str | None, path: str) -> None:
         assert real.code in (2, 3)
     check(run_here("run_eval", "--run_config", path, "--dry_run"))
     check(run_here("data", "ls", path))
-    assert check(
-        run_here(
-            "leaderboard", "run", "lite", "--model", "m", "--model_url", "http://h/v1", "--dry_run", "--conf", path
-        )
-    ).code
+    board = ("leaderboard", "run", "lite", "--model", "m", "--model_url", "http://h/v1", "--dry_run", "--conf", path)
+    assert check(run_here(*board)).code
 
 
 scalars = st.one_of(
@@ -184,16 +175,10 @@ scalars = st.one_of(
     st.sampled_from(["${HOME}", "${NO_SUCH}", "${A:-1}", "~/x", "~nobody-0/x", "sk-0123456789abcdef", "https://h/v1?key=0123456789abc", "demo://baseline",
                      "http://[::1", "http://h:99999999", "\x85", "a,b", "a/b", "-", "{{ 1 }}", "\ud800", "9" * 400]),
 )  # fmt: skip
+keys = st.one_of(st.text(max_size=8), st.sampled_from([path.rpartition(".")[2] for path in PATHS]))
 values = st.recursive(
     scalars,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.dictionaries(
-            st.one_of(st.text(max_size=8), st.sampled_from([path.rpartition(".")[2] for path in PATHS])),
-            inner,
-            max_size=4,
-        ),
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
     max_leaves=12,
 )
 changes = st.lists(st.tuples(st.sampled_from(PATHS), values), min_size=1, max_size=4)
@@ -225,12 +210,7 @@ def test_any_value_at_a_known_key(pairs: list[tuple[str, Any]]) -> None:
 
 
 @fuzz(150)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 900), st.integers(0, 30), st.one_of(st.sampled_from(ODD), st.text(max_size=5))),
-        max_size=4,
-    )
-)
+@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 30), st.sampled_from(ODD) | st.text(max_size=5)), max_size=4))  # fmt: skip
 def test_a_valid_one_with_spans_exchanged(cuts: list[tuple[int, int, str]]) -> None:
     text = yaml.safe_dump(VALID)
     for start, length, put in cuts:
@@ -239,13 +219,9 @@ def test_a_valid_one_with_spans_exchanged(cuts: list[tuple[int, int, str]]) -> N
 
 
 arguments_ = st.text(st.characters(exclude_characters="\0"), max_size=40)
-overrides = st.one_of(
-    arguments_,
-    st.tuples(st.sampled_from(PATHS), values).map(
-        lambda pair: f"{pair[0]}={yaml.dump(pair[1], default_flow_style=True).strip()}"
-    ),
-    st.tuples(st.sampled_from(PATHS), st.sampled_from(ODD)).map(lambda pair: f"{pair[0]}={pair[1]}".replace("\0", "")),
-)
+dumped = values.map(lambda value: yaml.dump(value, default_flow_style=True).strip())
+odd = st.sampled_from([text.replace("\0", "") for text in ODD])
+overrides = arguments_ | st.builds("{}={}".format, st.sampled_from(PATHS), dumped | odd)
 
 
 @fuzz(150)
@@ -259,14 +235,7 @@ FLAGS = ["--output_dir", "--eval_type", "--model_id", "--model_type", "--model_u
 
 
 @fuzz(120)
-@given(
-    st.dictionaries(
-        st.sampled_from(FLAGS),
-        st.one_of(arguments_, st.sampled_from(TYPES), st.integers().map(str)),
-        min_size=1,
-        max_size=3,
-    )
-)
+@given(st.dictionaries(st.sampled_from(FLAGS), arguments_ | st.sampled_from(TYPES) | st.integers().map(str), min_size=1, max_size=3))  # fmt: skip
 def test_any_flags(flags: dict[str, str]) -> None:
     dry_run(yaml.safe_dump(VALID), *(f"{name}={value}" for name, value in flags.items()))
 

@@ -6,7 +6,6 @@ import hashlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -14,19 +13,14 @@ from random import Random
 import pytest
 
 from integration.support import program_environment
+from programs import EVAL_FACTORY, ran
 
 FILES = 500
 TIMEOUT_S = 60
 
 
 def argv(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "eval_factory", "data", *arguments]
-
-
-def eval_factory(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv(*arguments), env=program_environment(), capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
+    return [*EVAL_FACTORY, "data", *arguments]
 
 
 def folder_to_import(folder: Path, text: str) -> Path:
@@ -62,9 +56,9 @@ def kill_while_it_commits(command: list[str], root: Path, number: signal.Signals
 def test_killed_at_twenty_moments_of_a_commit_a_bundle_is_one_or_the_other(tmp_path: Path) -> None:
     random = Random(20261122)  # noqa: S311
     texts = {name: folder_to_import(tmp_path / name, name) for name in ("old", "new")}
-    assert eval_factory("import", str(texts["old"]), "--to", str(tmp_path / "whole")).returncode == 0
+    assert ran(argv("import", str(texts["old"]), "--to", str(tmp_path / "whole"))).returncode == 0
     archive = tmp_path / "old.tar.gz"
-    assert eval_factory("pack", str(tmp_path / "whole"), str(archive)).returncode == 0
+    assert ran(argv("pack", str(tmp_path / "whole"), str(archive))).returncode == 0
     kills, halves = 0, 0
     for turn in range(100):
         root = tmp_path / f"b{turn}"
@@ -80,9 +74,9 @@ def test_killed_at_twenty_moments_of_a_commit_a_bundle_is_one_or_the_other(tmp_p
         kills += 1
         halves += (root / ".commit" / "manifest.json").exists()
         if turn % 2:
-            again = eval_factory(*arguments)
+            again = ran(argv(*arguments))
             assert again.returncode == 0 or "is there already" in again.stderr, again.stderr
-        verified = eval_factory("verify", str(root))
+        verified = ran(argv("verify", str(root)))
         assert verified.returncode == 0, (kind, number, verified.stdout[:500], verified.stderr)
         texts_there = {path.read_text().split()[0] for path in root.rglob("*.txt")}
         assert texts_there == {"old" if kind == "unpack" else "new"}, kind
@@ -102,6 +96,6 @@ def test_killed_before_the_commit_nothing_of_it_counts(tmp_path: Path) -> None:
         process.kill()
     assert not (root / "manifest.json").exists()
     assert not (root / "scenarios").exists()
-    assert eval_factory("import", str(given), "--to", str(root)).returncode == 0
-    assert eval_factory("verify", str(root)).returncode == 0
+    assert ran(argv("import", str(given), "--to", str(root))).returncode == 0
+    assert ran(argv("verify", str(root))).returncode == 0
     assert {path.name for path in root.iterdir()} == {"manifest.json", "scenarios", ".lock"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ import yaml
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from faults.test_matrix import BODY_CANARY, PASSING_FAULTS
 from integration.jury_endpoint import judgement
-from integration.support import CANARY, Outcome, more_data, program_environment
+from integration.support import CANARY, Outcome, more_data
 from integration.test_juries import medication_questions
+from programs import eval_factory, holding, outcome_of
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 JUDGE_CANARY = "sk-canary-of-a-judge-0123456789"
@@ -35,26 +34,17 @@ def run(folder: Path, judge: FaultEndpoint, count: int, *arguments: str, **param
             {"name": "bad", "model_id": "judge/bad", "url": judge.url, "api_key": "BAD_KEY"},
             {"name": "good", "model_id": "judge/good"},
         ]
-        config = {
-            "config": {
-                "type": "medication_qa", "output_dir": str(folder),
-                "params": {"limit_samples": count, "parallelism": 8, "extra": {"judges": judges}, **params},
-            },
-            "target": {"api_endpoint": {"url": endpoint.url, "model_id": "test/model", "api_key": "TEST_MODEL_KEY"}},
-        }  # fmt: skip
+        params = {"limit_samples": count, "parallelism": 8, "extra": {"judges": judges}, **params}
+        target = {"url": endpoint.url, "model_id": "test/model", "api_key": "TEST_MODEL_KEY"}
+        config = {"type": "medication_qa", "output_dir": str(folder), "params": params}
         file = folder.parent / "config.yml"
-        file.write_text(yaml.safe_dump(config))
-        finished = subprocess.run(
-            [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), *arguments],
-            env=program_environment(TEST_MODEL_KEY=CANARY, BAD_KEY=JUDGE_CANARY), capture_output=True, text=True,
-            timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-    outcome = Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+        file.write_text(yaml.safe_dump({"config": config, "target": {"api_endpoint": target}}))
+        arguments = ("run_eval", "--run_config", str(file), *arguments)
+        outcome = outcome_of(eval_factory(*arguments, TEST_MODEL_KEY=CANARY, BAD_KEY=JUDGE_CANARY), folder)
     assert "Traceback" not in outcome.stderr
-    for secret in (CANARY, JUDGE_CANARY, BODY_CANARY):
-        assert secret not in outcome.stdout + outcome.stderr
-        for path in folder.rglob("*"):
-            assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
+    secrets = (CANARY, JUDGE_CANARY, BODY_CANARY)
+    assert not any(secret in outcome.stdout + outcome.stderr for secret in secrets)
+    assert holding(folder, *secrets) == []
     return outcome
 
 
@@ -83,9 +73,7 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         assert outcome.returncode == 1, outcome.stderr
         assert f"judge bad gave no usable judgement of {len(LOST)} of {count} answers" in outcome.stderr
         validity = outcome.document()["validity"]
-        assert validity["judges"]["bad"] == {
-            "asked": count, "scored": 1, "failed": len(LOST), "same_family": None
-        }  # fmt: skip
+        assert validity["judges"]["bad"] == {"asked": count, "scored": 1, "failed": len(LOST), "same_family": None}
         assert validity["judges"]["good"]["scored"] == count
         assert validity["instances"]["unjudged"] == 0
         assert outcome.scores()["medication_qa_accuracy"] == 4.0
@@ -107,15 +95,6 @@ def test_what_no_try_resolves_costs_that_judges_rating_only(tmp_path: Path) -> N
         assert spent["all_runs"]["runs"] == 2
         assert spent["all_runs"]["roles"]["model"]["requests"] == 2 * count
         assert spent["all_runs"]["roles"]["bad"]["requests"] == sum(judge.seen.values()) + sum(healthy.seen.values())
-
-
-@pytest.mark.parametrize("status", [401, *more_data(403, 404)])
-def test_a_judge_that_cannot_be_asked_is_found_before_the_run(status: int, tmp_path: Path) -> None:
-    with FaultEndpoint([Fault(status, FOR_EVER)], BODY_CANARY) as judge:
-        judge.faulty_probe = True
-        outcome = run(tmp_path / "out", judge, 3)
-        assert outcome.returncode == 3
-        assert "judge bad: " in outcome.stderr
 
 
 @pytest.mark.parametrize("status", [401, *more_data(403, 404)])

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ from eval_factory.scoring import journal
 from integration.support import Outcome, program_environment
 from integration.test_leaderboard import TWO
 from integration.test_leaderboard import command as leaderboard_command
+from programs import ran, run_eval
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
@@ -89,14 +89,10 @@ class Attempt:
     def __init__(self, folder: Path, endpoint: Endpoint, number: int) -> None:
         self.rundir, self.endpoint, self.number = RunDir(folder), endpoint, number
         self._events = self.rundir.events.stat().st_size if self.rundir.events.exists() else 0
-        argv = [
-            sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
-            "--model_url", endpoint.url, "--model_id", "m", "--api_key_name", "TEST_MODEL_KEY",
-        ]  # fmt: skip
+        argv = run_eval(folder, endpoint.url, "--api_key_name", "TEST_MODEL_KEY")
         environment = program_environment(TEST_MODEL_KEY=KEY.format(number=number))
-        self.process = subprocess.Popen(
-            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(argv, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def helm_run(self) -> int | None:
         """Its process id, once the program has started it."""
@@ -120,11 +116,9 @@ class Attempt:
     def suffer(self, kill: Kill) -> bool:
         """Wait for the moment and strike. Whether the program was still there to be struck."""
         happened: dict[str, Callable[[], bool]] = {
-            STARTS: lambda: True,
-            HELM_RUN_STARTS: lambda: self.helm_run() is not None,
-            ASKS: lambda: self.has_asked() > kill.after,
-            SCORES: self.is_scoring,
-        }
+            STARTS: lambda: True, HELM_RUN_STARTS: lambda: self.helm_run() is not None,
+            ASKS: lambda: self.has_asked() > kill.after, SCORES: self.is_scoring,
+        }  # fmt: skip
         while self.process.poll() is None and not happened[kill.since]():
             time.sleep(POLL_S)
         if kill.since != ASKS:
@@ -159,8 +153,8 @@ def committed(rundir: RunDir) -> Iterator[tuple[str, float]]:
 
 
 def processes_of(folder: Path) -> list[str]:
-    found = subprocess.run(["ps", "-A", "-o", "stat=,pid=,args="], capture_output=True, text=True, check=True).stdout
-    return [line for line in found.splitlines() if str(folder) in line and not line.startswith("Z")]
+    found = ran(["ps", "-A", "-o", "stat=,pid=,args="])
+    return [line for line in found.stdout.splitlines() if str(folder) in line and not line.startswith("Z")]
 
 
 def check_what_was_paid(attempt: Attempt, killed: int) -> None:
@@ -214,17 +208,12 @@ def survive(folder: Path, kills: int, random: Random, tell: list[str]) -> Outcom
     return outcome
 
 
-def children_of(pid: int) -> list[int]:
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
-
-
 def stopped_child_of(pid: int) -> int:
     """helm-run as it starts, held where it is: on a busy machine it may end before anybody waits for it."""
-    while not (children := children_of(pid)):
+    while not (children := ran(["ps", "-o", "pid=", "--ppid", str(pid)]).stdout.split()):
         time.sleep(POLL_S)
-    os.kill(children[0], signal.SIGSTOP)
-    return children[0]
+    os.kill(int(children[0]), signal.SIGSTOP)
+    return int(children[0])
 
 
 def told(rundir: RunDir, program: int) -> bool:
@@ -282,17 +271,13 @@ def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(
 def test_a_leaderboard_that_is_killed_in_the_middle_asks_nothing_twice_but_what_was_in_flight(tmp_path: Path) -> None:
     with Endpoint() as endpoint:
         argv = leaderboard_command(tmp_path, endpoint.url, "--parallelism", str(PARALLELISM), conf=TWO)
-        first = subprocess.Popen(
-            argv, env=program_environment(TEST_MODEL_KEY=KEY.format(number=1)), cwd=tmp_path, stderr=subprocess.DEVNULL
-        )
+        env = program_environment(TEST_MODEL_KEY=KEY.format(number=1))
+        first = subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=subprocess.DEVNULL)
         while len(endpoint.arrivals) < INSTANCES and first.poll() is None:
             time.sleep(POLL_S)
         first.kill()
         first.wait()
-        finished = subprocess.run(
-            argv, env=program_environment(TEST_MODEL_KEY=KEY.format(number=2)), cwd=tmp_path, capture_output=True,
-            text=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
+        finished = ran(argv, tmp_path, TEST_MODEL_KEY=KEY.format(number=2))
     assert finished.returncode == 0, finished.stderr
     assert "2 runs in the tables" in finished.stdout
     asked = Counter(number for number, _, _ in endpoint.arrivals)

@@ -6,20 +6,20 @@ Every row of a table is one fault of one instance; a run has all rows of its tab
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 import zlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from integration.support import CANARY, Outcome, more_data, program_environment
+from integration.support import CANARY, Outcome, more_data
+from loopback import Handler, Loopback
+from programs import holding, outcome_of, ran, run_eval
 
 TASK = "sample_medical_qa"
 BODY_CANARY = "nvapi-canary-in-an-error-body-0123"
@@ -30,29 +30,20 @@ TIMEOUT_S = 180
 
 def command(folder: Path, url: str, **params: Any) -> list[str]:
     overrides = ",".join(f"config.params.{name}={value}" for name, value in params.items())
-    return [
-        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
-        "--model_url", url, "--model_id", "test/model", "--api_key_name", "TEST_MODEL_KEY",
-        *(["--overrides", overrides] if overrides else []),
-    ]  # fmt: skip
+    return run_eval(folder, url, "--api_key_name", "TEST_MODEL_KEY", *(["--overrides", overrides] if overrides else []))
 
 
 def environment() -> dict[str, str]:
     proxy = f"http://user:{PROXY_CANARY}@127.0.0.1:9"
-    return program_environment(TEST_MODEL_KEY=CANARY, HTTP_PROXY=proxy, NO_PROXY="127.0.0.1")
+    return {"TEST_MODEL_KEY": CANARY, "HTTP_PROXY": proxy, "NO_PROXY": "127.0.0.1"}
 
 
-def run(folder: Path, endpoint: FaultEndpoint, **params: Any) -> Outcome:
-    finished = subprocess.run(
-        command(folder, endpoint.url, **params), env=environment(), capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    outcome = Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+def run(folder: Path, endpoint: FaultEndpoint, env: Mapping[str, str] | None = None, **params: Any) -> Outcome:
+    outcome = outcome_of(ran(command(folder, endpoint.url, **params), env={**environment(), **(env or {})}), folder)
     assert "Traceback" not in outcome.stderr
-    for secret in (CANARY, BODY_CANARY, PROXY_CANARY):
-        assert secret not in outcome.stdout + outcome.stderr
-        for path in folder.rglob("*"):
-            assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
+    secrets = (CANARY, BODY_CANARY, PROXY_CANARY)
+    assert not any(secret in outcome.stdout + outcome.stderr for secret in secrets)
+    assert holding(folder, *secrets) == []
     return outcome
 
 
@@ -66,19 +57,13 @@ def lines(outcome: Outcome) -> list[tuple[str, dict[str, Any]]]:
 
 PASSING_FAULTS = [
     *(Fault(status, tries=2) for status in (408, 409, 425, 429, 500, 502, 503, 504, 520, 524, 529)),
-    Fault(429, headers={"Retry-After": "1"}),
-    Fault(503, headers={"Retry-After": "DATE"}),
+    Fault(429, headers={"Retry-After": "1"}), Fault(503, headers={"Retry-After": "DATE"}),
     Fault(429, headers={"Retry-After": "soon"}),
     *(Fault(kind, tries=2) for kind in ("closes", "wrong length", "not json", "html", "error in 200", "no choices")),
     *(Fault(kind, tries=2) for kind in ("provider error", "null message", "no message", "deep")),
-    Fault("not finite", tries=2),
-    Fault("six megabytes"),
-    Fault("broken gzip"),
-    Fault("no http"),
-    Fault("hangs"),
-    Fault("byte by byte"),
-    Fault("header byte by byte"),
-]
+    Fault("not finite", tries=2), Fault("six megabytes"), Fault("broken gzip"), Fault("no http"), Fault("hangs"),
+    Fault("byte by byte"), Fault("header byte by byte"),
+]  # fmt: skip
 
 
 def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
@@ -122,13 +107,8 @@ def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None
 
 
 REFUSED = [*(Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)), None]
-GIVEN_UP = [
-    *(
-        Fault(kind, FOR_EVER)
-        for kind in (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")
-    ),
-    None,
-]
+LOST = (500, "closes", "not json", "no choices", "provider error", "null message", "not finite")
+GIVEN_UP = [*(Fault(kind, FOR_EVER) for kind in LOST), None]
 
 
 @pytest.mark.parametrize(("faults", "tries"), [(REFUSED, 1), (GIVEN_UP, 2)], ids=["refused", "given up"])
@@ -185,7 +165,7 @@ def test_an_endpoint_that_restarts_costs_nothing(tmp_path: Path) -> None:
 
         def restart() -> None:
             died.join()
-            time.sleep(4)
+            time.sleep(2)
             endpoint.come_back()
 
         restarted = threading.Thread(target=restart)
@@ -208,17 +188,14 @@ if importlib.util.find_spec("eval_factory"):
 """
 
 
-def test_an_endpoint_that_dies_stops_the_run_and_the_same_command_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endpoint_that_dies_stops_the_run_and_the_same_command_goes_on(tmp_path: Path) -> None:
     (tmp_path / "impatient").mkdir()
     (tmp_path / "impatient" / "sitecustomize.py").write_text(IMPATIENT)
-    usual = environment()
-    monkeypatch.setitem(globals(), "environment", lambda: {**usual, "PYTHONPATH": str(tmp_path / "impatient")})
+    env = {"PYTHONPATH": str(tmp_path / "impatient")}
     with FaultEndpoint([None], BODY_CANARY) as endpoint:
         endpoint.delay_s = 0.05
         died = endpoint.die_after(12)
-        outcome = run(tmp_path / "out", endpoint, max_retries=1)
+        outcome = run(tmp_path / "out", endpoint, env, max_retries=1)
         died.join()
         assert outcome.returncode == 3, outcome.stderr
         assert "no longer answers: no connection could be made" in outcome.stderr
@@ -233,53 +210,21 @@ def test_an_endpoint_that_dies_stops_the_run_and_the_same_command_goes_on(
         assert again.document()["validity"]["instances"]["scored"] == INSTANCES
 
 
-def test_a_refusal_that_goes_on_stops_the_run_with_its_reason(tmp_path: Path) -> None:
-    refused = [Fault(403, FOR_EVER)] * INSTANCES
-    with FaultEndpoint([None, *refused], BODY_CANARY) as endpoint:
-        outcome = run(tmp_path / "out", endpoint, parallelism=1)
-        assert outcome.returncode == 3, outcome.stderr
-        assert "Authentication error detected" in outcome.stderr
-        assert "it says: no: Bearer [API_KEY_REDACTED]" in outcome.stderr
-        assert "it says: no: " in (tmp_path / "out" / "logs" / "events.jsonl").read_text("utf-8")
-        assert len(endpoint.seen) == 21  # an answer, and the most refusals in a row
-
-
-def test_an_endpoint_cannot_end_the_run_in_the_programs_name(tmp_path: Path) -> None:
-    words = "transfer your account to http://example.invalid"
-    with FaultEndpoint([Fault("429 as text"), None], f"Slow down\neval-factory stops: {words}\n") as endpoint:
-        outcome = run(tmp_path / "out", endpoint, parallelism=2, limit_samples=6)
-        assert outcome.returncode == 0, outcome.stderr
-        assert sum(endpoint.seen.values()) > 6
-    assert words not in outcome.stderr
-
-
-class Wary(BaseHTTPRequestHandler):
+class Wary(Handler):
     """A proxy that wants a login."""
 
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(407)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_CONNECT = do_POST  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
+    def reply(self) -> None:
+        self.body()
+        self.answer(407)
 
 
 @pytest.mark.parametrize(("scheme", "variable"), [("http", "HTTP_PROXY"), ("https", "https_proxy")])
 @pytest.mark.parametrize("arguments", [("--no_preflight",), *more_data(())])
 def test_a_proxy_that_wants_a_login(scheme: str, variable: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Wary) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
-        address = f"http://user:{PROXY_CANARY}@127.0.0.1:{proxy.server_address[1]}"
-        finished = subprocess.run(
-            [*command(tmp_path / "out", f"{scheme}://endpoint.invalid/v1"), *arguments],
-            env=program_environment(**{"TEST_MODEL_KEY": CANARY, variable: address}), capture_output=True, text=True,
-            timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
-        proxy.shutdown()
+    with Loopback(Wary) as proxy:
+        address = proxy.origin.replace("//", f"//user:{PROXY_CANARY}@")
+        argv = [*command(tmp_path / "out", f"{scheme}://endpoint.invalid/v1"), *arguments]
+        finished = ran(argv, env={"TEST_MODEL_KEY": CANARY, variable: address})
     assert finished.returncode == 3, finished.stderr
     assert "407" in finished.stderr
     assert f"check the variable {variable}" in finished.stderr
@@ -317,27 +262,14 @@ def test_a_clock_that_goes_backwards(tmp_path: Path) -> None:
         straight = run(tmp_path / "straight", endpoint)
         endpoint.seen.clear()
         endpoint.delay_s = 0.05
-        argv = command(tmp_path / "out", endpoint.url)
-        shifted = {**environment(), "PYTHONPATH": str(tmp_path / "clock")}
         for _ in range(2):
-            finished = subprocess.run(argv, env=shifted, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-            assert finished.returncode == 0, finished.stderr
+            outcome = run(tmp_path / "out", endpoint, {"PYTHONPATH": str(tmp_path / "clock")})
+            assert outcome.returncode == 0, outcome.stderr
         assert sum(endpoint.seen.values()) == INSTANCES + INSTANCES // 2
-    outcome = Outcome(0, finished.stdout, finished.stderr, tmp_path / "out")
-    assert "complete already" in finished.stderr
+    assert "complete already" in outcome.stderr
     assert outcome.scores() == straight.scores()
     assert outcome.document()["usage"]["wall_s"] > 0
     assert all(line["latency_s"] >= 0 for _, line in lines(outcome))
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user that is not root: root may write everywhere")
-def test_a_read_only_output_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir(mode=0o500)
-    with FaultEndpoint([None], BODY_CANARY) as endpoint:
-        outcome = run(folder, endpoint)
-    assert outcome.returncode == 3
-    assert "cannot write to the output folder" in outcome.stderr
 
 
 @pytest.fixture

@@ -11,24 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_trial import (
-    HELM_RUN,
-    INSTANCES,
-    WORKER,
-    begun,
-    end_of,
-    gate,
-    kill,
-    processes,
-    published,
-    run_suite,
-    stand_in,
-    suite_that_runs,
-    table,
-    until,
-    waves,
-    write_suite,
-)
+import slurm_trial as trial
 from virtual_slurm import CLUSTER, virtual_slurm
 
 pytestmark = pytest.mark.slow_fault
@@ -60,25 +43,27 @@ class Restarted:
 @pytest.fixture(scope="module")
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     folder = tmp_path_factory.mktemp("suite")
-    with virtual_slurm(folder / "slurm") as cluster, gate(2) as opens:
-        file = write_suite(folder, opens.endpoint.url, ("only",), slurm={"tasks_at_once": 1}, parallelism=IN_FLIGHT)
+    with virtual_slurm(folder / "slurm") as cluster, trial.gate(2) as opens:
+        file = trial.write_suite(
+            folder, opens.endpoint.url, ("only",), slurm={"tasks_at_once": 1}, parallelism=IN_FLIGHT
+        )
         controller = f'EVAL_FACTORY_SLURM="{cluster.root}" "{sys.executable}" "{CLUSTER}" controller-kill'
-        forgetting = stand_in(
+        forgetting = trial.stand_in(
             folder / "forgetting", "sbatch", FORGETS, state=cluster.root / "state", kill_controller=controller
         )
-        first = run_suite(file, cluster, path=forgetting)
-        with suite_that_runs(file, cluster, "--wait") as last:
+        first = trial.run_suite(file, cluster, path=forgetting)
+        with trial.suite_that_runs(file, cluster, "--wait") as last:
             cluster.do("controller-start")
-            until(lambda: opens.asked >= 2 + IN_FLIGHT)
-            (helm_run,) = processes(HELM_RUN, folder)
-            kill(helm_run)
-            until(lambda: opens.asked >= 2 + 2 * IN_FLIGHT)
-            (worker,) = processes(WORKER, folder)
-            kill(worker)
-            until(lambda: waves(folder / "out") == [1, 1, 1])
-            left = processes(HELM_RUN, folder)
+            trial.until(lambda: opens.asked >= 2 + IN_FLIGHT)
+            (helm_run,) = trial.processes(trial.HELM_RUN, folder)
+            trial.kill(helm_run)
+            trial.until(lambda: opens.asked >= 2 + 2 * IN_FLIGHT)
+            (worker,) = trial.processes(trial.WORKER, folder)
+            trial.kill(worker)
+            trial.until(lambda: trial.waves(folder / "out") == [1, 1, 1])
+            left = trial.processes(trial.HELM_RUN, folder)
             opens.opened.set()
-            done = end_of(last)
+            done = trial.end_of(last)
         job = (folder / "forgetting" / "job").read_text("utf-8").strip()
         yield Restarted(folder / "out", first, job, done, opens.asked, opens.twice, left)
 
@@ -91,10 +76,10 @@ def test_a_job_that_slurm_has_forgotten_is_submitted_again_under_the_same_id(res
 
 def test_a_killed_helm_run_and_a_killed_worker_cost_an_attempt_each(restarted: Restarted) -> None:
     assert restarted.last.returncode == 0, restarted.last.stdout + restarted.last.stderr
-    assert waves(restarted.folder) == [1, 1, 1]
-    assert begun(restarted.folder) == [3]
-    assert published(restarted.folder) == 1
-    assert [row["status"] for row in table(restarted.folder)] == ["complete"]
+    assert trial.waves(restarted.folder) == [1, 1, 1]
+    assert trial.begun(restarted.folder) == [3]
+    assert trial.published(restarted.folder) == 1
+    assert [row["status"] for row in trial.table(restarted.folder)] == ["complete"]
 
 
 def test_a_killed_worker_leaves_no_helm_run(restarted: Restarted) -> None:
@@ -102,5 +87,5 @@ def test_a_killed_worker_leaves_no_helm_run(restarted: Restarted) -> None:
 
 
 def test_only_what_was_in_flight_at_a_kill_is_paid_twice(restarted: Restarted) -> None:
-    assert INSTANCES <= restarted.asked == INSTANCES + restarted.twice
+    assert trial.INSTANCES <= restarted.asked == trial.INSTANCES + restarted.twice
     assert restarted.twice <= 2 * IN_FLIGHT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from integration.support import CANARY, program_environment, varied_answer
+from programs import EVAL_FACTORY, holding
 from scripted_endpoint import ScriptedEndpoint
 from slurm_trial import PATIENCE_S, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
@@ -37,14 +37,12 @@ class Seen:
 
 
 def run_config(folder: Path, url: str) -> Path:
+    params = {"limit_samples": INSTANCES, "parallelism": 1}
     document = {
-        "config": {
-            "type": "sample_medical_qa", "output_dir": str(folder / "out"),
-            "params": {"limit_samples": INSTANCES, "parallelism": 1},
-        },
+        "config": {"type": "sample_medical_qa", "output_dir": str(folder / "out"), "params": params},
         "target": {"api_endpoint": {"url": url, "model_id": "m", "type": "chat"}},
         "slurm": {"mem": "500M"},
-    }  # fmt: skip
+    }
     path = folder / "run.yml"
     path.write_text(yaml.safe_dump(document), "utf-8")
     return path
@@ -58,8 +56,9 @@ class Program:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         env = program_environment(OPENAI_API_KEY=CANARY, SLURM_CONF=str(self.cluster.conf))
-        argv = [sys.executable, "-m", "eval_factory", *arguments]
-        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [*EVAL_FACTORY, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
 
     def say(self, *arguments: str) -> str:
         process = self.start(*arguments)
@@ -85,9 +84,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         program, out = Program(cluster), folder / "out"
         file = run_config(folder, endpoint.url)
         try:
-            found = Seen(
-                out, program.say("run_eval", "--run_config", str(file), "--executor", "slurm", "--no_preflight")
-            )
+            run = ("run_eval", "--run_config", str(file), "--no_preflight")
+            found = Seen(out, program.say(*run, "--executor", "slurm"))
             follower = program.start("suite", "logs", "-f", str(out))
             until(lambda: len(endpoint.requests) > 2)
             found.status = program.say("suite", "status", str(out))
@@ -99,12 +97,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
             until(lambda: not keys.exists())  # no command of ours is given
             go_on.set()
             found.logs, _ = follower.communicate(timeout=PATIENCE_S)
-            found.last = program.say(
-                "run_eval", "--run_config", str(file), "--executor", "slurm", "--wait", "--no_preflight"
-            )
+            found.last = program.say(*run, "--executor", "slurm", "--wait")
             found.asked = len(endpoint.requests)
             found.here = folder / "here"
-            program.say("run_eval", "--run_config", str(file), "--output_dir", str(found.here), "--no_preflight")
+            program.say(*run, "--output_dir", str(found.here))
             yield found
         finally:
             go_on.set()
@@ -130,10 +126,7 @@ def test_the_key_is_in_one_file_which_goes_with_a_cancelled_task(seen: Seen) -> 
     assert seen.keys_while_it_ran == ["0o600"]
     assert "JobName=ef-" in seen.jobs
     assert CANARY not in seen.jobs
-    found = subprocess.run(
-        ["grep", "-rl", CANARY, str(seen.folder.parent)], capture_output=True, text=True, check=False
-    )
-    assert found.stdout == ""
+    assert holding(seen.folder.parent, CANARY) == []
 
 
 def test_the_same_command_goes_on_and_pays_for_nothing_twice_but_what_was_in_flight(seen: Seen) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 
 from integration.executors.test_server_process import pids
 from integration.support import CANARY
+from programs import Finished, holding
 from slurm_trial import processes, run_suite, table, until
 from virtual_slurm import virtual_slurm
 
@@ -25,7 +25,7 @@ class Served:
     """What was seen of one suite."""
 
     folder: Path
-    done: subprocess.CompletedProcess[str]
+    done: Finished
     left: list[int]
     """Processes of the server when the task had ended."""
 
@@ -70,8 +70,7 @@ def test_no_server_and_no_key_is_left(served: Served) -> None:
     folder = served.folder
     assert len(pids(folder)) == 2, "it and its child have said who they are"
     assert served.left == []
-    found = subprocess.run(["grep", "-rl", CANARY, str(folder)], capture_output=True, text=True, check=False)
-    assert found.stdout == ""
+    assert holding(folder, CANARY) == []
     assert CANARY not in (folder / "environment.json").read_text()
 
 
@@ -107,7 +106,6 @@ def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(tmp_path: 
     folder = next((tmp_path / "out/.suite/slurm/served/small").iterdir())
     assert {path.name for path in (folder / ".suite/servers").iterdir()} == {"small@0.log", "small@1.log"}
     assert left == []
-    found = subprocess.run(["grep", "-rl", CANARY, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert found.stdout == ""
+    assert holding(tmp_path, CANARY) == []
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert environment["NUMBER"] in {"0", "1"}

@@ -10,25 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_trial import (
-    INSTANCES,
-    WORKER,
-    Gate,
-    begun,
-    end_of,
-    gate,
-    kill,
-    processes,
-    published,
-    run_suite,
-    stand_in,
-    store,
-    suite_that_runs,
-    table,
-    until,
-    waves,
-    write_suite,
-)
+import slurm_trial as trial
 from virtual_slurm import VirtualSlurm, virtual_slurm
 
 pytestmark = pytest.mark.slow_fault
@@ -36,11 +18,6 @@ ANSWERED = 3
 """Before the gate shuts."""
 IN_FLIGHT = 2
 DISK = "12m"
-SILENT_S = 60
-SILENT = """#!/bin/bash
-if (($(date +%s) < {until})); then echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; fi
-exec "{real}" "$@"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -62,81 +39,80 @@ def cluster(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield cluster
 
 
-def one_cell(folder: Path, opens: Gate, **slurm: str) -> Path:
-    return write_suite(
-        folder,
-        opens.endpoint.url,
-        ("only",),
-        slurm={"tasks_at_once": 1, **slurm},
-        parallelism=IN_FLIGHT,
+def one_cell(folder: Path, opens: trial.Gate, **slurm: str) -> Path:
+    return trial.write_suite(
+        folder, opens.endpoint.url, ("only",), slurm={"tasks_at_once": 1, **slurm}, parallelism=IN_FLIGHT,
         request_timeout=600,
-    )
+    )  # fmt: skip
 
 
 def assert_complete(done: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [row["status"] for row in table(folder)] == ["complete"]
-    assert published(folder) == 1
+    assert [row["status"] for row in trial.table(folder)] == ["complete"]
+    assert trial.published(folder) == 1
 
 
-def assert_paid_once(opens: Gate) -> None:
+def assert_paid_once(opens: trial.Gate) -> None:
     """But for what was in flight when a start ended."""
-    assert opens.asked == INSTANCES + opens.twice
+    assert opens.asked == trial.INSTANCES + opens.twice
     assert opens.twice <= IN_FLIGHT
 
 
 def test_of_two_starts_on_two_nodes_the_newer_one_goes_on(cluster: VirtualSlurm, tmp_path: Path) -> None:
-    with gate(ANSWERED) as opens:
+    with trial.gate(ANSWERED) as opens:
         file = one_cell(tmp_path, opens)
-        assert run_suite(file, cluster).returncode == 0
-        until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
-        (first,) = processes(WORKER, tmp_path)
+        assert trial.run_suite(file, cluster).returncode == 0
+        trial.until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
+        (first,) = trial.processes(trial.WORKER, tmp_path)
         ((_, _, node),) = cluster.tasks()
         cluster.do("node-kill", node, "STOP")
         try:
-            until(lambda: begun(tmp_path / "out") == [2])
-            assert len(processes(WORKER, tmp_path)) == 2
-            until(lambda: opens.asked == ANSWERED + 2 * IN_FLIGHT)
-            assert first not in processes(WORKER, tmp_path)
+            trial.until(lambda: trial.begun(tmp_path / "out") == [2])
+            assert len(trial.processes(trial.WORKER, tmp_path)) == 2
+            trial.until(lambda: opens.asked == ANSWERED + 2 * IN_FLIGHT)
+            assert first not in trial.processes(trial.WORKER, tmp_path)
         finally:
             cluster.do("node-kill", node, "CONT")
         opens.opened.set()
-        assert_complete(run_suite(file, cluster, "--wait"), tmp_path / "out")
+        assert_complete(trial.run_suite(file, cluster, "--wait"), tmp_path / "out")
     assert_paid_once(opens)
-    assert (waves(tmp_path / "out"), begun(tmp_path / "out")) == ([1], [2])
+    assert (trial.waves(tmp_path / "out"), trial.begun(tmp_path / "out")) == ([1], [2])
     log = (tmp_path / "out" / ".suite" / "cells" / "only" / "sample_medical_qa.log").read_text("utf-8")
     assert log.count("Slurm has started this cell again elsewhere") == 1
 
 
 def test_a_cell_goes_on_after_the_end_of_its_time(cluster: VirtualSlurm, tmp_path: Path) -> None:
     """Slurm tells it 30 to 90 s before; the second start gets what was not answered."""
-    with gate(ANSWERED) as opens, suite_that_runs(one_cell(tmp_path, opens, time="2"), cluster, "--wait") as last:
-        until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
-        until(lambda: waves(tmp_path / "out") == [1, 1])
+    with (
+        trial.gate(ANSWERED) as opens,
+        trial.suite_that_runs(one_cell(tmp_path, opens, time="2"), cluster, "--wait") as last,
+    ):
+        trial.until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
+        trial.until(lambda: trial.waves(tmp_path / "out") == [1, 1])
         opens.opened.set()
-        assert_complete(end_of(last), tmp_path / "out")
+        assert_complete(trial.end_of(last), tmp_path / "out")
     assert_paid_once(opens)
-    assert begun(tmp_path / "out") == [2]
+    assert trial.begun(tmp_path / "out") == [2]
 
 
 def test_a_full_disk_costs_nothing_that_was_answered(cluster: VirtualSlurm, small_disk: Path) -> None:
     out = small_disk / "out"
     ballast = small_disk / "ballast"
-    with gate(ANSWERED) as opens:
+    with trial.gate(ANSWERED) as opens:
         file = one_cell(small_disk, opens)
-        assert run_suite(file, cluster).returncode == 0
-        until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
+        assert trial.run_suite(file, cluster).returncode == 0
+        trial.until(lambda: opens.asked == ANSWERED + IN_FLIGHT)
         fill(ballast)
         opens.opened.set()
-        until(lambda: not cluster.tasks())
-        full = run_suite(file, cluster, "--wait")
+        trial.until(lambda: not cluster.tasks())
+        full = trial.run_suite(file, cluster, "--wait")
         assert full.returncode == 3, full.stdout + full.stderr
         assert "No space left on device" in full.stdout + full.stderr
         assert "the same command" in full.stdout + full.stderr
         assert opens.asked == ANSWERED + IN_FLIGHT
         ballast.unlink()
-        until(lambda: not cluster.tasks())
-        assert_complete(run_suite(file, cluster, "--wait"), out)
+        trial.until(lambda: not cluster.tasks())
+        assert_complete(trial.run_suite(file, cluster, "--wait"), out)
     assert_paid_once(opens)
 
 
@@ -148,49 +124,36 @@ def fill(path: Path) -> None:
                     pass
 
 
-def test_a_queue_that_is_silent_for_a_minute_loses_nothing(cluster: VirtualSlurm, tmp_path: Path) -> None:
-    began = int(subprocess.run(["date", "+%s"], capture_output=True, text=True, check=True).stdout)
-    with gate(INSTANCES) as opens:
-        file = one_cell(tmp_path, opens)
-        assert run_suite(file, cluster).returncode == 0
-        silent = stand_in(tmp_path / "silent", "squeue", SILENT, until=began + SILENT_S)
-        done = run_suite(file, cluster, "--wait", path=silent)
-    assert_complete(done, tmp_path / "out")
-    assert done.stderr.count("squeue does not say what is queued") == 1
-    assert (opens.asked, opens.twice, waves(tmp_path / "out")) == (INSTANCES, 0, [1])
-    assert not list((store(tmp_path / "out") / "waves").glob("*.env"))
-
-
 def test_two_kills_of_everything_and_a_lost_node_change_no_number(cluster: VirtualSlurm, tmp_path: Path) -> None:
     """Three models and five benchmarks; nothing is asked twice but what was in flight."""
     models, benchmarks = ("first", "second", "third"), ("one", "two", "three", "four", "five")
-    needed, disturbed, here = INSTANCES * 15, tmp_path / "disturbed", tmp_path / "here"
+    needed, disturbed, here = trial.INSTANCES * 15, tmp_path / "disturbed", tmp_path / "here"
     disturbed.mkdir()
     here.mkdir()
-    with gate(0) as opens:
-        file = write_suite(disturbed, opens.endpoint.url, models, evaluations=benchmarks)
+    with trial.gate(0) as opens:
+        file = trial.write_suite(disturbed, opens.endpoint.url, models, evaluations=benchmarks)
         for _ in range(2):
             opens.free = opens.asked + needed // 4
-            with suite_that_runs(file, cluster, "--wait"):
-                until(lambda: opens.asked > opens.free)
-                while left := processes("", disturbed):
+            with trial.suite_that_runs(file, cluster, "--wait"):
+                trial.until(lambda: opens.asked > opens.free)
+                while left := trial.processes("", disturbed):
                     for pid in left:
                         with suppress(ProcessLookupError):
-                            kill(pid)
+                            trial.kill(pid)
         opens.free = opens.asked + needed // 4
-        with suite_that_runs(file, cluster, "--wait") as last:
-            until(lambda: opens.asked > opens.free)
+        with trial.suite_that_runs(file, cluster, "--wait") as last:
+            trial.until(lambda: opens.asked > opens.free)
             node = next(node for _, state, node in cluster.tasks() if state == "RUNNING")
             cluster.do("node-kill", node)
             in_flight = opens.waited
             opens.opened.set()
-            done = end_of(last)
+            done = trial.end_of(last)
         cluster.do("node-start", node)
         assert done.returncode == 0, done.stdout + done.stderr
         assert needed <= opens.asked <= needed + in_flight
         opens.endpoint.requests.clear()
-        undisturbed = run_suite(write_suite(here, opens.endpoint.url, models, evaluations=benchmarks), None)
+        undisturbed = trial.run_suite(trial.write_suite(here, opens.endpoint.url, models, evaluations=benchmarks), None)
         assert undisturbed.returncode == 0, undisturbed.stderr
         assert opens.asked == needed
-    assert table(disturbed / "out") == table(here / "out")
-    assert len(table(here / "out")) == 15
+    assert trial.table(disturbed / "out") == trial.table(here / "out")
+    assert len(trial.table(here / "out")) == 15

@@ -6,29 +6,22 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from eval_factory.core.rundir import RunDir
-from faults.test_kills import INSTANCES, TASK, Endpoint, check_that_nothing_is_left
+from faults.test_kills import INSTANCES, Endpoint, check_that_nothing_is_left
 from integration.support import program_environment
+from programs import run_eval
 
 TIMEOUT_S = 240
 
 
-def started(
-    folder: Path, url: str, terminal: int, before: Callable[[], object] | None = None
-) -> subprocess.Popen[bytes]:
-    argv = [
-        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(folder),
-        "--model_url", url, "--model_id", "m", "--api_key_name", "TEST_MODEL_KEY",
-    ]  # fmt: skip
-    environment = program_environment(TEST_MODEL_KEY="sk-attempt-0001-0123456789abcdef", TERM="xterm")
+def started(folder: Path, url: str, terminal: int, before: Any = None, **env: str) -> subprocess.Popen[bytes]:
+    argv = run_eval(folder, url, "--api_key_name", "TEST_MODEL_KEY")
+    environment = program_environment(TEST_MODEL_KEY="sk-attempt-0001-0123456789abcdef", TERM="xterm", **env)
     return subprocess.Popen(argv, env=environment, stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=before)
 
 
@@ -102,18 +95,14 @@ if importlib.util.find_spec("eval_factory"):
 """
 
 
-def test_a_report_that_is_begun_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_is_begun_is_written(tmp_path: Path) -> None:
     (tmp_path / "late").mkdir()
     (tmp_path / "late" / "sitecustomize.py").write_text(LATE)
-    usual = program_environment
-    monkeypatch.setitem(
-        globals(), "program_environment", lambda **extra: usual(PYTHONPATH=str(tmp_path / "late"), **extra)
-    )
     outer, inner = pty.openpty()
     with Endpoint() as endpoint:
         shown: list[bytes] = []
         threading.Thread(target=read, args=(outer, shown), daemon=True).start()
-        with started(tmp_path / "out", endpoint.url, inner) as process:
+        with started(tmp_path / "out", endpoint.url, inner, PYTHONPATH=str(tmp_path / "late")) as process:
             os.close(inner)
             assert process.wait(TIMEOUT_S) == 0, b"".join(shown)
     assert (tmp_path / "out" / "evaluation_config.yaml").is_file()

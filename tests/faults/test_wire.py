@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
+import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from eval_factory.core.bridge import map_at_once
-from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
-from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY, PAID_AGAIN
+from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY
 from eval_factory.endpoint.replies import RequestFailed
-from eval_factory.endpoint.retrying_client import RetryingClient
-from eval_factory.endpoint.servers import servers_of
-from faults.wire_endpoint import Later, Send, WireEndpoint, http, the_answer_alone
+from faults.wire_endpoint import AT_ONCE, Asker, Give, Later, Send, WireEndpoint, http, the_answer_alone
 from integration.support import more_data
+from programs import ran
 from token_answers import forget_proxies_and_certificates
-from unit.builders import endpoint_settings
 
-AT_ONCE = 8
 QUESTIONS = 3000
 JUNK = b"HTTP/1.1 junk\r\n\r\n"
 
@@ -37,36 +31,6 @@ JUNK = b"HTTP/1.1 junk\r\n\r\n"
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_proxies_and_certificates(monkeypatch)
-
-
-class Asker:
-    """Asks an endpoint for numbers."""
-
-    def __init__(
-        self, endpoint: WireEndpoint, at_once: int = AT_ONCE, max_retries: int = 5, request_timeout: float = 60.0
-    ) -> None:
-        self.said: list[str] = []
-        self.notes: list[str] = []
-        self.at_once = at_once
-        settings = endpoint_settings(
-            url=endpoint.url, parallelism=at_once, max_retries=max_retries, request_timeout=request_timeout
-        )
-        servers = servers_of(settings, env={}, redactor=Redactor(), say=self.said.append, has_answered=True)
-        servers.all[0].is_patient = False
-        self._client = RetryingClient(settings, servers)
-
-    def ask(self, number: int) -> str:
-        body = {"model": "m", "messages": [{"role": "user", "content": str(number)}], "max_tokens": 9}
-        return self._client.ask(body, self._note).completion.choices[0].text
-
-    def _note(self, _number: int, outcome: str, error: RequestFailed, _started: float, _latency: float) -> None:
-        self.notes.append(f"{outcome}: {error}")
-
-    def ask_all(self, numbers: list[int], way: str) -> list[str]:
-        if way == "loop":
-            return map_at_once(self.ask, numbers, self.at_once)
-        with ThreadPoolExecutor(self.at_once) as threads:
-            return list(threads.map(self.ask, numbers))
 
 
 def late(answer: bytes, send: Send, later: Later, source: Random) -> None:
@@ -128,17 +92,7 @@ def no_answer(answer: bytes, send: Send, later: Later, source: Random) -> None:
 
 def every_fault(answer: bytes, send: Send, later: Later, source: Random) -> None:
     usual = source.random() < 0.7
-    faults: list[Callable[[bytes, Send, Later, Random], None]] = [
-        late,
-        soon,
-        slow_and_late,
-        double,
-        followed,
-        cut,
-        early,
-        no_answer,
-        line_feeds,
-    ]
+    faults: list[Give] = [late, soon, slow_and_late, double, followed, cut, early, no_answer, line_feeds]
     faults += [with_head(LENGTH, CHUNKED), with_head(CHUNKED), with_head(LENGTH, "Content-Length: {longer}")]
     (the_answer_alone if usual else source.choice(faults))(answer, send, later, source)
 
@@ -148,15 +102,13 @@ def test_ten_thousand_questions_and_every_fault_at_once(way: str, monkeypatch: p
     """Some are given up, for what no retry mends; what is answered is answered with its own number."""
     monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
     with WireEndpoint(every_fault) as endpoint:
-        asker = Asker(endpoint, at_once=64, request_timeout=1.0)
+        asker = Asker(endpoint.url, at_once=64, request_timeout=1.0)
         monkeypatch.setattr(asker, "ask", lambda number, ask=asker.ask: failed_or(ask, number))
         answers = asker.ask_all(list(range(10_000)), way)
     assert [int(answer or number) for number, answer in enumerate(answers)] == list(range(10_000))
     assert answers.count("") < 1000
     sent = 10_000 + sum(note.startswith("retried") for note in asker.notes)
-    assert sent - 100 < endpoint.requests <= sent, (
-        "on a busy machine, time is over before the endpoint reads a question"
-    )
+    assert sent - 100 < endpoint.requests <= sent, "on a busy machine, time is over before a question is read"
 
 
 def failed_or(ask: Callable[[int], str], number: int) -> str:
@@ -168,11 +120,9 @@ def failed_or(ask: Callable[[int], str], number: int) -> str:
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
 @pytest.mark.parametrize("give", [all_of_it, *more_data(late, soon, slow_and_late, double, followed)])
-def test_no_answer_is_taken_for_that_to_another_question(
-    give: Callable[[bytes, Send, Later, Random], None], way: str
-) -> None:
+def test_no_answer_is_taken_for_that_to_another_question(give: Give, way: str) -> None:
     with WireEndpoint(give) as endpoint:
-        asker = Asker(endpoint)
+        asker = Asker(endpoint.url)
         answers = asker.ask_all(list(range(QUESTIONS)), way)
     assert [int(answer) for answer in answers] == list(range(QUESTIONS))
     assert endpoint.requests == QUESTIONS + len(asker.notes), "each request that was sent is in the journal"
@@ -193,7 +143,7 @@ def test_what_came_before_the_question_is_no_answer_to_it(named: bool) -> None:
 
     with WireEndpoint(early) as endpoint:
         endpoint.name = (lambda number: f"c{number}") if named else (lambda _number: None)
-        asker = Asker(endpoint, at_once=1)
+        asker = Asker(endpoint.url, at_once=1)
         for number in range(50):
             assert asker.ask(number) == str(number)
             assert sent.wait(60)
@@ -205,7 +155,7 @@ def test_what_came_before_the_question_is_no_answer_to_it(named: bool) -> None:
 def test_an_answer_to_another_question_costs_no_retry() -> None:
     """And the journal says what it was."""
     with WireEndpoint(slow_and_late) as endpoint:
-        asker = Asker(endpoint, max_retries=0)
+        asker = Asker(endpoint.url, max_retries=0)
         assert asker.ask_all(list(range(300)), "loop") == [str(number) for number in range(300)]
     assert set(asker.notes) == {"retried: an answer came that was given before, to another question"}
 
@@ -220,7 +170,7 @@ def test_ids_that_are_not_unique_tell_nothing(name: Callable[[int], str | None],
     """One line says so, a question or two are asked twice, and connections are used again as always."""
     with WireEndpoint() as endpoint:
         endpoint.name = name
-        asker = Asker(endpoint, at_once=at_once, max_retries=0)
+        asker = Asker(endpoint.url, at_once=at_once, max_retries=0)
         assert asker.ask_all(list(range(400)), "loop") == [str(number) for number in range(400)]
     assert asker.said == ([NOT_UNIQUE] if most else [])
     assert endpoint.requests - 400 == len(asker.notes) <= most
@@ -230,7 +180,7 @@ def test_ids_that_are_not_unique_tell_nothing(name: Callable[[int], str | None],
 def test_a_gateway_may_give_the_same_answer_to_the_same_question() -> None:
     with WireEndpoint() as endpoint:
         endpoint.name = lambda _: f"of-{endpoint.asked[-1]}"
-        asker = Asker(endpoint)
+        asker = Asker(endpoint.url)
         numbers = [number % 40 for number in range(400)]
         assert asker.ask_all(numbers, "loop") == [str(number) for number in numbers]
     assert (endpoint.requests, asker.said, asker.notes) == (400, [], [])
@@ -239,7 +189,7 @@ def test_a_gateway_may_give_the_same_answer_to_the_same_question() -> None:
 @pytest.mark.parametrize("way", ["loop", "thread"])
 def test_a_connection_has_a_largest_number_of_answers(way: str) -> None:
     with WireEndpoint() as endpoint:
-        asker = Asker(endpoint, at_once=1)
+        asker = Asker(endpoint.url, at_once=1)
         asker.ask_all(list(range(2 * MAX_ANSWERS)), way)
         assert len(endpoint.connections) == 2
         asker.ask_all([1], way)
@@ -248,7 +198,7 @@ def test_a_connection_has_a_largest_number_of_answers(way: str) -> None:
     assert asker.notes == []
 
 
-def with_head(*lines: str) -> Callable[[bytes, Send, Later, Random], None]:
+def with_head(*lines: str) -> Give:
     """An answer with these lines in its header; chunks where they say so."""
 
     def give(answer: bytes, send: Send, later: Later, source: Random) -> None:
@@ -267,56 +217,7 @@ def line_feeds(answer: bytes, send: Send, later: Later, source: Random) -> None:
 LENGTH, CHUNKED = "Content-Length: {length}", "Transfer-Encoding: chunked"
 
 
-@pytest.mark.parametrize("way", ["loop", "thread"])
-@pytest.mark.parametrize(
-    ("give", "answers"),
-    [
-        (with_head(LENGTH, CHUNKED), 1),
-        (with_head(CHUNKED, "Content-Length: 5"), 1),
-        (with_head(CHUNKED), MAX_ANSWERS),
-        (line_feeds, MAX_ANSWERS),
-    ],
-    ids=["length and chunks", "chunks and a wrong length", "chunks", "line feeds"],
-)
-def test_what_other_clients_read_is_paid_for_once(
-    give: Callable[[bytes, Send, Later, Random], None], answers: int, way: str
-) -> None:
-    """A connection whose answer has two lengths is not used again: somebody may have thought that it ends elsewhere."""
-    with WireEndpoint(give) as endpoint:
-        asker = Asker(endpoint, at_once=1)
-        assert asker.ask_all(list(range(30)), way) == [str(number) for number in range(30)]
-    assert (endpoint.requests, len(endpoint.connections), asker.notes) == (30, max(1, 30 // answers), [])
-
-
-@pytest.mark.parametrize(
-    ("give", "said"),
-    [
-        (with_head(LENGTH, "Content-Length: {longer}"), "the answer is not valid HTTP: "),
-        (with_head(LENGTH, "Transfer-Encoding: identity"), "beside a Transfer-Encoding that is not chunked"),
-        (with_head(LENGTH, "X-Folded: a", " b"), "the answer is not valid HTTP: "),
-        (with_head(LENGTH, "Content-Encoding: gzip"), "not in the Content-Encoding that it names"),
-        (lambda _answer, send, *_: send(b"220 mail.example ESMTP\r\n"), "what came is no HTTP"),
-    ],
-    ids=["two lengths", "identity", "folded", "gzip", "no HTTP"],
-)
-def test_what_no_retry_mends_is_paid_for_twice_at_most(
-    give: Callable[[bytes, Send, Later, Random], None], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice, because the next server of a gateway may do better."""
-    monkeypatch.setattr(retrying_client, "_pause", lambda *_: 0.0)
-    with WireEndpoint(give) as endpoint:
-        asker = Asker(endpoint, at_once=1, max_retries=5)
-        with pytest.raises(RequestFailed) as raised:
-            asker.ask(1)
-        assert said in str(raised.value)
-        assert str(raised.value).endswith(f"; {PAID_AGAIN}")
-        assert [note.partition(":")[0] for note in asker.notes] == ["retried", "failed"]
-        assert endpoint.requests == 2
-        endpoint.give = the_answer_alone
-        assert asker.ask(2) == "2"
-
-
-def large(status: str, coding: str | None) -> Callable[[bytes, Send, Later, Random], None]:
+def large(status: str, coding: str | None) -> Give:
     """Answers of 60 MiB; that to question 0 is a usual one."""
     body = b"a" * (60 << 20)
     lines: tuple[str, ...] = ()
@@ -334,30 +235,15 @@ NO_JSON = "the answer is not JSON"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what a process ever had from Linux's /proc")
-@pytest.mark.parametrize(
-    ("way", "give", "said"),
-    [
-        pytest.param("loop", large("200 OK", None), NO_JSON, id="loop"),
-        pytest.param("thread", large("200 OK", "gzip"), NO_JSON, id="packed, thread"),
-        *(
-            pytest.param(way, give, said, id=name, marks=pytest.mark.more_data)
-            for name, way, give, said in (
-                ("thread", "thread", large("200 OK", None), NO_JSON),
-                ("errors", "loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes"),
-                ("packed", "loop", large("200 OK", "gzip"), NO_JSON),
-            )
-        ),
-    ],
-)
-def test_large_answers_share_what_they_may_hold(
-    way: str, give: Callable[[bytes, Send, Later, Random], None], said: str
-) -> None:
+@pytest.mark.parametrize(("way", "give", "said"), [
+    ("loop", large("200 OK", None), NO_JSON), ("thread", large("200 OK", "gzip"), NO_JSON),
+    pytest.param("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes", marks=pytest.mark.more_data),
+], ids=["loop", "packed, thread", "errors"])  # fmt: skip
+def test_large_answers_share_what_they_may_hold(way: str, give: Give, said: str) -> None:
     """12 of 60 MiB each: 720 MiB, several times over while they are read. All are read, a few at a time."""
     with WireEndpoint(give) as endpoint:
         script = Path(__file__).with_name("large_answers.py")
-        done = subprocess.run(
-            [sys.executable, str(script), way, endpoint.url], capture_output=True, text=True, timeout=300, check=False
-        )
+        done = ran([sys.executable, str(script), way, endpoint.url], PYTHONPATH=os.pathsep.join(sys.path))
         assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert sum(told["came"].values()) == told["came"][said] == 12

@@ -7,14 +7,24 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 from typing_extensions import Self
 
+from eval_factory.core.bridge import map_at_once
+from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.replies import RequestFailed
+from eval_factory.endpoint.retrying_client import RetryingClient
+from eval_factory.endpoint.servers import servers_of
+from unit.builders import endpoint_settings
+
+AT_ONCE = 8
 Send = Callable[[bytes], None]
 Later = Callable[[float, bytes], None]
+Give = Callable[[bytes, Send, Later, Random], None]
 
 
 def the_answer_alone(answer: bytes, send: Send, later: Later, source: Random) -> None:
@@ -28,7 +38,7 @@ class WireEndpoint:
     after so many seconds, and a source of chances.
     """
 
-    def __init__(self, give: Callable[[bytes, Send, Later, Random], None] = the_answer_alone) -> None:
+    def __init__(self, give: Give = the_answer_alone) -> None:
         self.give = give
         self.name: Callable[[int], str | None] = lambda number: f"chatcmpl-{number:08x}"
         """The id of the completion that is the n-th; None leaves it out."""
@@ -109,3 +119,35 @@ class _Connection(asyncio.Protocol):
 
     def _later(self, pause_s: float, data: bytes) -> None:
         self._loop.call_later(pause_s, self._send, data)
+
+
+class Asker:
+    """Asks an endpoint for numbers."""
+
+    granted: Mapping[str, int] = {"max_tokens": 9}
+
+    def __init__(self, url: str, at_once: int = AT_ONCE, **changes: Any) -> None:
+        self.said: list[str] = []
+        self.notes: list[str] = []
+        self.at_once = at_once
+        settings = endpoint_settings(
+            **{"url": url, "parallelism": at_once, "max_retries": 5, "request_timeout": 60.0, **changes}
+        )
+        servers = servers_of(
+            settings, env={}, redactor=Redactor(["a-key-that-is-known-0123"]), say=self.said.append, has_answered=True
+        )
+        servers.all[0].is_patient = False
+        self._client = RetryingClient(settings, servers)
+
+    def ask(self, number: int) -> str:
+        body = {"model": "m", "messages": [{"role": "user", "content": str(number)}], **self.granted}
+        return self._client.ask(body, self._note).completion.choices[0].text
+
+    def _note(self, _number: int, outcome: str, error: RequestFailed, _started: float, _latency: float) -> None:
+        self.notes.append(f"{outcome}: {error}")
+
+    def ask_all(self, numbers: list[int], way: str) -> list[str]:
+        if way == "loop":
+            return map_at_once(self.ask, numbers, self.at_once)
+        with ThreadPoolExecutor(self.at_once) as threads:
+            return list(threads.map(self.ask, numbers))

@@ -31,19 +31,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def post(server: str, what: str, **body: Any) -> dict[str, Any]:
-    request = urllib.request.Request(
-        f"{server}/api/2.0/mlflow/{what}", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+def asked(url: str, **body: Any) -> str:
+    """What the server answers; POST where there is a body."""
+    data = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as reply:
-        found: dict[str, Any] = json.load(reply)
-        return found
+        text: str = reply.read().decode()
+        return text
 
 
 def is_up(server: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{server}/health", timeout=5) as reply:
-            return bool(reply.status == 200)
+        return bool(asked(f"{server}/health"))
     except OSError:
         return False
 
@@ -98,26 +97,19 @@ def export(server: str, *arguments: str) -> str:
 
 
 def runs_of(server: str, experiment: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(
-        f"{server}/api/2.0/mlflow/experiments/get-by-name?experiment_name={experiment}", timeout=30
-    ) as reply:
-        number = json.load(reply)["experiment"]["experiment_id"]
-    runs: list[dict[str, Any]] = post(server, "runs/search", experiment_ids=[number]).get("runs", [])
+    api = f"{server}/api/2.0/mlflow"
+    found = json.loads(asked(f"{api}/experiments/get-by-name?experiment_name={experiment}"))["experiment"]
+    runs: list[dict[str, Any]] = json.loads(asked(f"{api}/runs/search", experiment_ids=[found["experiment_id"]]))[
+        "runs"
+    ]
     return runs
 
 
 def artifacts_of(server: str, run: dict[str, Any]) -> dict[str, str]:
     """Name -> content."""
-    found = {}
-    with urllib.request.urlopen(
-        f"{server}/api/2.0/mlflow/artifacts/list?run_id={run['info']['run_id']}", timeout=30
-    ) as reply:
-        names = [file["path"] for file in json.load(reply)["files"]]
-    for name in names:
-        path = f"{server}/get-artifact?path={name}&run_uuid={run['info']['run_id']}"
-        with urllib.request.urlopen(path, timeout=30) as reply:
-            found[name] = reply.read().decode()
-    return found
+    number = run["info"]["run_id"]
+    files = json.loads(asked(f"{server}/api/2.0/mlflow/artifacts/list?run_id={number}"))["files"]
+    return {one["path"]: asked(f"{server}/get-artifact?path={one['path']}&run_uuid={number}") for one in files}
 
 
 def test_a_result_becomes_one_run_however_often_it_is_exported(server: str, tmp_path: Path) -> None:

@@ -18,26 +18,6 @@ KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 LIMIT = {"limit_samples": 2}
 
 
-def sent_with(endpoint: ScriptedEndpoint) -> set[str]:
-    return {headers["Authorization"] for headers in endpoint.headers}
-
-
-@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
-def test_a_key_with_the_end_of_a_windows_line(arguments: tuple[str, ...], endpoint: Any, run_program: Run) -> None:
-    outcome = run_program(TASK, endpoint.url, *arguments, params=LIMIT, env={"TEST_MODEL_KEY": f"{KEY}\r"})
-    assert outcome.returncode == 0, outcome.stderr
-    assert sent_with(endpoint) == {f"Bearer {KEY}"}
-    assert_nothing_leaked(outcome, KEY)
-
-
-@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
-def test_a_key_that_cannot_be_sent(arguments: tuple[str, ...], endpoint: Any, run_program: Run) -> None:
-    outcome = run_program(TASK, endpoint.url, *arguments, params=LIMIT, env={"TEST_MODEL_KEY": f"é{KEY}"})
-    assert outcome.returncode == 3
-    assert "TEST_MODEL_KEY holds a character" in outcome.stderr
-    assert_nothing_leaked(outcome, KEY)
-
-
 class Echo(ScriptedEndpoint):
     """Says what it was asked with, as the name of a field and in its answer."""
 
@@ -46,16 +26,18 @@ class Echo(ScriptedEndpoint):
         return status, {**answer, headers["Authorization"]: {"url": path, "body": body}}
 
 
-def test_an_endpoint_that_echoes(run_program: Run) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
+def test_a_key_of_a_windows_file_that_the_endpoint_echoes(arguments: tuple[str, ...], run_program: Run) -> None:
     with Echo(lambda _prompt: f"B {KEY}") as endpoint:
         params = {**LIMIT, "extra": {"max_unreadable": 1.0}}  # a letter and a key are no letter
-        outcome = run_program(TASK, endpoint.url, params=params, env={"TEST_MODEL_KEY": KEY})
+        outcome = run_program(TASK, endpoint.url, *arguments, params=params, env={"TEST_MODEL_KEY": f"{KEY}\r"})
     assert outcome.returncode == 0, outcome.stderr
+    assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {KEY}"}
     assert_nothing_leaked(outcome, KEY)
 
 
-@pytest.mark.parametrize(("key", "said"), [("secret", "gastric secretion"), ("ollama", "ollama/llama3 says B")])
-def test_a_placeholder_changes_no_answer(key: str, said: str, endpoint: Any, run_program: Run) -> None:
+def test_a_placeholder_changes_no_answer(endpoint: Any, run_program: Run) -> None:
+    key, said = "ollama", "ollama/llama3 says B"
     endpoint.answer = lambda _prompt: said
     params = {**LIMIT, "extra": {"num_output_tokens": 50, "max_unreadable": 1.0}}
     outcome = run_program(TASK, endpoint.url, params=params, env={"TEST_MODEL_KEY": key}, model_id="ollama/llama3")
@@ -82,32 +64,23 @@ def test_variables_of_a_url_and_of_requests_stand_in_no_file(endpoint: Any, run_
     assert set(endpoint.paths) == {f"/v1/chat/completions?key=gate-{KEY}"}
     assert {request["user_token"] for request in endpoint.requests} == {f"user-{KEY}"}
     assert_nothing_leaked(outcome, KEY)
+    for folder in ("helm", "logs"):  # nobody else may read prompts
+        assert stat.S_IMODE((outcome.output_dir / folder).stat().st_mode) == 0o700
     again = run_program(TASK, url, *given, params=LIMIT, env={**env, "USER_TOKEN": "another-token-0123"})
     assert "this run is complete already" in again.stderr
     written = yaml.safe_load((outcome.output_dir / "run_config.yml").read_text("utf-8"))
     assert written["target"]["api_endpoint"]["url"] == url
 
 
-def test_nobody_else_may_read_prompts(endpoint: Any, run_program: Run) -> None:
-    outcome = run_program(TASK, endpoint.url, params=LIMIT)
-    (state,) = outcome.output_dir.rglob("scenario_state.json")
-    helm = outcome.output_dir / "helm"
-    assert helm in state.parents
-    for folder in (helm, outcome.output_dir / "logs"):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
-@pytest.mark.parametrize(
-    ("variable", "value", "said"),
-    [
-        ("ALL_PROXY", "socks5://127.0.0.1:1080", "ALL_PROXY: a proxy of the kind socks5://"),
-        ("SSL_CERT_FILE", "/nonexist.pem", "SSL_CERT_FILE: there is no file /nonexist.pem"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "variable", "value", "said"), [
+    ((), "ALL_PROXY", "socks5://127.0.0.1:1080", "ALL_PROXY: a proxy of the kind socks5://"),
+    (("--no_preflight",), "SSL_CERT_FILE", "/nonexist.pem", "SSL_CERT_FILE: there is no file /nonexist.pem"),
+    (("--no_preflight",), "TEST_MODEL_KEY", f"é{KEY}", "TEST_MODEL_KEY holds a character"),
+])  # fmt: skip
 def test_what_no_request_can_be_made_with_is_named(
-    variable: str, value: str, said: str, arguments: tuple[str, ...], run_program: Run
+    arguments: tuple[str, ...], variable: str, value: str, said: str, run_program: Run
 ) -> None:
     outcome = run_program(TASK, "https://host.invalid/v1", *arguments, params=LIMIT, env={variable: value})
     assert outcome.returncode == 3, outcome.stderr
     assert said in outcome.stderr
+    assert_nothing_leaked(outcome, KEY)

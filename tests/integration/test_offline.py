@@ -6,8 +6,6 @@ import hashlib
 import json
 import shlex
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,18 +14,12 @@ from typing import Any
 import pytest
 
 from integration.jury_endpoint import CANARIES, JUDGES, JuryEndpoint
-from integration.support import CANARY, TIMEOUT_S, Outcome, Run, more_data, program_environment
+from integration.support import CANARY, Outcome, Run, more_data
+from programs import Finished, eval_factory, ran
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 4
 PlaceData = Callable[[Path, str], None]
-
-
-def eval_factory(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", "data", *arguments],
-        env=program_environment(), capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -39,10 +31,25 @@ def real_bundle(medical_data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         ("pack", str(folder / "near"), str(folder / "all.tar.gz")),
         ("unpack", str(folder / "all.tar.gz"), str(folder / "far")),
     ):
-        finished = eval_factory(*arguments)
+        finished = eval_factory("data", *arguments)
         assert finished.returncode == 0, finished.stderr
     shutil.rmtree(folder / "near")
     return folder / "far"
+
+
+@pytest.fixture
+def offline(real_bundle: Path, run_program: Run) -> Run:
+    """Runs a few instances from the bundle, to this exit code; nothing but the endpoint is wanted."""
+
+    def run(task: str, url: str, *flags: str, code: int = 0, data_dir: Path = real_bundle, **more: Any) -> Outcome:
+        params = {"limit_samples": INSTANCES, **more.pop("params", {})}
+        outcome = run_program(task, url, "--offline", "--data_dir", str(data_dir), *flags, params=params, **more)
+        assert outcome.returncode == code, outcome.stderr
+        if code == 0:
+            assert_nothing_else_was_wanted(outcome)
+        return outcome
+
+    return run
 
 
 @pytest.fixture
@@ -60,81 +67,54 @@ def assert_nothing_else_was_wanted(outcome: Outcome) -> None:
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["pubmed_qa", "medcalc_bench", *more_data("head_qa", "ehr_sql", "race_based_med")])
+@pytest.mark.parametrize("task", ["pubmed_qa", *more_data("head_qa", "ehr_sql", "race_based_med")])
 def test_a_run_from_a_bundle_contacts_the_endpoint_only(
-    task: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
+    task: str, real_bundle: Path, endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
 ) -> None:
-    arguments = ("--offline", "--data_dir", str(real_bundle))
-    params = {"limit_samples": INSTANCES, "extra": {"max_unreadable": 1.0}}  # of ehr_sql: what is no query
-    outcome = run_program(task, endpoint.url, *arguments, params=params)
-    assert outcome.returncode == 0, outcome.stderr
-    assert len(endpoint.requests) == INSTANCES
-    assert_nothing_else_was_wanted(outcome)
-    record = outcome.document()["provenance"]["data_bundle"]
-    assert len(record["manifest_sha256"]) == 64
-    if task in ("medcalc_bench", "head_qa"):
-        (dataset,) = record["hub"]
-        assert dataset["revision"] is None
-        assert any(name.endswith(".arrow") for name in dataset["files"])
-    assert eval_factory("verify", str(real_bundle)).returncode == 0  # the run wrote nothing into it
-
-
-@pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["mtsamples_procedures", *more_data("aci_bench", "medi_qa")])
-def test_jury_benchmarks_from_a_bundle(task: str, real_bundle: Path, jury: JuryEndpoint, run_program: Run) -> None:
-    jury.odd_ways = ["good"]
-    outcome = run_program(
-        task, jury.url, "--offline", "--data_dir", str(real_bundle),
-        params={"limit_samples": INSTANCES, "extra": {"judges": JUDGES}}, env=CANARIES,
-    )  # fmt: skip
-    assert outcome.returncode == 0, outcome.stderr
-    assert_nothing_else_was_wanted(outcome)
-
-
-@pytest.mark.medical_data
-def test_the_prompts_are_those_of_a_run_without_a_bundle(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path,
-    place_data: PlaceData, data_environment: dict[str, str],
-) -> None:  # fmt: skip
-    params = {"limit_samples": INSTANCES}
-    bundled = run_program("medcalc_bench", endpoint.url, "--data_dir", str(real_bundle), params=params)
-    other = run_program(
-        "medcalc_bench", endpoint.url, params=params, env=data_environment, output_dir=tmp_path / "other"
-    )
-    hashes = [outcome.document()["provenance"]["prompts_sha256"] for outcome in (bundled, other)]
-    assert hashes[0] == hashes[1]
-
-
-@pytest.mark.medical_data
-def test_a_file_that_is_missing_is_named_before_anything_is_asked(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
-) -> None:
-    outcome = run_program("medbullets", endpoint.url, "--offline", "--data_dir", str(real_bundle))
-    assert outcome.returncode == 3
-    assert "missing: scenarios/medbullets/medbullets_op5.csv" in outcome.stderr
-    assert f"eval-factory data pull medbullets --to {real_bundle}" in outcome.stderr
-    assert (endpoint.requests, endpoint.probes) == ([], 0)
-    assert not outcome.output_dir.exists()
-
-
-@pytest.mark.medical_data
-def test_a_linked_scenario_folder_is_replaced_and_what_it_leads_to_is_kept(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
+    """A linked folder of its scenario is replaced, and what it leads to is kept."""
     shared, link = tmp_path / "shared", tmp_path / "out/helm/scenarios/pubmed_qa"
     (shared / "data").mkdir(parents=True)
     for name in ("data/test_set.json", "notes.txt"):
         (shared / name).write_text("theirs")
     link.parent.mkdir(parents=True)
     link.symlink_to(shared)
-    outcome = run_program(
-        "pubmed_qa", endpoint.url, "--offline", "--data_dir", str(real_bundle), params={"limit_samples": INSTANCES}
-    )
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = offline(task, endpoint.url, params={"extra": {"max_unreadable": 1.0}})  # of ehr_sql: what is no query
+    assert len(endpoint.requests) == INSTANCES
+    assert eval_factory("data", "verify", str(real_bundle)).returncode == 0  # the run wrote nothing into it
     assert {path.name: path.read_text() for path in shared.rglob("*.*")} == {
         "test_set.json": "theirs", "notes.txt": "theirs"
     }  # fmt: skip
-    assert not link.is_symlink()
+    if task == "pubmed_qa":
+        assert not link.is_symlink()
+        with ScriptedEndpoint(lambda _: "") as other:  # the printed command is offline, too
+            stopped = paste(outcome, PYTHONPATH=str(meddling_package(tmp_path / "site", other.url)))
+            assert stopped.returncode != 0
+            assert "offline: its data were to be downloaded from" in stopped.stderr
+            assert other.paths == []
+
+
+def paste(outcome: Outcome, **env: str) -> Finished:
+    """The printed command in a shell of its own, without our variables."""
+    return ran(shlex.split(outcome.document()["command"]), outcome.output_dir.parent, env, TEST_MODEL_KEY=CANARY)
+
+
+@pytest.mark.medical_data
+@pytest.mark.more_data
+@pytest.mark.parametrize("task", ["mtsamples_procedures", "aci_bench", "medi_qa"])
+def test_jury_benchmarks_from_a_bundle(task: str, jury: JuryEndpoint, offline: Run) -> None:
+    jury.odd_ways = ["good"]
+    offline(task, jury.url, params={"extra": {"judges": JUDGES}}, env=CANARIES)
+
+
+@pytest.mark.medical_data
+def test_a_file_that_is_missing_is_named_before_anything_is_asked(
+    real_bundle: Path, endpoint: ScriptedEndpoint, offline: Run
+) -> None:
+    outcome = offline("medbullets", endpoint.url, code=3)
+    assert "missing: scenarios/medbullets/medbullets_op5.csv" in outcome.stderr
+    assert f"eval-factory data pull medbullets --to {real_bundle}" in outcome.stderr
+    assert (endpoint.requests, endpoint.probes) == ([], 0)
+    assert not outcome.output_dir.exists()
 
 
 @pytest.mark.medical_data
@@ -166,7 +146,7 @@ def test_another_bundle_is_another_run(
     given.mkdir(parents=True)
     text = (real_bundle / "scenarios/pubmed_qa/data/test_set.json").read_text("utf-8")
     (given / "test_set.json").write_text(text.replace("?", "??"), "utf-8")
-    assert eval_factory("import", str(tmp_path / "given"), "--to", str(tmp_path / "b")).returncode == 0
+    assert eval_factory("data", "import", str(tmp_path / "given"), "--to", str(tmp_path / "b")).returncode == 0
     outcome = run_program("pubmed_qa", endpoint.url, "--data_dir", str(tmp_path / "b"), params=params)
     assert "complete already" not in outcome.stderr
     assert len(endpoint.requests) == 2 * INSTANCES
@@ -175,29 +155,19 @@ def test_another_bundle_is_another_run(
 @pytest.mark.medical_data
 @pytest.mark.parametrize("entry", ["pubmed_qa", *more_data("medcalc_bench")])
 def test_a_run_entry_uses_a_bundle_as_the_task_does(
-    entry: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+    entry: str, endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
 ) -> None:
-    params = {"limit_samples": INSTANCES}
-    data_dir = ("--data_dir", str(real_bundle))
-    outcome = run_program(f"helm:{entry}", endpoint.url, "--offline", *data_dir, params=params)
-    assert outcome.returncode == 0, outcome.stderr
-    assert_nothing_else_was_wanted(outcome)
-    online = run_program(f"helm:{entry}", endpoint.url, *data_dir, params=params, output_dir=tmp_path / "online")
-    task = run_program(entry, endpoint.url, *data_dir, params=params, output_dir=tmp_path / "task")
-    found = [one.document()["provenance"] for one in (outcome, online, task)]
-    assert found[0]["data_bundle"] == found[1]["data_bundle"] == found[2]["data_bundle"]
-    assert found[0]["prompts_sha256"] == found[1]["prompts_sha256"] == found[2]["prompts_sha256"]
+    outcome = offline(f"helm:{entry}", endpoint.url)
+    task = offline(entry, endpoint.url, output_dir=tmp_path / "task")
+    found = [one.document()["provenance"] for one in (outcome, task)]
+    for name in ("data_bundle", "prompts_sha256"):
+        assert found[0][name] == found[1][name]
 
 
 @pytest.mark.medical_data
-def test_what_data_pull_cannot_get_is_not_told_to_be_pulled(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run
-) -> None:
-    arguments = ("--offline", "--data_dir", str(real_bundle))
-    outcome = run_program("helm:medec_like", endpoint.url, *arguments)
-    assert outcome.returncode == 2
-    outcome = run_program("helm:mmlu:subject=anatomy", endpoint.url, *arguments)
-    assert outcome.returncode == 3
+def test_what_data_pull_cannot_get_is_not_told_to_be_pulled(endpoint: ScriptedEndpoint, offline: Run) -> None:
+    offline("helm:medec_like", endpoint.url, code=2)
+    outcome = offline("helm:mmlu:subject=anatomy", endpoint.url, code=3)
     assert "'eval-factory data pull' does not know what helm:mmlu:subject=anatomy reads" in outcome.stderr
     assert f"{outcome.output_dir}/helm/scenarios/mmlu" in outcome.stderr
     assert "data pull helm" not in outcome.stderr
@@ -208,14 +178,14 @@ def change(bundle: Path, given: Path) -> None:
     """What `data import` into the same bundle does."""
     (given / "scenarios/pubmed_qa/data").mkdir(parents=True)
     (given / "scenarios/pubmed_qa/data/test_set.json").write_text("{}")
-    assert eval_factory("import", str(given), "--to", str(bundle)).returncode == 0
+    assert eval_factory("data", "import", str(given), "--to", str(bundle)).returncode == 0
 
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize("task", ["pubmed_qa", *more_data("medcalc_bench")])
 @pytest.mark.parametrize("how", ["changed", "moved"])
 def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
-    how: str, task: str, real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
+    how: str, task: str, real_bundle: Path, endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
 ) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(real_bundle, bundle)
@@ -229,39 +199,38 @@ def test_what_becomes_of_the_bundle_while_the_model_is_asked_is_no_matter(
         return usual(prompt)
 
     endpoint.answer = answer
-    arguments = ("--offline", "--data_dir", str(bundle), "--no_preflight")
-    params = {"limit_samples": INSTANCES, "parallelism": 1, "extra": {"max_unreadable": 1.0}}
-    outcome = run_program(task, endpoint.url, *arguments, params=params)
-    assert outcome.returncode == 0, outcome.stderr
+    params = {"parallelism": 1, "extra": {"max_unreadable": 1.0}}
+    outcome = offline(task, endpoint.url, "--no_preflight", data_dir=bundle, params=params)
     assert begun.is_set()
     record = outcome.document()["provenance"]["data_bundle"]
     assert record["manifest_sha256"] == before
     assert bool(record["hub"]) is (task == "medcalc_bench")
     if how == "moved":
         (tmp_path / "elsewhere").rename(bundle)
-        again = run_program(task, endpoint.url, *arguments, params=params)
+        again = offline(task, endpoint.url, "--no_preflight", data_dir=bundle, params=params)
         assert "complete already" in again.stderr
         assert again.document()["provenance"]["data_bundle"] == record
     assert len(endpoint.requests) == INSTANCES
 
 
-def paste(outcome: Outcome, **env: str) -> subprocess.CompletedProcess[str]:
-    """The printed command in a shell of its own, without our variables."""
-    return subprocess.run(
-        shlex.split(outcome.document()["command"]), env=program_environment(TEST_MODEL_KEY=CANARY, **env),
-        cwd=outcome.output_dir.parent, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-    )  # fmt: skip
-
-
 @pytest.mark.medical_data
 @pytest.mark.parametrize("debug", [(), *more_data(("--debug",))])
-def test_the_printed_command_does_the_same_run_from_a_bundle(
-    debug: tuple[str, ...], real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
+def test_a_run_from_a_bundle_is_that_without_one_and_the_printed_command_does_it_again(
+    debug: tuple[str, ...], endpoint: ScriptedEndpoint, offline: Run, run_program: Run, tmp_path: Path,
+    data_environment: dict[str, str],
+) -> None:  # fmt: skip
     params = {"limit_samples": INSTANCES}
-    arguments = (*debug, "--offline", "--data_dir", str(real_bundle))
-    outcome = run_program("medcalc_bench", endpoint.url, *arguments, params=params)
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = offline("medcalc_bench", endpoint.url, *debug)
+    provenance = outcome.document()["provenance"]
+    assert len(provenance["data_bundle"]["manifest_sha256"]) == 64
+    (dataset,) = provenance["data_bundle"]["hub"]
+    assert dataset["revision"] is None
+    assert any(name.endswith(".arrow") for name in dataset["files"])
+    without = run_program(
+        "medcalc_bench", endpoint.url, params=params, env=data_environment, output_dir=tmp_path / "without"
+    )
+    assert without.document()["provenance"]["prompts_sha256"] == provenance["prompts_sha256"]
+    assert len(endpoint.requests) == 2 * INSTANCES
     runs = outcome.output_dir / "helm/runs"
     written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     shutil.rmtree(runs)
@@ -270,27 +239,13 @@ def test_the_printed_command_does_the_same_run_from_a_bundle(
     again = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     for name in ("per_instance_stats.json", "stats.json", "run_spec.json"):
         assert again[name] == written[name]
-    assert len(endpoint.requests) == INSTANCES
+    assert len(endpoint.requests) == 2 * INSTANCES
     assert not (tmp_path / "other").exists()
 
     plain = run_program("sample_medical_qa", endpoint.url, params=params)  # in the same folder
     assert plain.returncode == 0, plain.stderr
     settings = json.loads((outcome.output_dir / "model_configs/settings.json").read_text("utf-8"))
     assert settings == {"variables": {}}
-
-
-@pytest.mark.medical_data
-def test_the_printed_command_of_an_offline_run_is_offline(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
-    arguments = ("--offline", "--data_dir", str(real_bundle))
-    outcome = run_program("pubmed_qa", endpoint.url, *arguments, params={"limit_samples": INSTANCES})
-    assert outcome.returncode == 0, outcome.stderr
-    with ScriptedEndpoint(lambda _: "") as other:
-        stopped = paste(outcome, PYTHONPATH=str(meddling_package(tmp_path / "site", other.url)))
-        assert stopped.returncode != 0
-        assert "offline: its data were to be downloaded from" in stopped.stderr
-        assert other.paths == []
 
 
 ANOTHER_SPELLING = """
@@ -307,7 +262,7 @@ socket.getaddrinfo = getaddrinfo
 """
 
 
-@pytest.mark.parametrize("host", ["llm.svc.test.", "m\u00fcnchen.test"])
+@pytest.mark.parametrize("host", ["llm.svc.test.", "münchen.test"])
 def test_offline_the_endpoint_is_known_however_it_is_written(
     host: str, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
 ) -> None:
@@ -322,17 +277,12 @@ def test_offline_the_endpoint_is_known_however_it_is_written(
 
 
 @pytest.mark.medical_data
-def test_a_finished_run_of_githubs_list_is_not_one_of_all_files(
-    real_bundle: Path, jury: JuryEndpoint, run_program: Run
-) -> None:
+def test_a_finished_run_of_githubs_list_is_not_one_of_all_files(jury: JuryEndpoint, offline: Run) -> None:
     jury.odd_ways = ["good"]
     counts = []
     for env in ({}, {}, {"MEDICAL_DATA_ALL_FILES": "1"}):
-        outcome = run_program(
-            "mtsamples_replicate", jury.url, "--data_dir", str(real_bundle),
-            params={"limit_samples": INSTANCES, "extra": {"judges": JUDGES}}, env={**CANARIES, **env},
-        )  # fmt: skip
-        assert outcome.returncode == 0, outcome.stderr
+        params = {"extra": {"judges": JUDGES}}
+        outcome = offline("mtsamples_replicate", jury.url, params=params, env={**CANARIES, **env})
         read = outcome.document()["provenance"]["dataset_files"]
         counts.append((len(read), "complete already" in outcome.stderr))
     (few, first), (same, again), (more, all_files) = counts
@@ -374,43 +324,29 @@ def meddling_package(site: Path, url: str) -> Path:
 
 
 @pytest.mark.medical_data
-def test_any_other_connection_fails_the_run(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
+def test_any_other_connection_fails_the_run(endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path) -> None:
     """A scenario that goes on without what it could not download would give another score: it is stopped."""
     with ScriptedEndpoint(lambda _: "") as other:
         site = meddling_package(tmp_path / "site", other.url)
-        params = {"limit_samples": INSTANCES}
-        arguments = ("--offline", "--data_dir", str(real_bundle))
-        outcome = run_program("pubmed_qa", endpoint.url, *arguments, params=params, env={"PYTHONPATH": str(site)})
+        outcome = offline("pubmed_qa", endpoint.url, code=3, env={"PYTHONPATH": str(site)})
         place = other.url.removeprefix("http://").removesuffix("/v1")
-        assert outcome.returncode == 3, outcome.stderr
         assert f"offline: pubmed_qa wanted {place}, no host of an endpoint; it was not contacted" in outcome.stderr
         assert "eval-factory data pull pubmed_qa --to DIR" in outcome.stderr
         assert [event["place"] for event in events_of(outcome) if event["event"] == "blocked"] == [place]
-        assert other.paths == []
-        assert endpoint.requests == []
+        assert (other.paths, endpoint.requests) == ([], [])
 
 
 @pytest.mark.medical_data
-def test_the_endpoints_proxy_is_no_way_round(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
+def test_the_endpoints_proxy_is_no_way_round(endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path) -> None:
     """`endpoint` plays a proxy: it answers for every host."""
     site = meddling_package(tmp_path / "site", "http://elsewhere.invalid/x")
-    proxy = endpoint.url.removesuffix("/v1")
-    arguments = ("--offline", "--data_dir", str(real_bundle))
-    params = {"limit_samples": INSTANCES}
+    url, proxy = "http://model.invalid/v1", endpoint.url.removesuffix("/v1")
     env = {"HTTP_PROXY": proxy, "http_proxy": proxy}
-    stopped = run_program(
-        "pubmed_qa", "http://model.invalid/v1", *arguments, params=params, env={**env, "PYTHONPATH": str(site)}
-    )
-    assert stopped.returncode == 3
+    stopped = offline("pubmed_qa", url, code=3, env={**env, "PYTHONPATH": str(site)})
     assert "offline: pubmed_qa wanted elsewhere.invalid" in stopped.stderr
     assert endpoint.paths == []
-    outcome = run_program("pubmed_qa", "http://model.invalid/v1", *arguments, params=params, env=env)
-    assert outcome.returncode == 0, outcome.stderr
-    assert set(endpoint.paths) == {"http://model.invalid/v1/chat/completions"}
+    offline("pubmed_qa", url, env=env)
+    assert set(endpoint.paths) == {f"{url}/chat/completions"}
 
 
 def test_the_embedded_endpoint_is_offline(run_program: Run) -> None:

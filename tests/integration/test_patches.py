@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
-from integration.support import CANARY, TIMEOUT_S, Outcome, Run, more_data, program_environment
+from integration.support import CANARY, Outcome, Run, more_data
+from programs import ran
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 30
@@ -29,14 +29,8 @@ def again(outcome: Outcome, env: dict[str, str]) -> tuple[dict[str, bytes], str]
     """Every file that helm-run writes when it is run once more with what is in the cache, and what it says."""
     runs = outcome.output_dir / "helm" / "runs"
     shutil.rmtree(runs)
-    finished = subprocess.run(
-        shlex.split(outcome.document()["command"]),
-        env=program_environment(TEST_MODEL_KEY=CANARY, **env),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
+    finished = ran(shlex.split(outcome.document()["command"]), env=env, TEST_MODEL_KEY=CANARY)
+    assert finished.returncode == 0, finished.stderr
     written = {path.name: path.read_bytes() for path in runs.rglob("*.json")}
     assert len(written) >= 5
     return written, finished.stderr

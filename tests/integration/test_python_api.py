@@ -44,26 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcomes(folder: Path) -> list[Cells]:
-    """Of the notebook and then, in the same process and folder, of the page: its runs are there by then."""
+def cells(folder: Path) -> Cells:
+    """Of the notebook and then, in the same process and folder, of the page: the notebook's runs are there by then."""
     ran = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "notebook_process.py")], input=json.dumps([code_cells(), blocks()]),
         cwd=folder, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
-    loaded: list[Cells] = json.loads(ran.stdout)
-    return loaded
-
-
-@pytest.fixture(scope="module")
-def notebook(outcomes: list[Cells]) -> Cells:
-    return outcomes[0]
-
-
-@pytest.fixture(scope="module")
-def page(outcomes: list[Cells]) -> Cells:
-    return outcomes[1]
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
+    notebook, page = json.loads(ran.stdout)
+    return {**notebook, **page}
 
 
 def test_the_notebook_is_one_without_outputs_and_paths() -> None:
@@ -77,33 +66,33 @@ def test_the_notebook_is_one_without_outputs_and_paths() -> None:
         assert not re.search(r"(?<![\w.:/])/[a-z]|~/", "".join(cell["source"]).replace("demo://", ""))
 
 
-def test_a_run_in_a_notebook_is_a_result_and_shows_nothing_else(notebook: Cells, folder: Path) -> None:
+def test_a_run_in_a_notebook_is_a_result_and_shows_nothing_else(cells: Cells, folder: Path) -> None:
     stored = api.load_result(folder / "results" / "five")
     main = stored.result.scores[stored.result.main_metric]
     assert main.stats.count == 5
-    shown = notebook["run"]
+    shown = cells["run"]
     assert shown["html"] == result_html(stored.result, folder / "results" / "five")
     assert re.search(rf">exact_match</th><td[^>]*>{main.value:.4f}</td>", shown["html"])
     assert shown["text"].startswith("<Evaluated sample_medical_qa: exact_match = ")
-    assert {name: cell["printed"] for name, cell in notebook.items() if cell["printed"]} == {}
-    assert notebook["later"]["html"] == shown["html"].replace(str(folder) + "/", "")
+    assert {cell["id"]: text for cell in code_cells() if (text := cells[cell["id"]]["printed"])} == {}
+    assert cells["later"]["html"] == shown["html"].replace(str(folder) + "/", "")
 
 
-def test_its_frames_hold_what_the_result_holds(notebook: Cells, folder: Path) -> None:
+def test_its_frames_hold_what_the_result_holds(cells: Cells, folder: Path) -> None:
     result = api.load_result(folder / "results" / "five").result
     for label, score in result.scores.items():
-        assert f"<td>{label}</td>" in notebook["scores"]["html"]
+        assert f"<td>{label}</td>" in cells["scores"]["html"]
         assert score.stats.count == 5
     for instance in result.instances:
-        assert f"<td>{instance.id}</td>" in notebook["instances"]["html"]
+        assert f"<td>{instance.id}</td>" in cells["instances"]["html"]
     wrong = [instance.id for instance in result.instances if instance.metrics["exact_match"] == 0]
     assert wrong
-    assert notebook["wrong"]["html"].count("<tr") == 1 + len(wrong)
+    assert cells["wrong"]["html"].count("<tr") == 1 + len(wrong)
 
 
-def test_two_runs_at_once_are_two_runs(notebook: Cells, folder: Path) -> None:
+def test_two_runs_at_once_are_two_runs(cells: Cells, folder: Path) -> None:
     """Each with its own log, answers and temperature."""
-    assert notebook["two"]["text"] == "[5, 5]"
+    assert cells["two"]["text"] == "[5, 5]"
     for name, temperature in (("cold", 0.0), ("warm", 1.0)):
         stored = api.load_result(folder / "results" / name)
         assert stored.config["params"]["temperature"] == temperature
@@ -112,45 +101,43 @@ def test_two_runs_at_once_are_two_runs(notebook: Cells, folder: Path) -> None:
         ended = [line for line in log.splitlines() if " INFO helm-run ended with 0 " in line]
         assert len(ended) == 1
         assert (folder / "results" / name / "SHA256SUMS").is_file()
-    assert ">no</td>" in notebook["compare"]["html"]
-    assert "<td>False</td>" in notebook["pairs"]["html"]
+    assert ">no</td>" in cells["compare"]["html"]
+    assert "<td>False</td>" in cells["pairs"]["html"]
 
 
-def test_a_suite_runs_from_a_notebook_and_takes_over_what_is_finished(
-    notebook: Cells, page: Cells, folder: Path
-) -> None:
+def test_a_suite_runs_from_a_notebook_and_takes_over_what_is_there(cells: Cells, folder: Path) -> None:
     suite = folder / "results" / "suite"
-    assert notebook["suite"]["text"] == f"<SuiteReport 2 of 2 cells complete; exit code 0; {suite}>"
-    shown = re.findall(r"<td>(True|False)</td>", notebook["suite-frame"]["html"])
+    assert cells["suite"]["text"] == f"<SuiteReport 2 of 2 cells complete; exit code 0; {suite}>"
+    shown = re.findall(r"<td>(True|False)</td>", cells["suite-frame"]["html"])
     assert shown == ["True", "False"]  # collected
     taken, ran = (api.load_result(suite / name / "sample_medical_qa") for name in ("chat", "completions"))
     assert taken.result.scores == api.load_result(folder / "results" / "five").result.scores
     assert ran.result.usage.this_run.total.requests == 5
     assert (suite / "suite_results.yaml").is_file()
-    assert page["Suites 1"]["printed"] == (
+    assert cells["Suites 1"]["printed"] == (
         "0 [('chat/sample_medical_qa', 'complete', True), ('completions/sample_medical_qa', 'complete', True)]\n"
     )
 
 
-def test_the_second_time_nothing_is_asked(page: Cells, folder: Path) -> None:
+def test_the_second_time_nothing_is_asked(cells: Cells, folder: Path) -> None:
     """The page's runs are the notebook's."""
     main = api.load_result(folder / "results" / "five").result
-    assert page["A run 1"]["printed"] == f"{main.scores[main.main_metric].value} None\n"
+    assert cells["A run 1"]["printed"] == f"{main.scores[main.main_metric].value} None\n"
     runs = (folder / "results" / "five" / "logs" / "events.jsonl").read_text("utf-8").splitlines()
     assert len({json.loads(line)["run_id"] for line in runs}) == 1
 
 
-def test_the_page_shows_what_is_there(page: Cells, folder: Path) -> None:
-    assert "limit_samples: 3" in page["A run 2"]["printed"]
-    assert page["What goes wrong 1"]["printed"].startswith("2 [\"config.type: there is no task 'pubmedqa'")
+def test_the_page_shows_what_is_there(cells: Cells, folder: Path) -> None:
+    assert "limit_samples: 3" in cells["A run 2"]["printed"]
+    assert cells["What goes wrong 1"]["printed"].startswith("2 [\"config.type: there is no task 'pubmedqa'")
     result = api.load_result(folder / "results" / "five").result
-    lines = page["Results that are there 1"]["printed"].splitlines()
+    lines = cells["Results that are there 1"]["printed"].splitlines()
     assert lines[0] == f"5 {result.usage.this_run.total.completion_tokens}"
     assert [line.split()[0] for line in lines[1:]] == [instance.id for instance in result.instances]
-    assert "stop" in page["Data frames 1"]["printed"]
-    assert page["Comparing 1"]["printed"].splitlines()[1].split()[:4] == ["0", "A", "B", "0.0"]
+    assert "stop" in cells["Data frames 1"]["printed"]
+    assert cells["Comparing 1"]["printed"].splitlines()[1].split()[:4] == ["0", "A", "B", "0.0"]
     juries = [task for task in api.list_tasks() if task.scoring == "jury"]
-    assert len(page["Tasks 1"]["printed"].splitlines()) == len(juries)
+    assert len(cells["Tasks 1"]["printed"].splitlines()) == len(juries)
     assert not (folder / "results" / "wrong").exists()
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from eval_factory import api
-from integration.support import TIMEOUT_S, program_environment
+from programs import ran
 
 ON_THE_EMBEDDED_ENDPOINT = {
     "type: pubmed_qa ": "type: sample_medical_qa ",
@@ -24,13 +23,10 @@ def test_what_the_readme_shows_for_programs_runs(root: Path, tmp_path: Path) -> 
         config = config.replace(shown, embedded)
     (tmp_path / "my_test.yml").write_text(config, "utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```\n", readme, re.MULTILINE | re.DOTALL)
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=program_environment(), capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
+    finished = ran([sys.executable, "-c", code], tmp_path)
+    assert finished.returncode == 0, finished.stderr
     stored = api.load_result(tmp_path / "results" / "my_test").result
     assert stored.validity.instances.requested == 5
-    assert ran.stdout == f"{stored.main_metric} {stored.scores[stored.main_metric].value} None\n"
-    assert ran.stderr == ""
+    assert finished.stdout == f"{stored.main_metric} {stored.scores[stored.main_metric].value} None\n"
+    assert finished.stderr == ""
     assert "load_result" in code

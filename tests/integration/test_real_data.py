@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import TASK_DATA, TIMEOUT_S, Run, program_environment
+from integration.support import TASK_DATA, Run
+from programs import ran
 from scripted_endpoint import ScriptedEndpoint
 
 INSTANCES = 30
@@ -24,14 +25,9 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     """stats.json of helm-run with HELM's own OpenAI client, runner and logging; nothing of ours is loaded."""
     local = folder / "prod_env"
     local.mkdir(parents=True)
-    deployment = {
-        "name": MODEL,
-        "model_name": MODEL,
-        "client_spec": {
-            "class_name": "helm.clients.openai_client.OpenAIClient",
-            "args": {"base_url": url, "api_key": "none", "openai_model_name": "test/model"},
-        },
-    }
+    arguments = {"base_url": url, "api_key": "none", "openai_model_name": "test/model"}
+    client = {"class_name": "helm.clients.openai_client.OpenAIClient", "args": arguments}
+    deployment = {"name": MODEL, "model_name": MODEL, "client_spec": client}
     metadata = {
         "name": MODEL, "display_name": "m", "description": "m", "creator_organization_name": "o",
         "access": "open", "release_date": None, "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG"],
@@ -39,26 +35,11 @@ def bare_helm(folder: Path, task: str, url: str, env: dict[str, str]) -> list[di
     (local / "model_deployments.yaml").write_text(yaml.safe_dump({"model_deployments": [deployment]}))
     (local / "model_metadata.yaml").write_text(yaml.safe_dump({"models": [metadata]}))
     entry = f"{task}{',' if ':' in task else ':'}model={MODEL}"
-    subprocess.run(
-        [
-            str(Path(sys.executable).parent / "helm-run"),
-            "--run-entries",
-            entry,
-            "--suite",
-            "bare",
-            "--max-eval-instances",
-            str(INSTANCES),
-            "--output-path",
-            str(folder),
-            "--local-path",
-            str(local),
-            "--disable-cache",
-        ],
-        env=program_environment(**env),
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
+    argv = [
+        str(Path(sys.executable).parent / "helm-run"), "--run-entries", entry, "--suite", "bare", "--disable-cache",
+        "--max-eval-instances", str(INSTANCES), "--output-path", str(folder), "--local-path", str(local),
+    ]  # fmt: skip
+    assert (finished := ran(argv, env=env)).returncode == 0, finished.stderr
     (run,) = (path for path in (folder / "runs" / "bare").iterdir() if path.name != "eval_cache")
     stats: list[dict[str, Any]] = json.loads((run / "stats.json").read_text("utf-8"))
     return stats
@@ -75,7 +56,7 @@ def test_scores_equal_bare_helm(
 ) -> None:  # fmt: skip
     ours, bare = tmp_path / "out", tmp_path / "bare"
     place_data(ours / "helm", task)
-    place_data(bare, task)
+    shutil.copytree(ours / "helm", bare)
     extra = {"max_unreadable": 1.0}  # of ehr_sql: what is no query, and nothing
     outcome = run_program(task, endpoint.url, params={"limit_samples": INSTANCES, "extra": extra}, env=data_environment)
     assert outcome.returncode == 0, outcome.stderr
@@ -85,14 +66,12 @@ def test_scores_equal_bare_helm(
         if stat["name"]["name"] in outcome.scores() and "perturbation" not in stat["name"]
     ]  # fmt: skip
     scores = outcome.scores()
-    (written,) = outcome.document()["results"]["tasks"].values()
+    (task_of,) = outcome.document()["results"]["tasks"].values()
+    written = task_of["metrics"]["score"]["scores"]
     splits = {stat["name"]["split"] for stat in theirs}
     main = "test" if "test" in splits else splits.pop()
-    of = {
-        label: (one.get("metric", label), one.get("split", main))
-        for label, one in written["metrics"]["score"]["scores"].items()
-    }
-    assert [label for label, one in written["metrics"]["score"]["scores"].items() if one["unit"] is None] == []
+    of = {label: (one.get("metric", label), one.get("split", main)) for label, one in written.items()}
+    assert [label for label, one in written.items() if one["unit"] is None] == []
     compared = 0
     for stat in theirs:
         name, split = stat["name"]["name"], stat["name"]["split"]

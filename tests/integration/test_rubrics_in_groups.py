@@ -14,6 +14,7 @@ import yaml
 from eval_factory.workflows.verify import verify
 from integration.rubric_endpoint import MODEL, RubricEndpoint
 from integration.support import Run
+from integration.test_rubrics import lines
 
 FAULTS = ["fine", "misses", "doubles", "no JSON", "cut off", "misses once"]
 """What the judge does with the case of that number: 5 criteria, asked by three."""
@@ -49,10 +50,6 @@ class GroupEndpoint(RubricEndpoint):
         return {"no JSON": "All of them, I think.", "cut off": text[:-30]}.get(fault, text)
 
 
-def asked(endpoint: RubricEndpoint) -> int:
-    return sum(count for (model, _), count in endpoint.asked.items() if model != MODEL)
-
-
 def test_what_is_unusable_is_asked_once_more_and_then_by_the_next_run_alone(tmp_path: Path, run_program: Run) -> None:
     own = tmp_path / "mine"
     own.mkdir()
@@ -73,7 +70,7 @@ def test_what_is_unusable_is_asked_once_more_and_then_by_the_next_run_alone(tmp_
     with GroupEndpoint() as endpoint:
         first = run_program("custom", endpoint.url, params={"extra": extra})
         assert "judging: 12 requests" in first.stderr, "two about each of six answers"
-        assert asked(endpoint) == 12 + len(REASONS) + 1, "what is unusable once more, with the fault named"
+        assert endpoint.judged == 12 + len(REASONS) + 1, "what is unusable once more, with the fault named"
         by_id = {line["id"]: line for line in lines(first.output_dir / "results.jsonl")}
         for case, fault in enumerate(FAULTS):
             said = [one["judges"]["gpt"] for one in by_id[f"c{case}"]["criteria"]]
@@ -86,11 +83,11 @@ def test_what_is_unusable_is_asked_once_more_and_then_by_the_next_run_alone(tmp_
         assert first.document()["validity"]["bounds"]["rubric_score"] == pytest.approx([1 - 12 / 30, 1.0], abs=1e-4)
         assert all("could not be used: criterion 2 has no" in p for p in again_prompts(endpoint, "case 1"))
 
-        before = asked(endpoint)
+        before = endpoint.judged
         endpoint.broken = False
         second = run_program("custom", endpoint.url, params={"extra": extra})
         assert second.returncode == 0, second.stderr
-        assert asked(endpoint) - before == len(REASONS), "what is missing, and nothing else"
+        assert endpoint.judged - before == len(REASONS), "what is missing, and nothing else"
         assert second.scores()["rubric_score"] == 1.0
     assert verify(second.output_dir).findings == ()
     shutil.rmtree(own)
@@ -101,7 +98,3 @@ def again_prompts(endpoint: RubricEndpoint, case: str) -> list[str]:
     found = [text for (model, text) in endpoint.asked if model != MODEL and case in text and "could not be" in text]
     assert found
     return found
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]

@@ -9,16 +9,16 @@ import shlex
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from eval_factory.report import documents
 from integration.support import CANARY, Outcome, Run, more_data, program_environment
+from programs import eval_factory, holding, outcome_of, ran, run_eval
 from scripted_endpoint import ScriptedEndpoint
 
 TASK = "sample_medical_qa"
@@ -32,9 +32,7 @@ FILES = [
 
 def assert_nothing_leaked(outcome: Outcome, secret: str = CANARY) -> None:
     assert secret not in outcome.stdout + outcome.stderr
-    for path in outcome.output_dir.rglob("*"):
-        if path.is_file():
-            assert secret.encode() not in path.read_bytes(), path
+    assert holding(outcome.output_dir, secret) == []
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +40,8 @@ def quickstart(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """The shipped quickstart config, from another directory, no key set."""
     folder = tmp_path_factory.mktemp("quickstart")
     config = root / "test_cases" / "quickstart.yml"
-    argv = [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(config), "--output-dir", "out dir é"]
-    finished = subprocess.run(argv, cwd=folder, env=program_environment(), capture_output=True, text=True, check=False)
-    return Outcome(finished.returncode, finished.stdout, finished.stderr, folder / "out dir é")
+    flags = ("--run_config", str(config), "--output-dir", "out dir é")
+    return outcome_of(eval_factory("run_eval", *flags, cwd=folder), folder / "out dir é")
 
 
 def test_quickstart_leaves_every_file(quickstart: Outcome) -> None:
@@ -93,11 +90,12 @@ def test_quickstart_metrics(quickstart: Outcome) -> None:
     assert evaluation["total_runs"] == 1
 
 
+def lines(outcome: Outcome, name: str) -> list[Any]:
+    return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
+
+
 def test_quickstart_lines(quickstart: Outcome) -> None:
-    results = [json.loads(line) for line in (quickstart.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
-    instances = [
-        json.loads(line) for line in (quickstart.output_dir / "instances.jsonl").read_text("utf-8").splitlines()
-    ]
+    results, instances = lines(quickstart, "results.jsonl"), lines(quickstart, "instances.jsonl")
     assert len(results) == len(instances) == 40
     assert {line["id"] for line in results} == {line["id"] for line in instances}
     assert all(line["id"].startswith("sample-") for line in results)  # the table's own ids
@@ -109,11 +107,7 @@ def test_quickstart_lines(quickstart: Outcome) -> None:
 
 
 def test_the_printed_command_does_the_same_run(quickstart: Outcome) -> None:
-    document = quickstart.document()
-    finished = subprocess.run(
-        shlex.split(document["command"]), cwd=quickstart.output_dir, env=program_environment(),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    finished = ran(shlex.split(quickstart.document()["command"]), quickstart.output_dir)
     assert finished.returncode == 0, finished.stderr
     stats = next((quickstart.output_dir / "helm").rglob("stats.json"))
     means = {stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text("utf-8"))}
@@ -139,30 +133,22 @@ def test_again_asks_nothing_and_gives_the_same(endpoint: ScriptedEndpoint, run_p
     assert_nothing_leaked(fresh)
 
 
-def test_the_endpoint_gets_the_key_and_the_model_id(endpoint: ScriptedEndpoint, run_program: Run) -> None:
+def test_the_endpoint_gets_key_and_model_id_and_debug_shows_no_key(
+    endpoint: ScriptedEndpoint, run_program: Run
+) -> None:
     model_id = "some/org: modèle,x=1"
-    outcome = run_program(TASK, f"{endpoint.url}/", params={"limit_samples": 3, "top_p": 0.5}, model_id=model_id)
+    params = {"limit_samples": 3, "top_p": 0.5}
+    outcome = run_program(TASK, f"{endpoint.url}/", "--debug", params=params, model_id=model_id)
     assert outcome.returncode == 0, outcome.stderr
     assert {request["model"] for request in endpoint.requests} == {model_id}
     assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {CANARY}"}
     assert {request["top_p"] for request in endpoint.requests} == {0.5}
+    assert "run_specs" in (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
     assert_nothing_leaked(outcome)
 
 
-def test_completions_endpoint(endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    url = endpoint.url + "/chat/completions"
-    outcome = run_program(
-        TASK, url, params={"limit_samples": 3, "temperature": 0.7, "max_new_tokens": 9}, model_type="completions"
-    )
-    assert outcome.returncode == 0, outcome.stderr
-    assert set(endpoint.paths) == {"/v1/completions"}
-    assert {(r["temperature"], r["max_tokens"]) for r in endpoint.requests} == {(0.7, 9)}
-
-
 @pytest.mark.parametrize("status", [401, *more_data(403, 404)])
-def test_what_no_further_request_can_change_stops_the_run(
-    status: int, endpoint: ScriptedEndpoint, run_program: Run
-) -> None:
+def test_what_no_request_can_change_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
     endpoint.status = status
     endpoint.body = {"error": {"message": f"your Authorization was Bearer {CANARY}"}}
     probed = run_program(TASK, endpoint.url)
@@ -179,10 +165,9 @@ def test_what_no_further_request_can_change_stops_the_run(
 
 
 def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
-    for arguments in ((), ("--no_preflight",)):
-        outcome = run_program(TASK, "http://127.0.0.1:9/v1", *arguments)
-        assert outcome.returncode == 3
-        assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
+    outcome = run_program(TASK, "http://127.0.0.1:9/v1", "--no_preflight")
+    assert outcome.returncode == 3
+    assert "cannot reach http://127.0.0.1:9/v1" in outcome.stderr
 
 
 def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_program: Run) -> None:
@@ -226,19 +211,17 @@ def test_one_bad_request_costs_one_instance(endpoint: ScriptedEndpoint, run_prog
     assert again.document()["validity"]["failures"] == []
 
 
-def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(
-    endpoint: ScriptedEndpoint, run_program: Run
-) -> None:
+def test_a_reasoning_model_that_refuses_fields_gets_none_of_them(endpoint: ScriptedEndpoint, run_program: Run) -> None:
     usual = endpoint.reply
 
+    unsupported = {
+        "max_tokens": "parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "temperature": "value: 'temperature' does not support 0 with this model.",
+    }
+
     def picky(path: str, headers: dict[str, str], body: dict[str, object]) -> tuple[int, dict[str, object]]:
-        if "max_tokens" in body:
-            text = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-            return 400, {"error": {"message": text}}
-        if "temperature" in body:
-            text = "Unsupported value: 'temperature' does not support 0 with this model."
-            return 400, {"error": {"message": text}}
-        return usual(path, headers, body)
+        texts = [f"Unsupported {text}" for name, text in unsupported.items() if name in body]
+        return (400, {"error": {"message": texts[0]}}) if texts else usual(path, headers, body)
 
     endpoint.reply = picky  # type: ignore[method-assign]
     overrides = "target.api_endpoint.adapter_config.params_to_add={reasoning_effort: low}"
@@ -247,25 +230,12 @@ def test_a_reasoning_model_that_refuses_fields_is_asked_without_them(
     assert {tuple(sorted(request)) for request in endpoint.requests} == {
         ("max_completion_tokens", "messages", "model", "reasoning_effort", "top_p")
     }
-    notes = outcome.document()["validity"]["notes"]
-    assert "the endpoint refuses temperature: it was left out, the model's own default was used" in " ".join(notes)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [{"content": "<think>"}, *more_data({"content": None, "reasoning_content": "Let"}, {"content": ""})],
-    ids=["reasoning in the text", "reasoning apart", "hidden reasoning"],
-)
-def test_too_few_tokens_for_a_model_that_thinks_first(
-    message: dict[str, object], endpoint: ScriptedEndpoint, run_program: Run
-) -> None:
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "length"}
-    endpoint.body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
-    outcome = run_program(TASK, endpoint.url, params={"limit_samples": 4})
-    assert outcome.stderr.count("grants; set config.params.extra.num_output_tokens") == 1
-    (note,) = [note for note in outcome.document()["validity"]["notes"] if "num_output_tokens" in note]
-    assert note.startswith("4 of 4: ")
-    assert "more than the 5 output tokens" in note
+    asked = len(endpoint.requests)
+    (outcome.output_dir / ".run_state.json").unlink()  # helm-run itself finds the answers again
+    again = run_program(TASK, endpoint.url, "--overrides", overrides, model_id="o3-mini")
+    assert (again.returncode, len(endpoint.requests)) == (0, asked), again.stderr
+    told = "the endpoint refuses temperature: it was left out, the model's own default was used"
+    assert all(told in one.document()["validity"]["notes"] for one in (outcome, again))
 
 
 def test_dry_run_writes_nothing(run_program: Run, tmp_path: Path) -> None:
@@ -276,17 +246,8 @@ def test_dry_run_writes_nothing(run_program: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{TASK}.yml"]
 
 
-def test_debug_shows_more(run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    outcome = run_program(TASK, endpoint.url, "--debug", params={"limit_samples": 2})
-    assert outcome.returncode == 0, outcome.stderr
-    assert "run_specs" in (outcome.output_dir / "logs" / "helm-run.log").read_text("utf-8")
-    assert_nothing_leaked(outcome)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, *more_data(signal.SIGTERM)])
-def test_an_interrupt_ends_everything_and_keeps_the_answers(
-    number: signal.Signals, tmp_path: Path, endpoint: ScriptedEndpoint
-) -> None:
+def test_an_interrupt_ends_all_and_keeps_the_answers(number: int, tmp_path: Path, endpoint: ScriptedEndpoint) -> None:
     usual = endpoint.answer
 
     def slowly(prompt: str) -> str:
@@ -294,10 +255,7 @@ def test_an_interrupt_ends_everything_and_keeps_the_answers(
         return usual(prompt)
 
     endpoint.answer = slowly
-    argv = [
-        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", TASK, "--output_dir", str(tmp_path / "out"),
-        "--model_url", endpoint.url, "--model_id", "m", "--overrides", "config.params.parallelism=2",
-    ]  # fmt: skip
+    argv = run_eval(tmp_path / "out", endpoint.url, "--overrides", "config.params.parallelism=2")
     with subprocess.Popen(argv, env=program_environment(), stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while len(endpoint.requests) < 6 and time.monotonic() < deadline:
@@ -310,14 +268,12 @@ def test_an_interrupt_ends_everything_and_keeps_the_answers(
     time.sleep(1)
     assert len(endpoint.requests) <= asked
     endpoint.answer = usual
-    again = subprocess.run(argv, env=program_environment(), capture_output=True, text=True, timeout=120, check=False)
+    again = ran(argv)
     assert again.returncode == 0, again.stderr
     assert len(endpoint.requests) <= 40 + 2  # at most what was in flight is asked twice
 
 
-def test_a_second_run_in_the_same_folder_is_refused(
-    tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint
-) -> None:
+def test_a_second_run_in_one_folder_is_refused(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
     from eval_factory.core.rundir import RunDir
 
     folder = RunDir(tmp_path / "out")
@@ -330,14 +286,12 @@ def test_a_second_run_in_the_same_folder_is_refused(
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 HOSTILE = (
-    "DROP TABLE patient",
-    "ATTACH DATABASE 'stolen.sqlite' AS stolen",
-    f"{ENDLESS} SELECT count(*) FROM n",
+    "DROP TABLE patient", "ATTACH DATABASE 'stolen.sqlite' AS stolen", f"{ENDLESS} SELECT count(*) FROM n",
     f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n",
     f"{ENDLESS} SELECT printf('%.*c', 9999990, 'x') FROM n LIMIT 60",
     "SELECT instr(printf('%.*c', 9999990, 'a'), printf('%.*c', 4999990, 'a') || 'b')",
     "INSERT INTO patient SELECT * FROM patient",
-)
+)  # fmt: skip
 COUNT = "SELECT count(*) FROM patient"
 
 
@@ -358,16 +312,31 @@ def small_ehr_sql(folder: Path, gold: list[str]) -> bytes:
     return (folder / "eicu.sqlite").read_bytes()
 
 
-def answering(answers: Sequence[str]) -> Callable[[str], str]:
-    return lambda prompt: answers[int(re.findall(r"How many, (\d+)\?", prompt)[-1])]
+NOTHING = "SELECT id FROM patient WHERE id < 0"
+GOLD_ANSWER_HELM_CORRECTED = [
+    *((COUNT, answer, 0.0, 0.0) for answer in HOSTILE),
+    ("SELECT x'00'", "SELECT x'00' FROM patient", 1.0, 1.0),
+    ("SELECT x'00'", "SELECT x'01'", 0.0, 0.0),
+    ("SELECT 9e999", "SELECT 9e999", 1.0, 1.0),
+    (COUNT, "SELECT CAST(count(*) AS REAL) FROM patient", 1.0, 1.0),
+    (COUNT, "SELECT 1 UNION ALL SELECT 1", 1.0, 1.0),
+    (NOTHING, NOTHING, 0.0, 1.0),
+    (NOTHING, "-- nobody knows", 0.0, 0.0),
+    (NOTHING, "", 1.0, 0.0),
+    ("null", "", 1.0, 1.0),
+    ("null", "<sql></sql>", 0.0, 1.0),
+    ("null", "```sql\n```", 0.0, 1.0),
+    ("null", "I cannot say.", 0.0, 0.0),
+    ("null", COUNT, 0.0, 0.0),
+]
 
 
-def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
+def test_a_models_sql_can_do_no_harm_and_any_value_can_be_written_down(run_program: Run, tmp_path: Path) -> None:
     """After the run the database is byte for byte what it was, and the output is small."""
-    answers = [*HOSTILE, "SELECT 1"]
+    gold, answers, *_ = zip(*GOLD_ANSWER_HELM_CORRECTED, strict=True)
     folder = tmp_path / "out" / "helm" / "scenarios" / "ehr_sql"
-    before = small_ehr_sql(folder, [COUNT] * len(answers))
-    with ScriptedEndpoint(answering(answers)) as endpoint:
+    before = small_ehr_sql(folder, list(gold))
+    with ScriptedEndpoint(lambda prompt: answers[int(re.findall(r"How many, (\d+)\?", prompt)[-1])]) as endpoint:
         params = {"parallelism": 8, "extra": {"max_unreadable": 1.0}}  # what writes is no query
         outcome = run_program("ehr_sql", endpoint.url, params=params)
     assert outcome.returncode == 0, outcome.stderr
@@ -377,40 +346,14 @@ def test_a_models_sql_can_do_no_harm(run_program: Run, tmp_path: Path) -> None:
     }  # fmt: skip
     assert not list(tmp_path.rglob("stolen.sqlite"))
     assert sum(file.stat().st_size for file in outcome.output_dir.rglob("*") if file.is_file()) < 5_000_000
-    assert outcome.scores()["ehr_sql_query_validity"] == 1 / len(answers)
-    assert outcome.scores()["ehr_sql_execution_accuracy"] == 1 / len(answers)
-
-
-def test_any_value_of_a_query_can_be_written_down_and_compared(run_program: Run, tmp_path: Path) -> None:
-    nothing = "SELECT id FROM patient WHERE id < 0"
-    gold_answer_helm_corrected = [
-        ("SELECT x'00'", "SELECT x'00' FROM patient", 1.0, 1.0),
-        ("SELECT x'00'", "SELECT x'01'", 0.0, 0.0),
-        ("SELECT 9e999", "SELECT 9e999", 1.0, 1.0),
-        (COUNT, "SELECT CAST(count(*) AS REAL) FROM patient", 1.0, 1.0),
-        (COUNT, "SELECT 1 UNION ALL SELECT 1", 1.0, 1.0),
-        (nothing, nothing, 0.0, 1.0),
-        (nothing, "-- nobody knows", 0.0, 0.0),
-        (nothing, "", 1.0, 0.0),
-        ("null", "", 1.0, 1.0),
-        ("null", "<sql></sql>", 0.0, 1.0),
-        ("null", "```sql\n```", 0.0, 1.0),
-        ("null", "I cannot say.", 0.0, 0.0),
-        ("null", COUNT, 0.0, 0.0),
-    ]
-    gold, answers, *_ = zip(*gold_answer_helm_corrected, strict=True)
-    small_ehr_sql(tmp_path / "out" / "helm" / "scenarios" / "ehr_sql", list(gold))
-    with ScriptedEndpoint(answering(answers)) as endpoint:
-        outcome = run_program("ehr_sql", endpoint.url, params={"extra": {"max_unreadable": 1.0}})
-    assert outcome.returncode == 0, outcome.stderr
-    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
-    name = "ehr_sql_execution_accuracy"
-    found = [
-        (gold[number], answers[number], line["metrics"][name], line["metrics"][f"{name}.corrected"])
-        for line in lines
-        for number in [int(line["id"].removeprefix("id"))]
-    ]
-    assert sorted(found) == sorted(gold_answer_helm_corrected)
+    name, found, valid = "ehr_sql_execution_accuracy", [], []
+    for number, of in (
+        (int(line["id"].removeprefix("id")), line["metrics"]) for line in lines(outcome, "results.jsonl")
+    ):
+        found.append((gold[number], answers[number], of[name], of[f"{name}.corrected"]))
+        valid += [of["ehr_sql_query_validity"]] if answers[number] in HOSTILE else []
+    assert sorted(found) == sorted(GOLD_ANSWER_HELM_CORRECTED)
+    assert valid == [0.0] * len(HOSTILE)
     (state,) = outcome.output_dir.rglob("scenario_state.json")
 
     def no_json(constant: str) -> None:
@@ -426,17 +369,13 @@ def test_no_copy_of_the_database_is_left_by_a_run_that_was_killed(tmp_path: Path
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with ScriptedEndpoint(lambda _prompt: f"{ENDLESS} SELECT count(*) FROM n") as endpoint:
-        argv = [
-            sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", "ehr_sql", "--output_dir", str(out),
-            "--model_url", endpoint.url, "--model_id", "m",
-        ]  # fmt: skip
-        environment = program_environment(TMPDIR=str(temporary))
+        argv, environment = run_eval(out, endpoint.url, task="ehr_sql"), program_environment(TMPDIR=str(temporary))
         with subprocess.Popen(argv, env=environment, stderr=subprocess.DEVNULL) as process:
             events = out / "logs" / "events.jsonl"
             deadline = time.monotonic() + 60
-            while not (events.exists() and '"judging"' in events.read_text("utf-8")) and time.monotonic() < deadline:
+            while not (events.exists() and '"judging"' in events.read_text("utf-8")):
+                assert time.monotonic() < deadline
                 time.sleep(0.05)
-            assert '"judging"' in events.read_text("utf-8")
             time.sleep(1)
             process.kill()
     copies = [file for file in tmp_path.rglob("*") if file.is_file() and file.read_bytes() == database]

@@ -91,8 +91,11 @@ FILL = """    with open("large", "wb") as file:
 """
 
 
+Canary = tuple[int, list[bytes]]
+
+
 @pytest.fixture
-def canary_server() -> Iterator[tuple[int, list[bytes]]]:
+def canary_server() -> Iterator[Canary]:
     """Its port, and what was sent to it; loopback only."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -144,6 +147,10 @@ def passed(outcome: Outcome) -> dict[int, float]:
     return {prompts[line["id"]]: line["metrics"]["pass"] for line in lines}
 
 
+def means_of(stats: list[dict[str, Any]]) -> dict[str, float | None]:
+    return {stat["name"]["name"]: stat.get("mean") for stat in stats if "perturbation" not in stat["name"]}
+
+
 def bubblewrap_works() -> bool:
     if shutil.which("bwrap") is None:
         return False
@@ -157,9 +164,7 @@ needs_bubblewrap = pytest.mark.skipif(
 
 
 @needs_bubblewrap
-def test_answers_that_attack_find_nothing(
-    tmp_path: Path, run_program: Run, canary_server: tuple[int, list[bytes]]
-) -> None:
+def test_answers_that_attack_find_nothing(tmp_path: Path, run_program: Run, canary_server: Canary) -> None:
     port, heard = canary_server
     home, out = tmp_path / "home", tmp_path / "out"
     home.mkdir()
@@ -214,7 +219,7 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
         outcome = run_program(HUMANEVAL, endpoint.url, "--allow-code-execution", params=params, env=OFFLINE)
         assert outcome.returncode == 0, outcome.stderr
         bare = bare_helm(tmp_path / "bare", "code:dataset=humaneval", endpoint.url, OFFLINE)
-    theirs = {stat["name"]["name"]: stat.get("mean") for stat in bare if "perturbation" not in stat["name"]}
+    theirs = means_of(bare)
     ours = outcome.scores()
     for name in ("pass", "code_eval_acc", "pass@1", "code_eval_acc@1"):
         assert (name in ours) == (name in theirs), name
@@ -227,11 +232,9 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
 def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
     """Tests by standard input and by call; the answer that never ends has none that pass."""
     answers = {
-        "twice": "n = int(input())\nprint(2 * n)\n",
-        "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
-        "endless": "while True:\n    pass\n",
-        "broken": "print(",
-    }
+        "twice": "n = int(input())\nprint(2 * n)\n", "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
+        "endless": "while True:\n    pass\n", "broken": "print(",
+    }  # fmt: skip
     for folder in (tmp_path / "out" / "helm", tmp_path / "bare"):
         for split in ("train", "test"):
             for name in answers:
@@ -254,7 +257,7 @@ def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
         outcome = run_program("helm:code:dataset=apps", endpoint.url, params=ALLOWED, env=OFFLINE)
         assert outcome.returncode == 0, outcome.stderr
         bare = bare_helm(tmp_path / "bare", "code:dataset=apps", endpoint.url, OFFLINE)
-    theirs = {stat["name"]["name"]: stat.get("mean") for stat in bare if "perturbation" not in stat["name"]}
+    theirs = means_of(bare)
     ours = outcome.scores()
     assert ours["test_avg"] == theirs["test_avg"] == pytest.approx(1.5 / 4)
     assert ours["strict_acc"] == theirs["strict_acc"] == 0.25
@@ -286,10 +289,8 @@ def test_sql_that_a_model_writes_only_reads(tmp_path: Path, run_program: Run) ->
     database = bird(tmp_path / "out" / "helm")
     before = database.read_bytes()
     answers = [
-        "<sql>SELECT name FROM pupil WHERE age = 11</sql>",
-        "<sql>SELECT 2, 10.5</sql>",
-        "<sql>DROP TABLE pupil</sql>",
-    ]
+        "<sql>SELECT name FROM pupil WHERE age = 11</sql>", "<sql>SELECT 2, 10.5</sql>", "<sql>DROP TABLE pupil</sql>",
+    ]  # fmt: skip
     with ScriptedEndpoint(lambda prompt: answers[int((re.findall(r"Question (\d)\?", prompt) or [0])[-1])]) as endpoint:
         refused = run_program("helm:bird_sql", endpoint.url, env=OFFLINE)
         assert refused.returncode == 2

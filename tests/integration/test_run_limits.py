@@ -53,9 +53,7 @@ def charging() -> Iterator[Charging]:
         yield server
 
 
-def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
-    charging: Charging, run_program: Run, tmp_path: Path
-) -> None:
+def test_a_run_stops_at_each_limit_and_goes_on_there(charging: Charging, run_program: Run, tmp_path: Path) -> None:
     write_example(tmp_path / "mine", "jury")
     extra = {
         "benchmark": str(tmp_path / "mine" / "benchmark.yaml"), "prices": PRICES,
@@ -104,16 +102,11 @@ def test_a_run_stops_at_each_limit_and_goes_on_where_it_stopped(
     assert set(charging.asked.values()) == {1}
 
 
-@pytest.mark.parametrize(
-    "usage",
-    [
-        {"cost": 1e-300, "prompt_tokens": 0, "completion_tokens": 0},
-        *more_data({"cost": 0}, {"prompt_tokens": 1}, ["?"]),
-    ],
-)
-def test_an_endpoint_that_says_0_does_not_turn_a_limit_off(
-    usage: Any, charging: Charging, run_program: Run, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("usage", [
+    {"cost": 1e-300, "prompt_tokens": 0, "completion_tokens": 0},
+    *more_data({"cost": 0}, {"prompt_tokens": 1}, ["?"]),
+])  # fmt: skip
+def test_who_says_0_does_not_turn_a_limit_off(usage: Any, charging: Charging, run_program: Run, tmp_path: Path) -> None:
     charging.usage = usage
     write_example(tmp_path / "mine")
     price = {"model_id": MODEL, "input_per_million": 10_000, "output_per_million": 0}  # a cent a token

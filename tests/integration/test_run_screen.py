@@ -9,18 +9,18 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
 from pathlib import Path
 
 import pytest
 
 from integration.support import TIMEOUT_S, program_environment
+from programs import EVAL_FACTORY, Finished, ran
 
 COLUMNS = 60
 ARGUMENTS = ("run_eval", "--eval_type", "sample_medical_qa", "--output_dir", "out", "--limit_samples", "12")
 TARGET = ("--model_url", "demo://baseline", "--model_id", "demo/baseline", "--model_type", "chat")
-PROGRAM = (sys.executable, "-m", "eval_factory", *ARGUMENTS, *TARGET)
+PROGRAM = (*EVAL_FACTORY, *ARGUMENTS, *TARGET)
 
 
 def on_a_terminal(folder: Path) -> tuple[int, str]:
@@ -45,21 +45,18 @@ def on_a_terminal(folder: Path) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+def on_screen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
     folder = tmp_path_factory.mktemp("screen")
     return folder, *on_a_terminal(folder)
 
 
-def again(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def again(folder: Path, *flags: str) -> Finished:
     """The run is complete: its result stands."""
-    return subprocess.run(
-        [*PROGRAM, *flags], cwd=folder, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S,
-        check=False,
-    )  # fmt: skip
+    return ran([*PROGRAM, *flags], folder)
 
 
-def test_a_terminal_shows_phases_and_a_result_that_fits(ran: tuple[Path, int, str]) -> None:
-    folder, code, sent = ran
+def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, int, str]) -> None:
+    folder, code, sent = on_screen
     assert code == 0, sent
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sent).replace("\r", "\n").split("\n")
     assert [line for line in lines if line.endswith(" ...")] == [
@@ -74,8 +71,8 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(ran: tuple[Path, int, st
     assert sent.rindex("\x1b[?25h") < sent.rindex("exact_match = "), "the cursor is shown again"
 
 
-def test_scripts_read_one_line_or_two_records(ran: tuple[Path, int, str]) -> None:
-    folder, *_ = ran
+def test_scripts_read_one_line_or_two_records(on_screen: tuple[Path, int, str]) -> None:
+    folder, *_ = on_screen
     quiet = again(folder, "--quiet")
     assert re.fullmatch(r"sample_medical_qa: exact_match = 0\.\d{4}  \(95 % interval [^)]*\)\n", quiet.stdout)
     assert (quiet.returncode, quiet.stderr) == (0, "")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,16 @@ import yaml
 
 from eval_factory.core.token_file import OAuthSettings, token_file
 from integration.jury_endpoint import judgement
-from integration.support import TIMEOUT_S, Outcome, program_environment
+from integration.support import Outcome
 from integration.test_juries import medication_questions
-from loopback import serving
+from loopback import Handler, Loopback
+from programs import eval_factory, holding, outcome_of, ran
 from scripted_endpoint import PROBE, ScriptedEndpoint
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
 MAIN = "nvapi-main-canary-0123456789-MAIN"
 GPT, LLAMA, CLAUDE = (f"nvapi-{name}-canary-0123456789-{name.upper()}" for name in ("gptj", "llam", "clau"))
-MODELS = {
-    "gpt-4o-2024-05-13": "gpt",
-    "meta/llama-3.3-70b-instruct": "llama",
-    "claude-3-7-sonnet-20250219": "claude",
-}
-Program = Callable[..., Outcome]
+MODELS = {"gpt-4o-2024-05-13": "gpt", "meta/llama-3.3-70b-instruct": "llama", "claude-3-7-sonnet-20250219": "claude"}
 
 
 class SignedEndpoint(ScriptedEndpoint):
@@ -55,142 +50,105 @@ class SignedEndpoint(ScriptedEndpoint):
         return super().reply(path, headers, body)
 
 
-@pytest.fixture
-def signed() -> Iterator[SignedEndpoint]:
-    with SignedEndpoint() as server:
-        yield server
+@dataclass
+class World:
+    """An endpoint, one of tokens, and the program in a folder of its own."""
 
+    folder: Path
+    signed: SignedEndpoint
+    tokens: TokenEndpoint
 
-@pytest.fixture
-def tokens() -> Iterator[TokenEndpoint]:
-    with TokenEndpoint() as server:
-        yield server
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    """Runs a whole config, in a folder of its own; looks for secrets in all that is left."""
-
-    def run(config: dict[str, Any], env: dict[str, str], *secrets: str) -> Outcome:
-        file = tmp_path / "config.yml"
+    def run(self, config: dict[str, Any], env: dict[str, str]) -> Outcome:
+        """A whole config; secrets are looked for in all that is left."""
+        file, out = self.folder / "config.yml", self.folder / "out"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        folder = tmp_path / "out"
-        finished = subprocess.run(
-            [sys.executable, "-m", "eval_factory", "run_eval", "--output_dir", str(folder), "--run_config", str(file)],
-            env=program_environment(HF_HUB_OFFLINE="1", XDG_CACHE_HOME=str(tmp_path / "cache"), **env), capture_output=True, text=True, timeout=TIMEOUT_S,
-            cwd=tmp_path, check=False,
+        finished = eval_factory(
+            "run_eval", "--output_dir", str(out), "--run_config", str(file), cwd=self.folder, HF_HUB_OFFLINE="1",
+            XDG_CACHE_HOME=str(self.folder / "cache"), env=env,
         )  # fmt: skip
-        for secret in (MAIN, GPT, LLAMA, CLAUDE, CLIENT_SECRET, "token-canary", *secrets):
-            assert secret not in finished.stdout + finished.stderr
-            for path in folder.rglob("*"):
-                assert not path.is_file() or secret.encode() not in path.read_bytes(), (secret, path)
-        return Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+        known = (MAIN, GPT, LLAMA, CLAUDE, CLIENT_SECRET, "token-canary")
+        assert not any(secret in finished.stdout + finished.stderr for secret in known)
+        assert holding(out, *known) == []
+        return outcome_of(finished, out)
 
-    return run
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    medication_questions(tmp_path / "out" / "helm")
+    with SignedEndpoint() as signed, TokenEndpoint() as tokens:
+        yield World(tmp_path, signed, tokens)
 
 
 def log_of(outcome: Outcome) -> str:
     return "".join(path.read_text("utf-8") for path in (outcome.output_dir / "logs").glob("*.log"))
 
 
+MODEL = "nvdev/meta/llama-3.1-8b-instruct"
+
+
 def config(url: str, **extra: Any) -> dict[str, Any]:
     """The README's configuration, with a benchmark that needs no download."""
+    params = {"limit_samples": 2, "parallelism": 2, "extra": {"num_train_trials": 1, **extra}}
+    endpoint = {"url": url, "model_id": MODEL, "type": "chat", "api_key": "OPENAI_API_KEY"}
     return {
-        "config": {
-            "type": "medication_qa",
-            "output_dir": "results/multi_judge_test",
-            "params": {"limit_samples": 2, "parallelism": 2, "extra": {"num_train_trials": 1, **extra}},
-        },
-        "target": {
-            "api_endpoint": {
-                "url": url, "model_id": "nvdev/meta/llama-3.1-8b-instruct", "type": "chat", "api_key": "OPENAI_API_KEY",
-            }
-        },
-    }  # fmt: skip
+        "config": {"type": "medication_qa", "output_dir": "results/multi_judge_test", "params": params},
+        "target": {"api_endpoint": endpoint},
+    }
 
 
-MODEL = "nvdev/meta/llama-3.1-8b-instruct"
-OWN_VARIABLES = {
-    "gpt_judge_api_key": "GPT_JUDGE_API_KEY",
-    "llama_judge_api_key": "LLAMA_JUDGE_API_KEY",
-    "claude_judge_api_key": "CLAUDE_JUDGE_API_KEY",
-}
+OWN = {name: f"{name.upper()}_JUDGE_API_KEY" for name in ("gpt", "llama", "claude")}
+CLIENT = {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "OPENAI_SCOPE": "awsanthropic-readwrite"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("extra", "env", "used"),
-    [
-        pytest.param(
-            OWN_VARIABLES,
-            {"GPT_JUDGE_API_KEY": GPT, "LLAMA_JUDGE_API_KEY": LLAMA, "CLAUDE_JUDGE_API_KEY": CLAUDE},
-            {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE},
-            id="method 1: direct keys",
-        ),
-        pytest.param(
-            {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
-            {
-                "OPENAI_CLIENT_ID": CLIENT_ID,
-                "OPENAI_CLIENT_SECRET": CLIENT_SECRET,
-                "OPENAI_SCOPE": "awsanthropic-readwrite",
-            },
-            {"gpt": MAIN, "llama": MAIN, "claude": MAIN},
-            id="method 2: OAuth variables beside the main key",
-        ),
-        pytest.param(
-            {"gpt_judge_api_key": "GPT_JUDGE_API_KEY"},
-            {"OPENAI_CLIENT_ID": CLIENT_ID, "OPENAI_CLIENT_SECRET": CLIENT_SECRET, "GPT_JUDGE_API_KEY": GPT},
-            {"gpt": GPT, "llama": MAIN, "claude": MAIN},
-            id="method 3: hybrid",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("named", "env", "used"), [
+    (tuple(OWN), {OWN["gpt"]: GPT, OWN["llama"]: LLAMA, OWN["claude"]: CLAUDE}, {"gpt": GPT, "llama": LLAMA, "claude": CLAUDE}),
+    (("gpt", "llama"), {**CLIENT, OWN["gpt"]: GPT}, {"gpt": GPT, "llama": MAIN, "claude": MAIN}),
+], ids=["method 1: direct keys", "methods 2 and 3: OAuth variables beside the main key, and a direct key"])  # fmt: skip
 def test_keys_as_the_readme_shows_them(
-    extra: dict[str, str], env: dict[str, str], used: dict[str, str], signed: SignedEndpoint, tokens: TokenEndpoint,
-    program: Program, tmp_path: Path,
-) -> None:  # fmt: skip
-    medication_questions(tmp_path / "out" / "helm")
-    outcome = program(config(signed.url, **extra), {"OPENAI_API_KEY": MAIN, "OPENAI_TOKEN_URL": tokens.url, **env})
+    named: tuple[str, ...], env: dict[str, str], used: dict[str, str], world: World
+) -> None:
+    extra = {f"{judge}_judge_api_key": OWN[judge] for judge in named}
+    outcome = world.run(
+        config(world.signed.url, **extra), {"OPENAI_API_KEY": MAIN, "OPENAI_TOKEN_URL": world.tokens.url, **env}
+    )
     assert outcome.returncode == 0, outcome.stderr
-    assert signed.signed == {MODEL: {MAIN}, **{judge: {key} for judge, key in used.items()}}
+    assert world.signed.signed == {MODEL: {MAIN}, **{judge: {key} for judge, key in used.items()}}
     log = log_of(outcome)
     for judge, key in used.items():
-        own = f"{judge.upper()}_JUDGE_API_KEY"
-        if own in env:
-            assert f"Using API key {own} for {judge}, ends with {key[-4:]}" in log
+        if OWN[judge] in env:
+            assert f"Using API key {OWN[judge]} for {judge}, ends with {key[-4:]}" in log
             assert f"Using {'GPT' if judge == 'gpt' else judge.capitalize()} judge API key from" in log
         else:
-            assert f"{own} is not set, setting to OPENAI_API_KEY" in log
+            assert f"{OWN[judge]} is not set, setting to OPENAI_API_KEY" in log
     if "OPENAI_CLIENT_ID" in env:
         assert "OPENAI_CLIENT_ID is set, but nothing in the configuration says `oauth: openai`" in log
-    assert not tokens.given
+    assert not world.tokens.given
 
 
 @pytest.mark.medical_data
 def test_method_4_helm_run_itself(
-    signed: SignedEndpoint, root: Path, tmp_path: Path, place_data: Callable[[Path, str], None],
+    world: World, root: Path, tmp_path: Path, place_data: Callable[[Path, str], None],
     data_environment: dict[str, str], medical_data: Path,
 ) -> None:  # fmt: skip
     """The README's command, after the model files were written where helm-run looks for them."""
-    env = program_environment(
-        **data_environment, PYTHONPATH=str(medical_data / "overlay"), MEDICAL_DATA=str(medical_data),
+    env = dict(
+        data_environment, PYTHONPATH=str(medical_data / "overlay"), MEDICAL_DATA=str(medical_data),
         OPENAI_API_KEY=MAIN, GPT_JUDGE_API_KEY=GPT, LLAMA_JUDGE_API_KEY=LLAMA, CLAUDE_JUDGE_API_KEY=CLAUDE,
     )  # fmt: skip
     generate = [
         sys.executable, str(root / "scripts" / "generate_dynamic_model_configs.py"), "--model-name", "openai/gpt-4",
-        "--base-url", signed.url, "--openai-model-name", "gpt-4", "--output-dir", "prod_env", "--helm-names",
+        "--base-url", world.signed.url, "--openai-model-name", "gpt-4", "--output-dir", "prod_env", "--helm-names",
     ]  # fmt: skip
-    subprocess.run(generate, cwd=tmp_path, env=env, capture_output=True, timeout=TIMEOUT_S, check=True)
+    assert (made := ran(generate, tmp_path, env)).returncode == 0, made.stderr
     place_data(tmp_path / "results" / "multi_judge_test", "mtsamples_replicate")
-    finished = subprocess.run(
-        [
-            str(Path(sys.executable).parent / "helm-run"), "--run-entries", "mtsamples_replicate:model=openai/gpt-4",
-            "--suite", "my-suite", "--max-eval-instances", "2", "--num-train-trials", "1",
-            "-o", "results/multi_judge_test", "--plugins", "eval_factory.helm_plugin.plugin",
-        ],
-        cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+    argv = [
+        str(Path(sys.executable).parent / "helm-run"), "--run-entries", "mtsamples_replicate:model=openai/gpt-4",
+        "--suite", "my-suite", "--max-eval-instances", "2", "--num-train-trials", "1",
+        "-o", "results/multi_judge_test", "--plugins", "eval_factory.helm_plugin.plugin",
+    ]  # fmt: skip
+    finished = ran(argv, tmp_path, env)
     assert finished.returncode == 0, finished.stderr[-3000:]
-    assert signed.signed == {"gpt-4": {MAIN}, "gpt": {GPT}, "llama": {LLAMA}, "claude": {CLAUDE}}
+    assert world.signed.signed == {"gpt-4": {MAIN}, "gpt": {GPT}, "llama": {LLAMA}, "claude": {CLAUDE}}
     (stats,) = (tmp_path / "results" / "multi_judge_test" / "runs" / "my-suite").glob("*/stats.json")
     means = {stat["name"]["name"]: stat.get("mean") for stat in json.loads(stats.read_text())}
     assert means["mtsamples_replicate_accuracy"] == 4.0
@@ -203,108 +161,80 @@ OAUTH_JURY = [
 ]
 
 
-def oauth_environment(tokens: TokenEndpoint) -> dict[str, str]:
+def oauth_environment(world: World) -> dict[str, str]:
     env = {"OWN_KEY": GPT}
-    for service in ("OPENAI", "ANTHROPIC"):
-        env |= {
-            f"{service}_CLIENT_ID": CLIENT_ID,
-            f"{service}_CLIENT_SECRET": CLIENT_SECRET,
-            f"{service}_TOKEN_URL": tokens.url,
-        }
-    return env
+    told = {"CLIENT_ID": CLIENT_ID, "CLIENT_SECRET": CLIENT_SECRET, "TOKEN_URL": world.tokens.url}
+    return env | {f"{service}_{name}": value for service in ("OPENAI", "ANTHROPIC") for name, value in told.items()}
 
 
-def oauth_config(url: str) -> dict[str, Any]:
-    document = config(url, judges=OAUTH_JURY)
-    endpoint = document["target"]["api_endpoint"]
-    del endpoint["api_key"]
-    endpoint["oauth"] = "openai"
+def oauth_config(world: World) -> dict[str, Any]:
+    document = config(world.signed.url, judges=OAUTH_JURY)
+    document["target"]["api_endpoint"] |= {"api_key": None, "oauth": "openai"}
     return document
 
 
-def test_tokens_serve_who_says_so(
-    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
-) -> None:
-    medication_questions(tmp_path / "out" / "helm")
-    outcome = program(oauth_config(signed.url), {**oauth_environment(tokens), "OPENAI_API_KEY": MAIN})
+def test_tokens_serve_who_asks(world: World) -> None:
+    outcome = world.run(oauth_config(world), {**oauth_environment(world), "OPENAI_API_KEY": MAIN})
     assert outcome.returncode == 0, outcome.stderr
-    given = dict(zip(tokens.scopes, tokens.given, strict=True))
+    given = dict(zip(world.tokens.scopes, world.tokens.given, strict=True))
     model, judge = given.pop("azureopenai-readwrite"), given.pop("awsanthropic-readwrite")
     assert not given
-    assert signed.signed == {MODEL: {model}, "judge/kind": {judge}, "judge/own": {GPT}}
+    assert world.signed.signed == {MODEL: {model}, "judge/kind": {judge}, "judge/own": {GPT}}
     log = log_of(outcome)
     assert "Creating new openai OAuth token" in log
     assert "Creating new anthropic OAuth token" in log
     for service in ("openai", "anthropic"):
-        (file,) = (tmp_path / "cache" / "eval-factory").glob(f"{service}_*_oauth_token.json")
+        (file,) = (world.folder / "cache" / "eval-factory").glob(f"{service}_*_oauth_token.json")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert json.loads(file.read_text())["expires_at"] > 0
 
 
-def test_a_token_that_is_refused_is_renewed_once(
-    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
-) -> None:
+def test_a_token_that_is_refused_is_renewed_once(world: World) -> None:
     """The endpoint takes no token that was given before the model was first asked: revoked, though not expired. One of
     the current folder, where tokens were once, is not looked at.
     """
-    (tmp_path / "anthropic_oauth_token.json").write_text('{"access_token": "token-canary-planted", "expires_at": 9e12}')
-    medication_questions(tmp_path / "out" / "helm")
-    env = {**oauth_environment(tokens), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    (world.folder / "anthropic_oauth_token.json").write_text(
+        '{"access_token": "token-canary-planted", "expires_at": 9e12}'
+    )
+    env = {**oauth_environment(world), "XDG_CACHE_HOME": str(world.folder / "cache")}
     file = token_file(OAuthSettings("openai", None, "azureopenai-readwrite"), env)
     file.parent.mkdir(parents=True)
     old = {"access_token": "token-canary-of-yesterday", "expires_at": time.time() + 999, "lifetime_s": 3600}
     file.write_text(json.dumps({**old, "file": file.name}))
     file.chmod(0o600)
-    signed.accepts = lambda model, authorization: model != MODEL or "yesterday" not in authorization
-    outcome = program(oauth_config(signed.url), oauth_environment(tokens))
+    world.signed.accepts = lambda model, authorization: model != MODEL or "yesterday" not in authorization
+    outcome = world.run(oauth_config(world), oauth_environment(world))
     assert outcome.returncode == 0, outcome.stderr
-    assert signed.refused == 1
-    assert signed.signed["judge/kind"] <= set(tokens.given)
-    assert len(tokens.given) == 2
+    assert world.signed.refused == 1
+    assert world.signed.signed["judge/kind"] <= set(world.tokens.given)
+    assert len(world.tokens.given) == 2
     assert "openai OAuth token expired, refreshing" in log_of(outcome)
 
 
-def test_tokens_that_expire_during_the_run(
-    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
-) -> None:
-    medication_questions(tmp_path / "out" / "helm")
-    tokens.expires_in = 1
-    outcome = program(oauth_config(signed.url), oauth_environment(tokens))
-    assert outcome.returncode == 0, outcome.stderr
-    assert signed.signed[MODEL].isdisjoint(tokens.given[:1])  # that of the question before the run
-    assert "token expired, refreshing" in log_of(outcome)
-
-
-def test_a_token_that_is_always_refused_stops_the_run(
-    signed: SignedEndpoint, tokens: TokenEndpoint, program: Program, tmp_path: Path
-) -> None:
-    signed.accepts = lambda _model, _authorization: False
-    outcome = program(oauth_config(signed.url), oauth_environment(tokens))
+def test_a_token_that_is_always_refused_stops_the_run(world: World) -> None:
+    world.signed.accepts = lambda _model, _authorization: False
+    outcome = world.run(oauth_config(world), oauth_environment(world))
     assert outcome.returncode == 3
     assert "Authentication error detected" in outcome.stderr
-    assert signed.refused == 2 + 2 + 1  # the probe of each endpoint; where there is a token, once more with a new one
+    assert (
+        world.signed.refused == 2 + 2 + 1
+    )  # the probe of each endpoint; where there is a token, once more with a new one
 
 
-@pytest.mark.parametrize(
-    ("way", "change", "message"),
-    [
-        ("good", {"OPENAI_CLIENT_SECRET": ""}, "Missing environment variables for openai token: OPENAI_CLIENT_SECRET"),
-        ("good", {"OPENAI_TOKEN_URL": "http://127.0.0.1:9/token"}, "the token endpoint cannot be reached"),
-        ("refuses", {}, "invalid_client"),
-    ],
-)
-def test_no_token_no_run(
-    way: str, change: dict[str, str], message: str, signed: SignedEndpoint, tokens: TokenEndpoint, program: Program
-) -> None:
-    tokens.way = way
-    outcome = program(oauth_config(signed.url), {**oauth_environment(tokens), **change})
+@pytest.mark.parametrize(("way", "change", "message"), [
+    ("good", {"OPENAI_CLIENT_SECRET": ""}, "Missing environment variables for openai token: OPENAI_CLIENT_SECRET"),
+    ("refuses", {}, "invalid_client"),
+])  # fmt: skip
+def test_no_token_no_run(way: str, change: dict[str, str], message: str, world: World) -> None:
+    world.tokens.way = way
+    outcome = world.run(oauth_config(world), {**oauth_environment(world), **change})
     assert outcome.returncode == 3, outcome.stderr
     assert message in outcome.stderr
     assert "Traceback" not in outcome.stderr
-    assert not signed.requests
+    assert not world.signed.requests
 
 
-class CloudFunction:
+class CloudFunction(Loopback):
     """A cloud function: the first POST of a prompt is answered 202, its status address has the answer later."""
 
     def __init__(self, polls: int) -> None:
@@ -313,16 +243,7 @@ class CloudFunction:
         self.gets: list[tuple[str, dict[str, str]]] = []
         self.waiting: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.origin = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> CloudFunction:
-        serving(self._server)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(self._calling())
 
     def post(self, path: str, headers: dict[str, str]) -> tuple[int, str]:
         with self._lock:
@@ -338,53 +259,31 @@ class CloudFunction:
             self.waiting[name] -= 1
             return (202 if self.waiting[name] > 0 else 200), name
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _calling(self) -> type[Handler]:
         function = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.answer(*function.post(self.path, dict(self.headers)))
-
-            def do_GET(self) -> None:
-                self.answer(*function.get(self.path, dict(self.headers)))
-
-            def answer(self, status: int, name: str) -> None:
+        class Calling(Handler):
+            def reply(self) -> None:
+                self.body()
+                asked = function.post if self.command == "POST" else function.get
+                status, name = asked(self.path, dict(self.headers))
                 choice = {"index": 0, "message": {"role": "assistant", "content": "B"}, "finish_reason": "stop"}
                 data = json.dumps({"choices": [choice]}).encode() if status == 200 else b""
-                self.send_response(status)
-                self.send_header("NVCF-REQID", name)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                self.answer(status, data, {"NVCF-REQID": name})
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        return Handler
+        return Calling
 
 
 FUNCTION = "/v2/nvcf/pexec/functions/13e4f873-9d52-4ba9-8194-61baf8dc2bc9"
 
 
-def function_config(function: CloudFunction, **params: Any) -> dict[str, Any]:
-    return {
-        "config": {"type": "sample_medical_qa", "output_dir": "results/nvcf", "params": {"limit_samples": 3, **params}},
-        "target": {
-            "api_endpoint": {
-                "url": f"{function.origin}{FUNCTION}/", "model_id": "m", "type": "chat", "api_key": "OPENAI_API_KEY",
-                "adapter_config": {"use_nvcf": True},
-            }
-        },
-    }  # fmt: skip
-
-
-def test_a_cloud_function(program: Program) -> None:
+def test_a_cloud_function(world: World) -> None:
     with CloudFunction(polls=3) as function:
         env = {"OPENAI_API_KEY": MAIN, "NVCF_STATUS_URL": f"{function.origin}/status"}
-        outcome = program(function_config(function), env)
+        asked = config(f"{function.origin}{FUNCTION}/")
+        asked["config"] |= {"type": "sample_medical_qa", "params": {"limit_samples": 3}}
+        asked["target"]["api_endpoint"]["adapter_config"] = {"use_nvcf": True}
+        outcome = world.run(asked, env)
     assert outcome.returncode == 0, outcome.stderr
     assert len(function.posts) == 4  # the probe and three instances
     assert len(function.gets) == 12
@@ -393,12 +292,3 @@ def test_a_cloud_function(program: Program) -> None:
     for _, headers in [*function.posts, *function.gets]:
         assert headers["Authorization"] == f"Bearer {MAIN}"
         assert int(headers["NVCF-POLL-SECONDS"]) >= 1
-
-
-def test_a_cloud_function_that_never_ends(program: Program) -> None:
-    with CloudFunction(polls=10**9) as function:
-        env = {"OPENAI_API_KEY": MAIN, "NVCF_STATUS_URL": f"{function.origin}/status"}
-        outcome = program(function_config(function, request_timeout=2, max_retries=0), env)
-    assert outcome.returncode == 1
-    (error,) = {json.loads(line)["error"] for line in (outcome.output_dir / "results.jsonl").read_text().splitlines()}
-    assert "no answer within 2 s" in error

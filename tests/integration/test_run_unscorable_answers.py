@@ -43,9 +43,7 @@ def answering(chosen: Callable[[int], bool]) -> Callable[[str], str]:
 
 
 @pytest.mark.medical_data
-def test_one_answer_of_too_many_digits_costs_one_instance(
-    run_program: Run, place_data: PlaceData, tmp_path: Path
-) -> None:
+def test_one_unscorable_answer_costs_one_instance(run_program: Run, place_data: PlaceData, tmp_path: Path) -> None:
     place_data(tmp_path / "out" / "helm", "medec")
     with ScriptedEndpoint(answering(lambda number: number == 3)) as endpoint:
         outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
@@ -76,9 +74,7 @@ def test_one_answer_of_too_many_digits_costs_one_instance(
 
 
 @pytest.mark.medical_data
-def test_what_raises_on_every_answer_is_a_defect_and_fails_the_run(
-    run_program: Run, place_data: PlaceData, tmp_path: Path
-) -> None:
+def test_what_raises_on_every_answer_fails_the_run(run_program: Run, place_data: PlaceData, tmp_path: Path) -> None:
     place_data(tmp_path / "out" / "helm", "medec")
     with ScriptedEndpoint(answering(lambda _number: True)) as endpoint:
         outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
@@ -98,9 +94,11 @@ def test_a_log_probability_that_overflows(run_program: Run, endpoint: ScriptedEn
         return status, answer
 
     endpoint.reply = reply  # type: ignore[method-assign]
-    outcome = run_program(
-        "sample_medical_qa", endpoint.url, params={"limit_samples": ENOUGH, "parallelism": 1}, model_type="completions"
-    )
+    params = {"limit_samples": ENOUGH, "parallelism": 1, "temperature": 0.7, "max_new_tokens": 9}
+    url = endpoint.url + "/chat/completions"
+    outcome = run_program("sample_medical_qa", url, params=params, model_type="completions")
     assert outcome.returncode == 1, outcome.stderr
+    assert set(endpoint.paths) == {"/v1/completions"}
+    assert {(request["temperature"], request["max_tokens"]) for request in endpoint.requests} == {(0.7, 9)}
     (failed,) = failed_of(outcome)
     assert "OverflowError in BasicGenerationMetric" in failed["error"]

@@ -48,9 +48,7 @@ def test_a_model_that_knows_does_not_mind_the_order(run_program: Run) -> None:
     assert all(line["metrics"]["exact_match"] == 1.0 for line in lines)
 
 
-def test_one_that_always_says_a_changes_with_it_and_the_original_score_is_helms(
-    run_program: Run, tmp_path: Path
-) -> None:
+def test_one_that_always_says_a_changes_with_it_and_the_first_score_is_helms(run_program: Run, tmp_path: Path) -> None:
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         few, folder = {"limit_samples": QUESTIONS}, tmp_path / "plain"
         plain = run_program("sample_medical_qa", endpoint.url, params=few, output_dir=folder)

@@ -11,6 +11,7 @@ import pytest
 
 from integration.gold import gold_answers
 from integration.support import Outcome, Run, more_data
+from integration.test_shuffled_runs import knows
 from scripted_endpoint import ScriptedEndpoint
 
 SAMPLE = "sample_medical_qa"
@@ -51,7 +52,8 @@ def check_right_in_other_forms(outcome: Outcome) -> None:
 
 
 def test_right_answers_in_other_forms(run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    check_right_in_other_forms(read_as_right(run_program, SAMPLE, endpoint, {}))
+    endpoint.answer = lambda prompt: FORMS[len(prompt) % len(FORMS)].format(knows(prompt))
+    check_right_in_other_forms(run_program(SAMPLE, endpoint.url, params=params()))
 
 
 ROWS = 200
@@ -74,10 +76,9 @@ def choices_of_a_table(folder: Path) -> list[tuple[str, dict[str, str]]]:
     for number in range(ROWS):
         right, other = "ABCD"[number % 4], "ABCD"[(number + 1) % 4]
         lines.append(f"Case {number}: what is it?,ulcer {number},colitis,gout,asthma,{right}")
-        texts = dict(zip("ABCD", (f"ulcer {number}", "colitis", "gout", "asthma"), strict=True))
-        asked.append(
-            (f"Case {number}: ", {"right": right, "other": other, "text": texts[right], "wrong": texts[other]})
-        )
+        texts = {"A": f"ulcer {number}", "B": "colitis", "C": "gout", "D": "asthma"}
+        row = {"right": right, "other": other, "text": texts[right], "wrong": texts[other]}
+        asked.append((f"Case {number}: ", row))
     (folder / "data.csv").write_text("\n".join(lines) + "\n", "utf-8")
     return asked
 
@@ -96,10 +97,10 @@ def test_right_answers_with_an_explanation_are_right_and_wrong_ones_wrong(
     right = run_program("custom", endpoint.url, params={"extra": extra})
     assert (right.scores()["exact_match"], right.scores()["exact_match.lenient"]) == (0.0, 1.0)
     notes = "\n".join(right.document()["validity"]["notes"])
-    assert f"{ROWS} of {ROWS} answers are not in the form" in notes
-    assert f"{ROWS} of them state one option in other words or signs" in notes
+    for part in (f"{ROWS} of {ROWS} answers are not in the form", f"{ROWS} of them state one option in other words or signs",
+                 "exact_match.lenient, which reads the same answers otherwise, is above its own"):  # fmt: skip
+        assert part in notes
     assert "does not show that the model read the questions" not in notes
-    assert "exact_match.lenient, which reads the same answers otherwise, is above its own" in notes
     asked = [(case, {"right": row["other"], "other": row["right"], "text": row["wrong"]}) for case, row in asked]
     wrong = run_program("custom", endpoint.url, "--fresh", params={"extra": extra})
     assert (wrong.scores()["exact_match"], wrong.scores()["exact_match.lenient"]) == (0.0, 0.0)
@@ -116,33 +117,41 @@ def test_right_answers_in_other_forms_to_real_questions(
     check_right_in_other_forms(read_as_right(run_program, task, endpoint, data_environment))
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "<think>The heart has four chambers and so on and on",
-        *more_data("<thi", "[THINK]The heart", "<|channel|>analysis<|message|>The"),
-    ],
-)
-def test_all_cut_off_while_thinking(answer: str, run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    message = {"role": "assistant", "content": answer}
-    endpoint.body = {"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
+def said(text: str | None, **more: str) -> dict[str, str | None]:
+    return {"role": "assistant", "content": text, **more}
+
+
+@pytest.mark.parametrize("case", [
+    (said("<think>The heart has four chambers and so on and on"), 4),
+    *more_data((said("<thi"), 4), (said("[THINK]The heart"), 4), (said("<|channel|>analysis<|message|>The"), 4)),
+    *more_data((said(None, reasoning_content="Let"), 0), (said(""), 0)),
+])  # fmt: skip
+def test_all_cut_off_while_thinking(
+    case: tuple[dict[str, Any], int], run_program: Run, endpoint: ScriptedEndpoint
+) -> None:
+    message, unfinished = case
+    choice = {"index": 0, "message": message, "finish_reason": "length"}
+    endpoint.body = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
     outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 4})
-    counts = outcome.document()["validity"]["instances"]
+    counts, notes = (outcome.document()["validity"][name] for name in ("instances", "notes"))
+    assert outcome.stderr.count("grants; set config.params.extra.num_output_tokens") == 1
+    (note,) = [note for note in notes if "num_output_tokens" in note]
+    assert note.startswith("4 of 4: ")
+    assert "more than the 5 output tokens" in note
+    if not unfinished:
+        return
     assert (counts["thinking_unfinished"], counts["thinking_stripped"], counts["unparsed"]) == (4, 4, 0)
     assert outcome.returncode == 1
     assert "4 of 4 answers say nothing that can be scored (4 cut off while the model was thinking)" in outcome.stderr
-    assert "config.params.extra.num_output_tokens" in outcome.stderr
     assert "adapter_config.start_reasoning_token" in outcome.stderr
-    assert any("was taken out of 4 of 4 answers" in note for note in outcome.document()["validity"]["notes"])
+    assert any("was taken out of 4 of 4 answers" in note for note in notes)
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["pubmed_qa", "medec"])
-def test_all_empty(task: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData,
-                   data_environment: dict[str, str]) -> None:  # fmt: skip
-    place_data(tmp_path / "out" / "helm", task)
+def test_all_empty(run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData) -> None:
+    place_data(tmp_path / "out" / "helm", "medec")
     endpoint.answer = lambda _prompt: ""
-    outcome = run_program(task, endpoint.url, params={"limit_samples": 4}, env=data_environment)
+    outcome = run_program("medec", endpoint.url, params={"limit_samples": 4})
     assert outcome.document()["validity"]["instances"]["unreadable"] == 4
     assert outcome.returncode == 1
     assert "(4 empty); max_unreadable is 0.1" in outcome.stderr

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from integration.support import TIMEOUT_S, program_environment
+from programs import Finished, ran
 
 INSTANCES = 6
 SAMPLE = "sample_medical_qa"
-Finished = subprocess.CompletedProcess[str]
 
 
 def table(root: Path, folder: Path, *arguments: str) -> Finished:
-    return subprocess.run(
-        [
-            sys.executable, "scripts/validity_table.py", SAMPLE, "--limit", str(INSTANCES), "--kind", "gold",
-            "--keep", str(folder / "runs"), "--page", str(folder / "validity.md"), *arguments,
-        ],
-        cwd=root, env=program_environment(HF_HUB_OFFLINE="1"), capture_output=True, text=True, timeout=TIMEOUT_S,
-        check=False,
-    )  # fmt: skip
+    argv = [
+        sys.executable, "scripts/validity_table.py", SAMPLE, "--limit", str(INSTANCES), "--kind", "gold",
+        "--keep", str(folder / "runs"), "--page", str(folder / "validity.md"), *arguments,
+    ]  # fmt: skip
+    return ran(argv, root, HF_HUB_OFFLINE="1")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,45 @@
+"""The program, and others, run to their end as a shell would; what they left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from integration.support import TIMEOUT_S, Outcome, program_environment
+
+EVAL_FACTORY = (sys.executable, "-m", "eval_factory")
+Finished = subprocess.CompletedProcess[str]
+
+
+def ran(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: str) -> Finished:
+    """With no variables but these."""
+    return subprocess.run(
+        argv, cwd=cwd, env=program_environment(**(env or {}), **more), capture_output=True, text=True, errors="backslashreplace",
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+def eval_factory(
+    *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: str
+) -> Finished:
+    return ran([*EVAL_FACTORY, *arguments], cwd, env, **more)
+
+
+def outcome_of(finished: Finished, folder: Path) -> Outcome:
+    return Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
+
+
+def run_eval(folder: Path, url: str, *arguments: str, task: str = "sample_medical_qa") -> list[str]:
+    """The command line of a run."""
+    return [
+        *EVAL_FACTORY, "run_eval", "--eval_type", task, "--output_dir", str(folder), "--model_url", url,
+        "--model_id", "test/model", *arguments,
+    ]  # fmt: skip
+
+
+def holding(folder: Path, *secrets: str) -> list[tuple[str, Path]]:
+    """What stands in which file."""
+    files = [(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()]
+    return [(secret, path) for path, data in files for secret in secrets if secret.encode() in data]
