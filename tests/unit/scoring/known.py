@@ -25,6 +25,6 @@ def ends(of: _Interval) -> tuple[float, float]:
     return there(of.ci_low), there(of.ci_high)
 
 
-def near(expected: Any, **within: float) -> Any:
+def near(expected: Any, **within: Any) -> Any:
     """But for rounding; it may stand beside other values in a tuple."""
     return pytest.approx(expected, **within)

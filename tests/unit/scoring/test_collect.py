@@ -235,6 +235,8 @@ def test_a_judge_that_said_nothing_makes_it_another_jury(tmp_path: Path) -> None
     assert reason.startswith("judge b gave no usable judgement of 20 of 20 answers, and max_judge_failures is 0.1: ")
     assert result.validity.bounds["aci_bench_accuracy"] == (1.5, 3.5)
     assert result.scores["aci_bench_accuracy"].value == 2.0
+    assert judged_by_both_but(tmp_path / "a", 20, of=20, max_judge_failures=1.0).reportable, "the user's choice"
+    assert not judged_by_both_but(tmp_path / "b", 1, of=20, max_judge_failures=0).reportable
 
 
 def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> None:
@@ -245,11 +247,6 @@ def test_the_score_over_what_all_judges_rated_stands_beside(tmp_path: Path) -> N
         "aci_bench_accuracy": (near(3.8), 10, "aci_bench_accuracy"),
         "aci_bench_accuracy.all_judges": (4.0, 9, "aci_bench_accuracy"),
     }
-
-
-def test_how_many_judgements_may_be_missing_is_the_users_choice(tmp_path: Path) -> None:
-    assert judged_by_both_but(tmp_path, 20, of=20, max_judge_failures=1.0).reportable
-    assert not judged_by_both_but(tmp_path / "b", 1, of=20, max_judge_failures=0).reportable
 
 
 def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:

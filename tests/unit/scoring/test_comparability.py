@@ -33,27 +33,18 @@ def endpoint(model: str, *sampling: dict[str, Any], stated: str | None = None) -
     return AskedEndpoint(model, "host", sampling, 1, {stated: 1} if stated else {}, 0, None)
 
 
-def provenance(**changes: Any) -> Provenance:
-    return replace(Provenance("1", "0.5.16", "3.11", {}, {}, "0" * 64, "v1", 4, None, "m"), **changes)
-
-
 def facts_of(
-    flags: dict[str, Any] | None = None,
-    *sampling: dict[str, Any],
-    asked: int = 1000,
-    judges: dict[str, AskedEndpoint] | None = None,
-    adapter: dict[str, Any] | None = None,
-    **changes: Any,
-) -> ComparedRun:
+    flags: dict[str, Any] | None = None, *sampling: dict[str, Any], asked: int = 1000,
+    judges: dict[str, AskedEndpoint] | None = None, adapter: dict[str, Any] | None = None, **changes: Any,
+) -> ComparedRun:  # fmt: skip
     """A run of pubmed_qa, all of it; `changes` are counts of instances, or of the provenance."""
     here = plan(flags)
     counts = {name: changes.pop(name) for name in list(changes) if name in Instances.__dataclass_fields__}
-    model = endpoint(here.model.model_id, *(sampling or (PLAIN,)))
-    made = provenance(endpoints={"model": model, **(judges or {})}, **changes)
-    spec = AdapterSpec.model_validate(
-        {"max_tokens": 1, "temperature": 0.0, "max_train_instances": 0, **(adapter or {})}
-    )
-    return ComparedRun(here, spec, replace(ALL, **counts), asked, made)
+    endpoints = {"model": endpoint(here.model.model_id, *(sampling or (PLAIN,))), **(judges or {})}
+    made = Provenance("1", "0.5.16", "3.11", {}, {}, "0" * 64, "v1", 4, None, "m")
+    spec = {"max_tokens": 1, "temperature": 0.0, "max_train_instances": 0, **(adapter or {})}
+    made = replace(made, endpoints=endpoints, **changes)
+    return ComparedRun(here, AdapterSpec.model_validate(spec), replace(ALL, **counts), asked, made)
 
 
 def told(*args: Any, **changes: Any) -> Comparability:

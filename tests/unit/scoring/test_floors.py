@@ -111,11 +111,9 @@ def test_the_best_error_rate_is_the_lowest(tmp_path: Path) -> None:
 
 
 def test_corrected_floors_are_by_the_rules_of_corrected_scores(tmp_path: Path) -> None:
-    strategies = [
-        always("", 0, 1, 1, 1, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG),
-        StrategyScores(name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]}),
-    ]  # fmt: skip
-    write_trivial(tmp_path, *strategies)
+    by_random = StrategyScores(name="random", answers=["CORRECT", "5 x", "1", "CORRECT"], values={FLAG: [1, 1, 1, 0]})
+    both = always("", 0, 1, 1, 1, metric=FLAG), always("0", 0, 1, 1, 1, metric=FLAG)
+    write_trivial(tmp_path, *both, by_random)
     result = flagged(tmp_path, of_medec("CORRECT", "0 He has a cough.", "1 He is ill.", "1 He is ill."), 1, 0, 0, 0)
     assert result.validity.floors[FLAG].answers == {"empty": 0.75, "always 0": 0.75, "random": 0.75}
     corrected = result.validity.floors[f"{FLAG}.corrected"]
@@ -147,19 +145,13 @@ def test_lenient_floors_know_the_labels_alone(tmp_path: Path) -> None:
 
 
 def test_the_rows_of_an_executed_answer_are_compared_with_the_gold_rows(tmp_path: Path) -> None:
-    metric = "ehr_sql_execution_accuracy"
-    one = {"ehr_sql": {"predicted_result": [[1]], "query_error": None, "query_written": True}}
-    none = {"ehr_sql": {"predicted_result": [], "query_error": "No query generated", "query_written": False}}
-    strategies = [
-        always("", 0, 0, 0, 0, metric=metric, annotation=none["ehr_sql"]),
-        always("SELECT 1", 1, 0, 0, 0, metric=metric, annotation=one["ehr_sql"]),
-    ]
-    write_trivial(tmp_path, *strategies)
-    gold: list[Any] = [[[1]], [[2]], [[1]], None]
-    states = [
-        state(number, "SELECT 3", annotations={"ehr_sql": {"ground_truth_rows": rows, "predicted_result": [[3]]}})
-        for number, rows in enumerate(gold)
-    ]
+    metric, gold = "ehr_sql_execution_accuracy", ([[1]], [[2]], [[1]], None)
+    one = {"predicted_result": [[1]], "query_error": None, "query_written": True}
+    none = {"predicted_result": [], "query_error": "No query generated", "query_written": False}
+    query = always("SELECT 1", 1, 0, 0, 0, metric=metric, annotation=one)
+    write_trivial(tmp_path, always("", 0, 0, 0, 0, metric=metric, annotation=none), query)
+    executed = [{"ehr_sql": {"ground_truth_rows": rows, "predicted_result": [[3]]}} for rows in gold]
+    states = [state(number, "SELECT 3", annotations=rows) for number, rows in enumerate(executed)]
     states[2]["instance"]["extra_data"] = {"is_impossible": True}
     result = result_of(tmp_path, {"config.type": "ehr_sql"}, states=states, values={metric: [0.0] * 4})
     corrected = result.validity.floors[f"{metric}.corrected"]
@@ -181,8 +173,7 @@ def test_without_a_file_of_this_run_there_are_no_floors(text: str | None, tmp_pa
     if text is not None:
         (helm / names.TRIVIAL_SCORES_FILE).write_text(text)
     result = result_of(tmp_path, SAMPLE, states=[state(0, "yes")], values={"exact_match": [1.0]})
-    assert result.validity.floors == {}
-    assert result.validity.notes == ()
+    assert (result.validity.floors, result.validity.notes) == ({}, ())
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

@@ -22,13 +22,10 @@ from unit.scoring.test_collect import write_run
 OPTIONS = {"A": "yes", "B": "no"}
 
 
-def references(*texts: str) -> list[dict[str, Any]]:
-    """The first is the right one."""
-    return [{"output": {"text": text}, "tags": [] if number else ["correct"]} for number, text in enumerate(texts)]
-
-
 def entry(*texts: str, **more: Any) -> dict[str, Any]:
-    instance = {"id": "id", "input": {"text": "q"}, "split": "test", "references": references(*texts)}
+    """The first is the right one."""
+    references = [{"output": {"text": text}, "tags": ["correct"] if text is texts[0] else []} for text in texts]
+    instance = {"id": "id", "input": {"text": "q"}, "split": "test", "references": references}
     return {"instance": instance, "train_trial_index": 0, "request": {"max_tokens": 5}, **more}
 
 
@@ -43,13 +40,12 @@ def run(folder: Path, *states: dict[str, Any], metric: str = "exact_match", **ad
     return output.HelmRun(read.folder, spec, read.stats if metric == "exact_match" else read.stats[:1])
 
 
-def helm(**more: Any) -> HelmEntry:
-    return HelmEntry(run_spec="r", scenario="s", main_metric="exact_match", **more)
+HELM = HelmEntry(run_spec="r", scenario="s", main_metric="exact_match")
 
 
 def joint(tmp_path: Path, **adapter: Any) -> AnswerForm:
     joined = run(tmp_path / "r", entry("yes"), method="multiple_choice_joint", **adapter)
-    return there(answer_form_of(helm(), joined, "exact_match"))
+    return there(answer_form_of(HELM, joined, "exact_match"))
 
 
 def of_task(name: str) -> AnswerForm:
@@ -75,22 +71,22 @@ def test_helms_own_pattern_finds_the_label(pattern: str, tmp_path: Path, *, whol
 
 def test_letters_as_references_are_a_form(tmp_path: Path) -> None:
     generation = run(tmp_path / "r", entry("B"), entry("A", "E"), method="generation")
-    form = there(answer_form_of(helm(), generation, "exact_match"))
+    form = there(answer_form_of(HELM, generation, "exact_match"))
     asked = state("B")
     assert form.about == "one of A, B, C, D, E alone"
     assert [form.reads(asked, answer) for answer in ("E", " A ", "F", "B.")] == [True, True, False, False]
     assert (form.is_right(asked, "B"), form.is_right(asked, "A")) == (True, False)
-    assert answer_form_of(helm(), generation, "quasi_exact_match") is None
-    few = there(answer_form_of(helm(), run(tmp_path / "few", entry("B"), method="generation"), "exact_match"))
+    assert answer_form_of(HELM, generation, "quasi_exact_match") is None
+    few = there(answer_form_of(HELM, run(tmp_path / "few", entry("B"), method="generation"), "exact_match"))
     assert list(few.labels(asked)) == ["A", "B", "C", "D"]
 
 
 @pytest.mark.parametrize("texts", [("B", "Take it with food."), ("AB",), ("a",), ("1",), ()])
 def test_open_text_has_no_form(texts: tuple[str, ...], tmp_path: Path) -> None:
     open_text = run(tmp_path / "r", entry("A"), entry(*texts), method="generation")
-    assert answer_form_of(helm(), open_text, "exact_match") is None
+    assert answer_form_of(HELM, open_text, "exact_match") is None
     judged = run(tmp_path / "judged", entry("A"), metric="accuracy", method="multiple_choice_joint")
-    assert answer_form_of(helm(), judged, "exact_match") is None, "HELM matches nothing exactly"
+    assert answer_form_of(HELM, judged, "exact_match") is None, "HELM matches nothing exactly"
 
 
 @pytest.mark.parametrize(("task", "gold", "read", "not_read"), [

@@ -36,10 +36,8 @@ def keep(here: Plan, *asked: dict[str, Any], content: str = THOUGHT, role: str =
         for one in asked:
             body = here.model.body_of(one["request"])
             key = here.model.key_of(body, None)
-            response = {
-                "choices": [{"message": {"content": content}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 3, "completion_tokens": 4},
-            }
+            usage = {"prompt_tokens": 3, "completion_tokens": 4}
+            response = {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], "usage": usage}
             answer = Answer(key, role, "org/model", body, response, 1.0, 0.5)
             cache.save(answer, Attempt(key, role, 1, "answered", 200, None, 1.0, 0.5, 3, 4), None)
 
@@ -62,12 +60,11 @@ def test_thinking_that_was_taken_out_is_known_from_what_was_kept(here: Plan) -> 
     result = result_of(here, *states)
     assert result.validity.instances.thinking_stripped == 1
     assert result.provenance.endpoints["model"].first_answer == "1970-01-01T00:00:01Z", "as cache.db has it"
-    assert [(line.signs, line.reasoning) for line in result.instances] == [
-        (("thinking_stripped",), "hm"), ((), None), ((), None),
-    ]  # fmt: skip
-    assert [(line.prompt_tokens, line.completion_tokens, line.latency_s) for line in result.instances] == [
-        (3, 4, 0.5), (3, 4, 0.5), (None, None, None),
-    ]  # fmt: skip
+    lines = list(result.instances)
+    thoughts = [(("thinking_stripped",), "hm"), ((), None), ((), None)]
+    assert [(line.signs, line.reasoning) for line in lines] == thoughts
+    spent = [(line.prompt_tokens, line.completion_tokens, line.latency_s) for line in lines]
+    assert spent == [(3, 4, 0.5), (3, 4, 0.5), (None, None, None)]
     assert any("was taken out of 1 of 3 answers" in note for note in result.validity.notes)
 
 

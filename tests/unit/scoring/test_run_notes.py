@@ -191,7 +191,7 @@ def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], t
         notes_on_data(made)
 
 
-def write(made: Plan, name: str = LIMITED_RECORDS_FILE, **known: object) -> None:
+def write(made: Plan, name: str = LIMITED_RECORDS_FILE, /, **known: object) -> None:
     (made.rundir.helm / name).write_text(json.dumps(known))
 
 
