@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -168,16 +169,9 @@ def test_the_first_words_of_a_text(text: str, words: str) -> None:
 def test_ten_thousand_instances_take_less_than_twelve_megabytes() -> None:
     """2.7 kB each, of words that differ from one to the next as those of abstracts do."""
     words = [f"{stem}{end}" for stem in STEMS for end in ("", "s", "ed", "ing", "al", "ity", "ation", "ally")]
-    state, total = 12345, 0
-    packer = instance_data.InstancePacker(SHARE)
+    drawn, total, packer = random.Random(1), 0, instance_data.InstancePacker(SHARE)  # noqa: S311 - of words
     for number in range(_CHUNK * 8):
-        said: list[str] = []
-        letters = 0
-        while letters + len(said) < 2_700:
-            state = (state * 1103515245 + 12345) % 2**31
-            said.append(words[(state >> 8) % len(words) * ((state >> 20) % 97) // 96 % len(words)])
-            letters += len(said[-1])
-        record = instance(f"q{number}", float(number % 2), prompt=" ".join(said))
+        record = instance(f"q{number}", float(number % 2), prompt=" ".join(drawn.choices(words, k=360)))
         total += len(record.prompt)
         packer.add(instance_line(record), result_line(record))
     made = packer.finish()
@@ -224,9 +218,8 @@ def test_instances_without_criteria_have_no_column_of_them() -> None:
 
 
 def test_every_verdict_is_known() -> None:
-    assert {verdict: instance_data._SHARES.get(verdict) for verdict in VERDICTS.values()} == {
-        verdict: share for share, verdict in VERDICTS.items()
-    }
+    shares = {verdict: share for share, verdict in VERDICTS.items()}
+    assert {verdict: instance_data._SHARES.get(verdict) for verdict in VERDICTS.values()} == shares
 
 
 @pytest.mark.parametrize(
