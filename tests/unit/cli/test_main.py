@@ -24,14 +24,11 @@ from eval_factory.tasks.framework import load_framework
 
 def test_a_message_is_printable_and_each_line_of_it_ours(capsys: pytest.CaptureFixture[str]) -> None:
     main._say("wrong \x1b[2J\u202e\x85eval-factory: a false line\u2028another\n  check it\nsecond\n")
-    assert capsys.readouterr().err == (
-        "eval-factory: wrong \\x1b[2J\\u202e\\x85eval-factory: a false line\\u2028another\n"
-        "  check it\n"
-        "eval-factory: second\n"
-    )
+    first = "eval-factory: wrong \\x1b[2J\\u202e\\x85eval-factory: a false line\\u2028another"
+    assert capsys.readouterr().err.splitlines() == [first, "  check it", "eval-factory: second"]
 
 
-def test_a_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert main._report_defect(ValueError("odd \x1b[2J")) == 70
     (file,) = tmp_path.glob("eval-factory-defect-*.log")
@@ -39,7 +36,7 @@ def test_a_traceback(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeyp
     assert str(file) in capsys.readouterr().err
 
 
-def test_a_long_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_message_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     message = "cannot reach " + "the endpoint that was given " * 4 + "\n  check it"
     main._say(message)
     assert capsys.readouterr().err == f"eval-factory: {message.splitlines()[0]}\n  check it\n", "one line in a log"
@@ -185,6 +182,9 @@ def test_nothing_is_lost_and_nothing_is_wider() -> None:
         assert shown.split() == text.split()
         assert max(map(len, shown.split("\n"))) <= width
     assert wrapped("x " * 60) == wrapped("x " * 60, 80)
+    screen = io.StringIO()
+    show_table(("a", "b"), [("x", "[bold]y[/bold] [cannot be run]")], file=screen)
+    assert "[bold]y[/bold] [cannot be run]" in screen.getvalue(), "a description is not markup"
 
 
 class Terminal(io.StringIO):

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +16,6 @@ from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
 from eval_factory.workflows.suite import suite_estimate, suite_logs
@@ -45,7 +45,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
-    """What the workflow was asked; its one cell is complete, or fails where a test says so."""
+    """What the workflow was asked; its one cell is complete."""
     asked: list[tuple[Suite, SuiteOptions]] = []
 
     def run_it(suite: Suite, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> SuiteReport:
@@ -58,16 +58,12 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
             screen.on_event(event)
         screen.say("a warning")
         screen.tick()
-        return report(folder)
+        target, evaluation = CELL.split("/")
+        cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), 0, None)
+        return SuiteReport(folder, (cell,), 0, "complete", "1 cells: 1 complete\ntable: there")
 
     monkeypatch.setattr(workflow, "run_suite", run_it)
     return asked
-
-
-def report(folder: SuiteDir, exit_code: int = 0, reason: str | None = None) -> SuiteReport:
-    target, evaluation = CELL.split("/")
-    cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code, reason)
-    return SuiteReport(folder, (cell,), exit_code, "complete", "1 cells: 1 complete\ntable: there")
 
 
 @pytest.mark.parametrize("spelling", [["run_suite", "--run_config"], ["run-suite", "--run-config"]])
@@ -133,14 +129,10 @@ def test_a_folder_that_is_no_suite(here: Path, command: list[str]) -> None:
     assert done.exception.exit_code == 3
 
 
-def _interrupted(*_: Any, **__: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite_folder(here / "out", started([CELL]))
-    monkeypatch.setattr(suite_screen, "watch", _interrupted)
-    monkeypatch.setattr(suite_logs, "show_logs", _interrupted)
+    monkeypatch.setattr(suite_screen, "watch", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(suite_logs, "show_logs", Mock(side_effect=KeyboardInterrupt))
     for arguments in (["status", "out", "--watch"], ["logs", "out", CELL, "-f"]):
         done = run("suite", *arguments)
         assert (done.exit_code, done.stderr) == (0, "watching ended; the suite goes on\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import yaml
 from click.testing import CliRunner
 
 from eval_factory.cli import task_listing
-from eval_factory.cli.console import show_table
 from eval_factory.cli.main import cli
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError
@@ -121,12 +119,6 @@ def test_mistakes(arguments: list[str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         CliRunner().invoke(cli, ["ls", *arguments], catch_exceptions=False)
     assert said in str(raised.value)
-
-
-def test_a_description_is_not_markup() -> None:
-    screen = io.StringIO()
-    show_table(("a", "b"), [("x", "[bold]y[/bold] [cannot be run]")], file=screen)
-    assert "[bold]y[/bold] [cannot be run]" in screen.getvalue()
 
 
 def test_json_of_all_tasks_keeps_its_fields() -> None:

@@ -23,7 +23,7 @@ def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:
     return document
 
 
-def test_documents_are_of_their_schemas(result: TaskResult) -> None:
+def test_documents_are_of_their_schemas_which_refuse_what_they_do_not_know(result: TaskResult) -> None:
     document = document_of(result)
     other = documents.results_yml(result, plan().evaluation.as_dict(), "helm-run x")
     documents.check_document(other, documents.RESULTS_SCHEMA)
@@ -34,6 +34,8 @@ def test_documents_are_of_their_schemas(result: TaskResult) -> None:
         "target", "command",
     ]  # fmt: skip
     assert document["schema_version"] == 2
+    with pytest.raises(jsonschema.ValidationError):
+        documents.check_document({**document_of(result), "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
 
 
 def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskResult) -> None:
@@ -65,18 +67,6 @@ def test_what_people_say_stands_after_validity_and_is_read_again(result: TaskRes
 def test_patches_are_a_list_or_unknown(result: TaskResult, patches: Any, shown: Any) -> None:
     document = document_of(result, provenance=replace(result.provenance, patches=patches))
     assert document["provenance"].get("patches", "none") == shown
-
-
-def test_the_schema_refuses_what_it_does_not_know(result: TaskResult) -> None:
-    with pytest.raises(jsonschema.ValidationError):
-        documents.check_document({**document_of(result), "surprise": 1}, documents.EVALUATION_CONFIG_SCHEMA)
-
-
-def test_coverage_goes_over_judgements_where_there_are_such(result: TaskResult) -> None:
-    found = document_of(result, validity=replace(result.validity, judgements=Judgements(due=8, given=6)))["validity"]
-    assert (found["coverage"], found["judgements"]) == (0.75, {"due": 8, "given": 6})
-    whole = document_of(result)["validity"]
-    assert (whole["coverage"], whole.get("judgements"), whole["not_reportable"]) == (1.0, None, [])
 
 
 def test_lines(result: TaskResult) -> None:
@@ -215,7 +205,7 @@ def test_the_main_score_is_a_value_a_line_and_the_others_are_in_short(result: Ta
     assert "{" not in to_yaml(documents.results_yml(result, {"config": {}, "target": 1}, "x")).replace("{}", "")
 
 
-def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
+def test_what_is_not_known_is_left_out_and_coverage_goes_over_judgements(result: TaskResult) -> None:
     document = document_of(result, validity=replace(result.validity, main_split=None))
     assert {"jury", "judgements", "main_split"} & document["validity"].keys() == set()
     assert (document["validity"]["judges"], document["validity"]["failures"]) == ({}, [])
@@ -223,3 +213,7 @@ def test_what_is_not_known_is_left_out(result: TaskResult) -> None:
     assert document["provenance"]["dataset_files"] == {}
     assert list(document["validity"])[:3] == ["reportable", "coverage", "not_reportable"]
     assert list(document["validity"])[-2:] == ["failures", "notes"]
+    found = document_of(result, validity=replace(result.validity, judgements=Judgements(due=8, given=6)))["validity"]
+    assert (found["coverage"], found["judgements"]) == (0.75, {"due": 8, "given": 6})
+    whole = document_of(result)["validity"]
+    assert (whole["coverage"], whole.get("judgements"), whole["not_reportable"]) == (1.0, None, [])

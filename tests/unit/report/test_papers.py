@@ -323,9 +323,6 @@ def test_the_methods_section_is_paragraphs_with_references_at_the_end() -> None:
     assert found == list(beginnings)
     assert paragraphs[-1].endswith(".\n")
     assert not [text for text in ("What is q", "answer to") if text in "".join(paragraphs)], "of the instances"
-
-
-def test_a_jury_has_a_paragraph_and_a_score_that_may_not_be_reported_is_called_so() -> None:
     told = methods_text(of_a_jury(), CONFIG, TARGET)
     assert "\n\nThe answers were rated on a scale from 1 to 5" in told
     assert "this score may not be reported" in told

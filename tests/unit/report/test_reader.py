@@ -253,9 +253,8 @@ def test_a_result_that_lies_elsewhere_is_refused(suite: Path, tmp_path: Path) ->
 
 
 def test_what_is_about_one_run_says_which_there_are(suite: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"reproduce: is about one run, and .* has 4: give one of .*small/qa, .*large/qa"
-    ):
+    told = "reproduce: is about one run, and .* has 4: give one of .*small/qa, .*large/qa"
+    with pytest.raises(ConfigError, match=told):
         one_run(suite, "reproduce")
     for name in list(VALUES)[1:]:
         (suite / name / "evaluation_config.yaml").unlink()
@@ -275,7 +274,6 @@ def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(s
 
 def test_a_leaderboard_of_helms_own_runs_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "leaderboard.json").write_text("{}")
-    with pytest.raises(
-        PrerequisiteError, match="is a leaderboard's folder of an earlier version, whose runs are HELM's own"
-    ):
+    told = "is a leaderboard's folder of an earlier version, whose runs are HELM's own"
+    with pytest.raises(PrerequisiteError, match=told):
         run_folders([tmp_path])

@@ -26,7 +26,7 @@ def both(made: TaskResult, folder: Path = Path("results/x")) -> tuple[Evaluated,
     return Evaluated(made, RunDir(folder), "summary", None), StoredResult(made, folder, "helm-run", {}, {})
 
 
-def test_a_line() -> None:
+def test_a_line_which_is_one_and_short_whatever_others_wrote() -> None:
     made = result([instance("q0", 1.0)])
     run, stored = both(made)
     assert repr(run) == "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
@@ -34,9 +34,6 @@ def test_a_line() -> None:
     (refused, _) = both(replace(made, reportable=False))
     told = "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE: coverage 1.0000; results/x>"
     assert repr(refused) == told
-
-
-def test_a_line_is_one_line_and_short_whatever_others_wrote() -> None:
     made = result([instance("q0", 1.0)], task="a\x1b[2J\nb" * 1000, provenance=PROVENANCE)
     for record in both(made):
         assert repr(record).isprintable()

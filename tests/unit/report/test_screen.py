@@ -27,13 +27,7 @@ def shown(result: TaskResult) -> list[str]:
     return result_summary(result, plan().rundir).split("\n")
 
 
-def test_what_people_say_stands_below_the_score(result: TaskResult) -> None:
-    lines = shown(replace(result, clinicians=FOUND))
-    assert lines[1] == f"  {clinician_headline(FOUND)}"
-    assert [*lines[:1], *lines[2:]] == shown(result)
-
-
-def test_the_best_trivial_answer_stands_below_the_score(result: TaskResult) -> None:
+def test_the_best_trivial_answer_and_what_people_say_stand_below_the_score(result: TaskResult) -> None:
     floor, other = Floor("always A", 0.55, 4, {"always A": 0.55}), Floor("empty", 0.2, 4, {"empty": 0.2})
     of_two = changed(result, floors={"exact_match": floor, "other": other})
     assert shown(of_two)[1] == "  best trivial answer: always A 0.5500"
@@ -41,6 +35,9 @@ def test_the_best_trivial_answer_stands_below_the_score(result: TaskResult) -> N
     assert shown(both)[1] == "  best trivial answer: always A 0.5500; corrected: empty 0.2000"
     assert shown(changed(result, floors={"other": other})) == shown(result)
     assert "trivial" not in result_summary(result, plan().rundir)
+    lines = shown(replace(result, clinicians=FOUND))
+    assert lines[1] == f"  {clinician_headline(FOUND)}"
+    assert [*lines[:1], *lines[2:]] == shown(result)
 
 
 def test_the_screen_says_why_instances_failed_and_what_may_help(result: TaskResult) -> None:

@@ -89,10 +89,8 @@ def test_files_with_prompts_and_answers_are_for_the_user_alone(written: RunDir) 
 
 
 def test_both_files_of_lines_have_a_line_for_each_instance_in_order(written: RunDir) -> None:
-    lines = {
-        path: [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-        for path in (written.instances, written.results_jsonl)
-    }
+    files = written.instances, written.results_jsonl
+    lines = {path: list(map(json.loads, path.read_text("utf-8").splitlines())) for path in files}
     for found in lines.values():
         assert [line["id"] for line in found] == ["id0", "id1", "id2", "id3"]
     assert lines[written.instances][0]["prompt"] == f"what {REDACTED}?"
@@ -109,9 +107,8 @@ def test_responses_are_a_file_for_each_role(written: RunDir) -> None:
 
 
 def test_the_result_is_the_same_in_both_shapes(written: RunDir) -> None:
-    ours, others = (
-        yaml.safe_load(path.read_text("utf-8")) for path in (written.evaluation_config, written.results_yml)
-    )
+    files = written.evaluation_config, written.results_yml
+    ours, others = (yaml.safe_load(path.read_text("utf-8")) for path in files)
     assert ours["command"] == others["command"] == f"helm-run {REDACTED}"
     assert ours["config"]["params"]["extra"]["subject"] == others["config"]["params"]["extra"]["subject"] == REDACTED
     value = ours["results"]["tasks"]["pubmed_qa"]["metrics"]["score"]["scores"]["exact_match"]["value"]

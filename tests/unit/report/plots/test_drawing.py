@@ -101,7 +101,7 @@ def test_what_has_to_be_seen_is_seen(colours: Any, paper: str) -> None:
     assert contrast(colours["second"], paper) >= 3
 
 
-def test_labels_are_no_markup() -> None:
+def test_labels_are_no_markup_and_nothing_is_asked_for_from_elsewhere() -> None:
     drawing = drawn(
         label(1, 2, HOSTILE, 60), Rect(1, 2, 3, 4, "data", HOSTILE), title=HOSTILE, described=HOSTILE
     )  # fmt: skip
@@ -115,9 +115,6 @@ def test_labels_are_no_markup() -> None:
         assert "<img" not in text
         assert "\x1b" not in text
         text.encode("utf-8")
-
-
-def test_nothing_is_asked_for_from_elsewhere() -> None:
     text = svg(drawn(*SHAPES), standalone=True)
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"\b(href|src|style|id|on\w+)=|url\(", text)

@@ -129,9 +129,8 @@ def test_validity_shows_the_trouble_that_there_is(made: TaskResult) -> None:
     scored, failed, empty, _ = [shape for shape in drawing.shapes if isinstance(shape, Rect)]
     assert (scored.fill, failed.fill, empty.fill) == ("data", "grid", "grid")
     assert scored.width == 225  # 300 pixels are the 40 that were asked
-    all_kinds = replace(
-        counts, truncated=1, filtered=2, unparsed=3, refused=4, thinking_unfinished=5, prompt_truncated=6
-    )
+    more = {"truncated": 1, "filtered": 2, "unparsed": 3, "refused": 4, "thinking_unfinished": 5, "prompt_truncated": 6}
+    all_kinds = replace(counts, **more)
     assert plots_of(with_validity(made, instances=all_kinds))["validity"].description == (
         "scored: 30 of 40; failed: 0 of 40; empty: 2 of 40; cut off: 1 of 40; filtered: 2 of 40; unjudged: 3 of 40;"
         " in no form asked for: 3 of 40; refused: 4 of 40; thinking unfinished: 5 of 40; prompt cut: 6 of 40."
