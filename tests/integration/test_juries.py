@@ -63,7 +63,7 @@ def judged(run_program: Run, tmp_path: Path) -> Run:
     def run(jury: JuryEndpoint, *arguments: str, limit: int, parallelism: int = 4, **extra: Any) -> Outcome:
         if not (tmp_path / "out").exists():
             medication_questions(tmp_path / "out" / "helm", limit + 1)
-        params = {"limit_samples": limit, "parallelism": parallelism, "max_retries": 0}
+        params: dict[str, Any] = {"limit_samples": limit, "parallelism": parallelism, "max_retries": 0}
         params |= {"extra": {"judges": JUDGES, **extra}}
         env = {**CANARIES, "HF_HUB_OFFLINE": "1"}
         return run_program("medication_qa", jury.url, *arguments, params=params, env=env)
