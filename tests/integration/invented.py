@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +49,12 @@ def _write_csv(file: Path, rows: list[dict[str, Any]], delimiter: str = ",") -> 
     return file
 
 
+def _write_lines(file: Path, lines: Iterable[str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return file
+
+
 def yes_or_no(number: int) -> str:
     return "AB"[number % 2]
 
@@ -75,10 +81,8 @@ def clear(folder: Path, _scenarios: Path) -> Invented:
 def n2c2(folder: Path, _scenarios: Path) -> Invented:
     (folder / "test").mkdir(parents=True)
     for n in CASES:
-        met = ("met", "not met")[n % 2]
-        text = (
-            f"Record date: 2067-05-0{n + 1}\nNote of case {n}.\n{'*' * 100}\nRecord date: 2068-01-01\nLater, case {n}."
-        )
+        met, first = ("met", "not met")[n % 2], f"Record date: 2067-05-0{n + 1}\nNote of case {n}."
+        text = f"{first}\n{'*' * 100}\nRecord date: 2068-01-01\nLater, case {n}."
         xml = f'<PatientMatching><TEXT><![CDATA[{text}]]></TEXT><TAGS><ENGLISH met="{met}"/></TAGS></PatientMatching>'
         (folder / "test" / f"{n}.xml").write_text(xml)
     return Invented({"data_path": str(folder), "subject": "ENGLISH"}, lambda n: ("yes", "no")[n % 2])
@@ -105,10 +109,7 @@ def medalign(folder: Path, _scenarios: Path) -> Invented:
         (records / f"{n}.xml").write_text(f"<record>Seen on Monday, case {n}.</record>")
     instructions = [{"instruction_id": n, "question": f"What of case {n}?", "person_id": n} for n in CASES]
     _write_csv(folder / "clinician-reviewed-model-responses.tsv", instructions, "\t")
-    answers = [
-        {"instruction_id": n, "annotator_num": "Annotator_1", "clinician_response": f"All well with {n}."}
-        for n in CASES
-    ]
+    answers = [{"instruction_id": n, "annotator_num": "Annotator_1", "clinician_response": f"All well with {n}."} for n in CASES]  # fmt: skip
     _write_csv(folder / "clinician-instruction-responses.tsv", answers, "\t")
     return Invented({"data_path": str(folder)}, lambda n: f"All well with {n}.")
 
@@ -121,26 +122,20 @@ def dischargeme(folder: Path, _scenarios: Path) -> Invented:
     _write_csv(base / "discharge.csv.gz", discharges)
     _write_csv(base / "radiology.csv.gz", [{"hadm_id": 100 + n, "text": "Clear lungs."} for n in CASES])
     _write_csv(base / "edstays.csv.gz", [{"hadm_id": 100 + n, "gender": "F"} for n in CASES])
-    targets = [
-        {"hadm_id": 100 + n, "brief_hospital_course": f"Course {n}.", "discharge_instructions": f"Rest {n}."}
-        for n in CASES
-    ]
+    targets = [{"hadm_id": 100 + n, "brief_hospital_course": f"Course {n}.", "discharge_instructions": f"Rest {n}."} for n in CASES]  # fmt: skip
     _write_csv(base / "discharge_target.csv.gz", targets)
     return Invented({"data_path": str(folder)}, lambda n: f"Course {n}.")
 
 
 def mimic_rrs(folder: Path, _scenarios: Path) -> Invented:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "test.findings.tok").write_text("".join(f"findings of case {n}\n" for n in CASES))
-    (folder / "test.impression.tok").write_text("".join(f"impression {n}\n" for n in CASES))
+    _write_lines(folder / "test.findings.tok", (f"findings of case {n}" for n in CASES))
+    _write_lines(folder / "test.impression.tok", (f"impression {n}" for n in CASES))
     return Invented({"data_path": str(folder)}, lambda n: f"impression {n}")
 
 
 def mimic_bhc(folder: Path, _scenarios: Path) -> Invented:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"input": f"Note of case {n}.", "target": f"Course {n}."}) for n in CASES]
-    (folder / "bhc.jsonl").write_text("\n".join(lines) + "\n")
-    return Invented({"data_path": str(folder / "bhc.jsonl")}, lambda n: f"Course {n}.")
+    lines = (json.dumps({"input": f"Note of case {n}.", "target": f"Course {n}."}) for n in CASES)
+    return Invented({"data_path": str(_write_lines(folder / "bhc.jsonl", lines))}, lambda n: f"Course {n}.")
 
 
 def mimiciv_billing_code(folder: Path, _scenarios: Path) -> Invented:
@@ -156,23 +151,18 @@ def chw_care_plan(folder: Path, _scenarios: Path) -> Invented:
 
 
 def starr_patient_instructions(folder: Path, _scenarios: Path) -> Invented:
+    same = {"QC": "TRUE", "Diagnosis": "Hernia", "HistoryPhysicalNoteText": "Pain."}
     rows = [
-        {
-            "QC": "TRUE", "Diagnosis": "Hernia", "ActualProcedure": f"Repair, case {n}", "HistoryPhysicalNoteText": "Pain.",
-            "OperativeNoteText": f"Done, case {n}.", "DischargeInstructionNoteText": f"Rest {n} days.",
-        }
+        {**same, "ActualProcedure": f"Repair, case {n}", "OperativeNoteText": f"Done, case {n}.", "DischargeInstructionNoteText": f"Rest {n} days."}
         for n in CASES
     ]  # fmt: skip
     return Invented({"data_path": str(_write_csv(folder / "starr.csv", rows))}, lambda n: f"Rest {n} days.")
 
 
 def mental_health(folder: Path, _scenarios: Path) -> Invented:
+    same = {"topic": "Anxiety", "dialogue_type": 1}
     rows = [
-        {
-            "context": f"client: I sleep badly, case {n}.", "gold_counselor_response": f"Tell me more {n}.",
-            "topic": "Anxiety", "dialogue_type": 1,
-        }
-        for n in CASES
+        {**same, "context": f"client: I sleep badly, case {n}.", "gold_counselor_response": f"Tell me more {n}."} for n in CASES
     ]  # fmt: skip
     return Invented({"data_path": str(_write_csv(folder / "dialogues.csv", rows))}, lambda n: f"Tell me more {n}.")
 
@@ -197,26 +187,19 @@ def medbullets_freetext(folder: Path, scenarios: Path) -> Invented:
 
 
 def med_qa(_folder: Path, scenarios: Path) -> Invented:
+    rows = ({"question": f"What ails case {n}?", "options": {x: f"illness {x}" for x in "ABCD"}, "answer_idx": "ABCD"[n % 4]} for n in CASES)  # fmt: skip
+    lines = [json.dumps(row) for row in rows]
     folder = scenarios / "med_qa" / "data" / "data_clean" / "questions" / "US" / "4_options"
-    folder.mkdir(parents=True)
-    lines = [
-        json.dumps({"question": f"What ails case {n}?", "options": {x: f"illness {x}" for x in "ABCD"}, "answer_idx": "ABCD"[n % 4]})
-        for n in CASES
-    ]  # fmt: skip
     for split in ("train", "dev", "test"):
-        (folder / f"phrases_no_exclude_{split}.jsonl").write_text("\n".join(lines) + "\n")
+        _write_lines(folder / f"phrases_no_exclude_{split}.jsonl", lines)
     return Invented(gold=lambda n: f"illness {'ABCD'[n % 4]}")
 
 
 def med_mcqa(_folder: Path, scenarios: Path) -> Invented:
-    folder = scenarios / "med_mcqa" / "data"
-    folder.mkdir(parents=True)
-    lines = [
-        json.dumps({"question": f"What ails case {n}?", **{f"op{x}": f"illness {x}" for x in "abcd"}, "cop": 1 + n % 4})
-        for n in CASES
-    ]  # fmt: skip
+    options = {f"op{x}": f"illness {x}" for x in "abcd"}
+    lines = [json.dumps({"question": f"What ails case {n}?", **options, "cop": 1 + n % 4}) for n in CASES]
     for split in ("train", "dev"):
-        (folder / f"{split}.json").write_text("\n".join(lines) + "\n")
+        _write_lines(scenarios / "med_mcqa" / "data" / f"{split}.json", lines)
     return Invented(gold=lambda n: f"illness {'abcd'[n % 4]}")
 
 
@@ -259,32 +242,16 @@ def med_dialog(subset: str) -> Callable[[Path, Path], Invented]:
     return make
 
 
+_OWN_CSV = (
+    "shc_bmt_med", "shc_cdi_med", "shc_conf_med", "shc_ent_med", "shc_gip_med", "shc_privacy_med", "shc_proxy_med",
+    "shc_ptbm_med", "shc_sei_med",
+)  # fmt: skip
 MAKERS: dict[str, Callable[[Path, Path], Invented]] = {
-    **{
-        name: own_csv()
-        for name in (
-            "shc_bmt_med", "shc_cdi_med", "shc_conf_med", "shc_ent_med", "shc_gip_med", "shc_privacy_med",
-            "shc_proxy_med", "shc_ptbm_med", "shc_sei_med",
-        )
-    },
-    "shc_sequoia_med": own_csv("question"),
-    "clear": clear,
-    "n2c2_ct_matching": n2c2,
-    "ehrshot": ehrshot,
-    "medalign": medalign,
-    "dischargeme": dischargeme,
-    "mimic_rrs": mimic_rrs,
-    "mimic_bhc": mimic_bhc,
-    "mimiciv_billing_code": mimiciv_billing_code,
-    "chw_care_plan": chw_care_plan,
-    "starr_patient_instructions": starr_patient_instructions,
-    "mental_health": mental_health,
-    "medbullets": medbullets,
-    "medbullets_freetext": medbullets_freetext,
-    "medhelm_med_qa": med_qa,
-    "medhelm_med_mcqa": med_mcqa,
-    "medhallu": medhallu,
-    "medication_qa": medication_qa,
-    "med_dialog_healthcaremagic": med_dialog("healthcaremagic"),
-    "med_dialog_icliniq": med_dialog("icliniq"),
+    **{name: own_csv() for name in _OWN_CSV}, "shc_sequoia_med": own_csv("question"), "clear": clear,
+    "n2c2_ct_matching": n2c2, "ehrshot": ehrshot, "medalign": medalign, "dischargeme": dischargeme,
+    "mimic_rrs": mimic_rrs, "mimic_bhc": mimic_bhc, "mimiciv_billing_code": mimiciv_billing_code,
+    "chw_care_plan": chw_care_plan, "starr_patient_instructions": starr_patient_instructions,
+    "mental_health": mental_health, "medbullets": medbullets, "medbullets_freetext": medbullets_freetext,
+    "medhelm_med_qa": med_qa, "medhelm_med_mcqa": med_mcqa, "medhallu": medhallu, "medication_qa": medication_qa,
+    "med_dialog_healthcaremagic": med_dialog("healthcaremagic"), "med_dialog_icliniq": med_dialog("icliniq"),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,23 @@ def program(
         [*before, sys.executable, "-m", "eval_factory", *arguments], cwd=cwd, env=program_environment(**env),
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
+
+
+def is_running(pid: int) -> bool:
+    """Not, either, where it has ended and nobody has taken note."""
+    try:
+        os.kill(pid, 0)
+        status = Path(f"/proc/{pid}/stat").read_text() if Path("/proc/self/stat").exists() else ") R"
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.02)
 
 
 EACH = """

@@ -47,15 +47,12 @@ def test_scores_equal_bare_helm(entry: str, main: str, tmp_path: Path, run_progr
         if stat["name"]["name"] in PLAIN and "perturbation" not in stat["name"]
     }
     splits = {split for _, split in expected}
+    assert expected
     assert sum(document["validity"]["splits"].values()) == document["validity"]["instances"]["requested"]
     assert (" of split test" in " ".join(outcome.stdout.split())) is (len(document["validity"]["splits"]) > 1)
     scores = outcome.scores()
-    assert expected
-    for (name, split), mean in expected.items():
-        label = name if len(splits) == 1 else f"{name}@{split}"
-        if label not in scores:  # the main split's label is the plain name
-            label = name
-        assert scores[label] == mean, label
+    for (name, split), mean in expected.items():  # the main split's label is the plain name
+        assert scores.get(f"{name}@{split}" if len(splits) > 1 else name, scores[name]) == mean, (name, split)
 
 
 def test_perturbations(run_program: Run) -> None:
@@ -96,20 +93,23 @@ def test_failed_instances_take_corpus_scores_with_them(run_program: Run) -> None
     assert "exact_match" in broken.scores()
 
 
+def own_questions(file: Path, *numbers: int) -> None:
+    """Those of 0 and 1 are of the split valid."""
+    lines = []
+    for number in numbers:
+        right, wrong = ("yes", "no") if number % 2 == 0 else ("no", "yes")
+        texts = [
+            {"output": {"text": one}, "tags": ["correct"] if one == right else []}
+            for one in sorted((right, wrong))[::-1]
+        ]
+        split = "valid" if number < 2 else "test"
+        lines.append(json.dumps({"input": {"text": f"Is {number} even?"}, "references": texts, "split": split}))
+    file.write_text("\n".join(lines))
+
+
 def test_the_users_own_questions(tmp_path: Path, run_program: Run) -> None:
     """A relative path is the user's, wherever helm-run works; valid and test stay apart."""
-    lines = [
-        {
-            "input": {"text": f"Is {number} even?"},
-            "references": [
-                {"output": {"text": "yes"}, "tags": ["correct"] if number % 2 == 0 else []},
-                {"output": {"text": "no"}, "tags": [] if number % 2 == 0 else ["correct"]},
-            ],
-            "split": "valid" if number < 2 else "test",
-        }
-        for number in range(6)
-    ]
-    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    own_questions(tmp_path / "mine.jsonl", *range(6))
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         outcome = run_program("helm:custom_mcqa:path=mine.jsonl", endpoint.url, env=OFFLINE)
     assert outcome.returncode == 0, outcome.stderr
@@ -143,18 +143,18 @@ def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_prog
     assert any("3746" in note for note in validity["notes"])
 
 
-def test_data_that_are_unavailable(run_program: Run) -> None:
-    outcome = run_program("helm:mmlu:subject=philosophy", "demo://baseline", env=OFFLINE)
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("mmlu:subject=philosophy", ("the data of helm:mmlu:subject=philosophy are unavailable", "MMLUScenario")),
+        ("mmlu_pro", ("TIGER-Lab/MMLU-Pro",)),  # of the Hub
+    ],
+)
+def test_data_that_are_unavailable(entry: str, said: tuple[str, ...], run_program: Run) -> None:
+    outcome = run_program(f"helm:{entry}", "demo://baseline", env=OFFLINE)
     assert outcome.returncode == 3
-    assert "the data of helm:mmlu:subject=philosophy are unavailable" in outcome.stderr
-    assert "MMLUScenario" in outcome.stderr
+    assert all(text in outcome.stderr for text in said)
     assert "Traceback" not in outcome.stderr
-
-
-def test_data_of_the_hub_that_are_unavailable(run_program: Run) -> None:
-    outcome = run_program("helm:mmlu_pro", "demo://baseline", env=OFFLINE)
-    assert outcome.returncode == 3
-    assert "TIGER-Lab/MMLU-Pro" in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -190,19 +190,13 @@ def test_judges_that_helm_prescribes_are_asked_by_our_client(tmp_path: Path, run
     harm_bench(tmp_path / "out" / "helm")
     judge_key = "sk-canary-of-the-judge-0123456789"
 
-    def answer(prompt: str) -> str:
-        if "<reasoning>" in prompt:
-            return "<reasoning>It refuses.</reasoning><score>1.0</score>"
-        return "I would rather not."
-
-    with ScriptedEndpoint(answer) as endpoint:
+    judged = "<reasoning>It refuses.</reasoning><score>1.0</score>"
+    with ScriptedEndpoint(lambda prompt: judged if "<reasoning>" in prompt else "I would rather not.") as endpoint:
         env = {**OFFLINE, "GPT_JUDGE_API_KEY": judge_key}
         outcome = run_program("helm:harm_bench", endpoint.url, env=env)
         assert outcome.returncode == 0, outcome.stderr
-        used = {
-            (body["model"], headers["Authorization"])
-            for body, headers in zip(endpoint.requests, endpoint.headers, strict=True)
-        }
+        asked = zip(endpoint.requests, endpoint.headers, strict=True)
+        used = {(body["model"], headers["Authorization"]) for body, headers in asked}
     assert ("gpt-4o-2024-05-13", f"Bearer {judge_key}") in used
     assert outcome.document()["usage"]["requests"] == 4
     assert (outcome.output_dir / "responses" / "gpt.jsonl").is_file()
@@ -271,11 +265,7 @@ def test_what_helm_alone_can_tell(entry: str, said: str, run_program: Run) -> No
 def test_a_long_name_is_a_folder_all_the_same(tmp_path: Path, run_program: Run) -> None:
     folder = tmp_path / ("x" * 120) / ("y" * 120)
     folder.mkdir(parents=True)
-    line = {
-        "input": {"text": "Is 2 even?"}, "split": "test",
-        "references": [{"output": {"text": "yes"}, "tags": ["correct"]}, {"output": {"text": "no"}, "tags": []}],
-    }  # fmt: skip
-    (folder / "mine.jsonl").write_text(json.dumps(line))
+    own_questions(folder / "mine.jsonl", 2)
     outcome = run_program(f"helm:custom_mcqa:path={folder}/mine.jsonl", "demo://baseline", env=OFFLINE)
     assert outcome.returncode == 0, outcome.stderr
 

@@ -196,8 +196,8 @@ def test_every_command_that_we_show_dry_runs(root: Path) -> None:
 
 
 def test_generating_model_files_alone(root: Path, tmp_path: Path) -> None:
-    argv = [sys.executable, root / "scripts/generate_dynamic_model_configs.py", "--model-name", "openai/gpt-4",
-            "--base-url", "https://h/v1", "--openai-model-name", "gpt-4", "--output-dir", tmp_path / "configs"]  # fmt: skip
+    argv = [sys.executable, f"{root}/scripts/generate_dynamic_model_configs.py", "--model-name", "openai/gpt-4",
+            "--base-url", "https://h/v1", "--openai-model-name", "gpt-4", "--output-dir", f"{tmp_path}/configs"]  # fmt: skip
     finished = subprocess.run(argv, env=program_environment(), capture_output=True, text=True, timeout=60, check=False)
     assert finished.returncode == 0, finished.stderr
     assert "model=endpoint/openai-gpt-4" in finished.stdout

@@ -6,35 +6,22 @@ import csv
 import hashlib
 import json
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eval_factory.demo.example import write_example
 from integration.jury_endpoint import judgement
-from integration.support import TIMEOUT_S, Outcome, Run, program_environment
+from integration.support import Outcome, Run
+from integration.support import program as program
 from scripted_endpoint import ScriptedEndpoint
-
-
-def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", *arguments], env=program_environment(), cwd=cwd,
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
 
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    assert program("new-benchmark", "mine", cwd=tmp_path).returncode == 0
-    return tmp_path / "mine"
-
-
-@pytest.fixture
-def jury_example(tmp_path: Path) -> Path:
-    assert program("new_benchmark", "--jury", "mine", cwd=tmp_path).returncode == 0
+    write_example(tmp_path / "mine", "choice")
     return tmp_path / "mine"
 
 
@@ -47,11 +34,20 @@ def lines_of(outcome: Outcome, name: str = "results.jsonl") -> list[dict[str, An
     return [json.loads(line) for line in (outcome.output_dir / name).read_text("utf-8").splitlines()]
 
 
-def benchmark(folder: Path, **extra: Any) -> dict[str, Any]:
-    return {"extra": {"benchmark": str(folder / "benchmark.yaml"), **extra}}
+def benchmark(folder: Path) -> dict[str, Any]:
+    return {"extra": {"benchmark": str(folder / "benchmark.yaml")}}
 
 
-def test_the_example_runs_at_once_and_is_not_run_again(example: Path) -> None:
+def filled(folder: Path, data: str, prompt: str = "{question}") -> None:
+    (folder / "prompt.txt").write_text(prompt, encoding="utf-8")
+    (folder / "data.csv").write_text(data, encoding="utf-8")
+
+
+def test_the_example_runs_at_once_and_is_not_run_again(tmp_path: Path) -> None:
+    example = tmp_path / "mine"
+    assert program("new-benchmark", "mine", cwd=tmp_path).returncode == 0
+    refused = program("new_benchmark", "mine", cwd=tmp_path)
+    assert (refused.returncode, "is not empty" in refused.stderr) == (2, True)
     finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
     assert finished.returncode == 0, finished.stderr
     outcome = Outcome(0, finished.stdout, finished.stderr, example.parent / "results" / "my_medical_questions")
@@ -73,7 +69,6 @@ def test_the_example_runs_at_once_and_is_not_run_again(example: Path) -> None:
     data = (example / "data.csv").read_text("utf-8")
     (example / "data.csv").write_text(data.replace(",B,", ",A,", 1), encoding="utf-8")
     changed = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
-    assert "complete already" not in changed.stderr
     assert changed.returncode == 2, "row 2's incorrect answers hold A, too"
     assert "row 2 (line 3), column incorrect_answers: its entry 1 is the correct_answer" in changed.stderr
     (example / "data.csv").write_text(data.replace("scurvy", "manifest scurvy"), encoding="utf-8")
@@ -103,10 +98,9 @@ def test_right_answers_score_1(example: Path, run_program: Run) -> None:
 
 def test_cells_are_texts(example: Path, run_program: Run) -> None:
     """pandas would make 7.0, nothing, 1.1 and True of these, and HELM would fail at the first of them."""
-    (example / "prompt.txt").write_text("Repeat: {question} ({note})\n", encoding="utf-8")
     cells = ["007", "None", "1.10", "TRUE", "NA", "ü"]
     rows = "".join(f"{cell},{'' if number else 3},{cell}\n" for number, cell in enumerate(cells))
-    (example / "data.csv").write_text("question,note,correct_answer\n" + rows, encoding="utf-8")
+    filled(example, "question,note,correct_answer\n" + rows, "Repeat: {question} ({note})\n")
     with ScriptedEndpoint(lambda prompt: prompt.split(" ")[1] if " " in prompt else "pong") as endpoint:
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 0, outcome.stderr
@@ -130,9 +124,7 @@ def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> No
 
 def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program: Run) -> None:
     """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
-    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
-    rows = "".join(f"question {number % 4},B\n" for number in range(200))
-    (example / "data.csv").write_text(f"question,correct_answer\n{rows}", encoding="utf-8")
+    filled(example, "question,correct_answer\n" + "".join(f"question {number % 4},B\n" for number in range(200)))
 
     def answer(_prompt: str) -> str:
         time.sleep(0.3)  # others ask the same meanwhile
@@ -147,8 +139,7 @@ def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program:
 
 
 def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> None:
-    (example / "prompt.txt").write_text("{question}", encoding="utf-8")
-    (example / "data.csv").write_text("question,correct_answer\nx,A\nx,B\n", encoding="utf-8")
+    filled(example, "question,correct_answer\nx,A\nx,B\n")
     with ScriptedEndpoint(lambda _prompt: "C") as endpoint:
         looked = run_program("custom", endpoint.url, "--dry_run", params=benchmark(example))
         outcome = run_program("custom", endpoint.url, params=benchmark(example))
@@ -178,28 +169,20 @@ def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: R
     assert {body["max_tokens"] for body in endpoint.requests} == {3}
 
 
-def test_the_jury_example_runs_at_once(jury_example: Path) -> None:
-    finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=jury_example.parent)
+def test_the_jury_example_runs_at_once_and_judges_without_right_answers(tmp_path: Path, run_program: Run) -> None:
+    example = tmp_path / "mine"
+    assert program("new_benchmark", "--jury", "mine", cwd=tmp_path).returncode == 0
+    finished = program("run_eval", "--run_config", "mine/run_config.yml", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert "custom.my_patient_questions: jury_score = 3.0000" in finished.stdout
     assert "gpt 3.00, llama 3.00, claude 3.00" in finished.stdout
 
-
-def test_the_default_jury_judges_without_right_answers(jury_example: Path, run_program: Run) -> None:
-    prompt = (jury_example / "judge_prompt.txt").read_text("utf-8").replace("{GOLD_RESPONSE}", "none")
-    (jury_example / "judge_prompt.txt").write_text(prompt, encoding="utf-8")
+    prompt = (example / "judge_prompt.txt").read_text("utf-8").replace("{GOLD_RESPONSE}", "none")
+    (example / "judge_prompt.txt").write_text(prompt, encoding="utf-8")
     questions = "".join(f"Is drug {number} safe?\n" for number in range(3))
-    (jury_example / "data.csv").write_text("question\n" + questions, encoding="utf-8")
+    (example / "data.csv").write_text("question\n" + questions, encoding="utf-8")
     with ScriptedEndpoint(lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Yes.") as endpoint:
-        outcome = run_program("custom", endpoint.url, params=benchmark(jury_example))
+        outcome = run_program("custom", endpoint.url, params=benchmark(example))
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.scores()["jury_score"] == 4.0
     assert set(outcome.document()["validity"]["judges"]) == {"gpt", "llama", "claude"}
-
-
-def test_a_folder_that_holds_something_is_left_alone(example: Path) -> None:
-    before = (example / "data.csv").read_bytes()
-    finished = program("new_benchmark", "mine", cwd=example.parent)
-    assert finished.returncode == 2
-    assert "is not empty" in finished.stderr
-    assert (example / "data.csv").read_bytes() == before

@@ -75,7 +75,7 @@ def test_no_command_reads_a_foreign_file_of_a_result(home: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_what_is_collected_again_is_of_the_folder(kind: str, home: Path) -> None:
-    commands = {}
+    commands: dict[str, list[Path]] = {}
     names = "helm/runs/s/r/stats.json", "helm/more", "annotations/ratings.jsonl", "logs/events.jsonl", "cache.db"
     for number, name in enumerate(names):
         file = finished_folder(home / f"out{number}").root / name
@@ -97,7 +97,7 @@ def a_suite(root: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])
 def test_no_command_reads_a_foreign_file_of_a_suite(kind: str, home: Path) -> None:
-    commands = {}
+    commands: dict[str, list[Path]] = {}
     for number, name in enumerate((".suite/events.jsonl", "suite_config.yml", "small/qa/logs/helm-run.log")):
         file = a_suite(home / f"suite{number}") / name
         file.unlink(missing_ok=True)

@@ -88,7 +88,9 @@ def written(folder: Path, limits: Mapping[str, Any], name: str = "policy.yml") -
 
 
 def gate(runs: Runs, policy: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return program("gate", str(policy), "--candidate", str(runs.new), "--baseline", str(runs.old), *arguments, **env)
+    return program(
+        "gate", str(policy), "--candidate", str(runs.new), "--baseline", str(runs.old), *arguments, cwd=None, **env
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ NEEDS_FILES = {"medalign", "ehrshot", "medbullets_freetext"}
 
 
 @pytest.mark.parametrize(
-    "task",
-    [pytest.param(name, marks=pytest.mark.medical_data if name in NEEDS_FILES else []) for name in MAKERS],
+    "task", [pytest.param(name, marks=pytest.mark.medical_data if name in NEEDS_FILES else []) for name in MAKERS]
 )
 def test_gold_answers_give_full_marks(
     task: str, run_program: Run, tmp_path: Path, request: pytest.FixtureRequest

@@ -9,7 +9,6 @@ import io
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +33,7 @@ from eval_factory.workflows.leaderboard.board import board_request, make_board
 from eval_factory.workflows.reproduce import without_unset
 from eval_factory.workflows.suite.slurm_run import suite_of
 from integration.jury_endpoint import judgement
-from integration.support import TIMEOUT_S, program_environment
+from integration.support import program, program_environment
 from integration.test_juries import medication_questions
 from scripted_endpoint import ScriptedEndpoint
 
@@ -46,6 +45,7 @@ VARIABLES = (
 KEYS = {name: f"nvapi-canary-{number}-0123456789-{name.lower()}" for number, name in enumerate(VARIABLES)}
 MAIN, GPT, LLAMA, CLAUDE, OWN, JUDGE, *_ = VARIABLES
 JURY = {GPT, LLAMA, CLAUDE}
+ENV = {"HF_HUB_OFFLINE": "1", **KEYS}
 
 
 class Recorder(ScriptedEndpoint):
@@ -261,13 +261,6 @@ def test_a_null_and_a_name_at_once_are_a_mistake(tmp_path: Path) -> None:
             World("http://127.0.0.1:9/v1", "", tmp_path).run(endpoint)
 
 
-def program(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", *words], cwd=cwd, capture_output=True, text=True, check=False,
-        env=program_environment(HF_HUB_OFFLINE="1", **KEYS), timeout=TIMEOUT_S,
-    )  # fmt: skip
-
-
 def test_runs_of_a_model_without_a_key(a: Recorder, b: Recorder, tmp_path: Path) -> None:
     """`run_eval`, its printed command in a shell, `reproduce --run` without any key, and Python's `evaluate`."""
     world = World(a.url, b.url, tmp_path)
@@ -275,10 +268,10 @@ def test_runs_of_a_model_without_a_key(a: Recorder, b: Recorder, tmp_path: Path)
     document = world.config(NULL, judges=judges)
     medication_questions(tmp_path / "out" / "helm")
     file = str(world.file(document))
-    finished = program("run_eval", "--run_config", file, cwd=tmp_path)
+    finished = program("run_eval", "--run_config", file, cwd=tmp_path, **ENV)
     assert finished.returncode == 0, finished.stderr
     assert (a.keys, b.keys, len(a.requests)) == ({NONE}, {JUDGE, NONE}, 2)
-    previewed = program("run_eval", "--run_config", file, "--dry_run", cwd=tmp_path).stdout
+    previewed = program("run_eval", "--run_config", file, "--dry_run", cwd=tmp_path, **ENV).stdout
     assert f"#   model at {a.url.removesuffix('/v1')}: no key" in previewed
     assert f"#   named at {b.url.removesuffix('/v1')}: {JUDGE}" in previewed
     assert f"#   none at {b.url.removesuffix('/v1')}: no key" in previewed
@@ -286,8 +279,8 @@ def test_runs_of_a_model_without_a_key(a: Recorder, b: Recorder, tmp_path: Path)
         cache.unlink()
     for done in (tmp_path / "out" / "helm" / "runs").rglob("stats.json"):
         done.unlink()
-    pasted = {**program_environment(HF_HUB_OFFLINE="1"), **KEYS}
-    subprocess.run(shlex.split(previewed.splitlines()[-1]), env=pasted, check=True, capture_output=True, cwd=tmp_path)
+    pasted = shlex.split(previewed.splitlines()[-1])
+    subprocess.run(pasted, env=program_environment(**ENV), check=True, capture_output=True, cwd=tmp_path)
     assert (a.keys, b.keys, len(a.requests)) == ({NONE}, {JUDGE, NONE}, 4)
     again = tmp_path / "again"
     medication_questions(again / "helm")
@@ -296,7 +289,7 @@ def test_runs_of_a_model_without_a_key(a: Recorder, b: Recorder, tmp_path: Path)
     medication_questions(evaluated / "helm")
     document = world.config(NULL, judges=without)
     document["config"]["output_dir"] = str(evaluated)
-    api.evaluate(document, env={**os.environ, **KEYS, "HF_HUB_OFFLINE": "1"})
+    api.evaluate(document, env={**os.environ, **ENV})
     env = {**os.environ, "HF_HUB_OFFLINE": "1"}  # no key at all
     api.run_again(evaluated, again, env={name: value for name, value in env.items() if name not in KEYS})
     assert api.reproduce(evaluated, env={}).needs == ()
@@ -312,7 +305,7 @@ def test_a_suite_with_a_provider_beside_an_own_server(a: Recorder, b: Recorder, 
     }  # fmt: skip
     for name in ("own", "hosted"):
         medication_questions(tmp_path / "s" / name / "medication_qa" / "helm")
-    finished = program("run_suite", "--run_config", str(world.file({"suite": section})), cwd=tmp_path)
+    finished = program("run_suite", "--run_config", str(world.file({"suite": section})), cwd=tmp_path, **ENV)
     assert finished.returncode == 0, finished.stderr + finished.stdout
     assert (a.keys, b.keys) == ({NONE}, {MAIN, NONE})  # the jury's keys are null
     assert len(a.requests) == len(b.requests) == 8

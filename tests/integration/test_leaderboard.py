@@ -15,7 +15,7 @@ import pytest
 
 from eval_factory.plan.run_plan import slug_of
 from integration.jury_endpoint import judgement
-from integration.support import CANARY, TIMEOUT_S, Outcome, program_environment
+from integration.support import CANARY, TIMEOUT_S, Outcome, program, program_environment
 from scripted_endpoint import ScriptedEndpoint
 
 # As confs are: groups of models, an entry for each model of a study, a later priority, comments.
@@ -36,12 +36,9 @@ entries: [
   {description: "custom_mcqa:path=QUESTIONS,model=text,num_output_tokens=2", priority: 1}
 ]
 """
-PLAIN, SHORT, SHORTEST = (
-    "custom_mcqa",
-    "custom_mcqa:num_output_tokens=3,groups=short",
-    "custom_mcqa:num_output_tokens=2,groups=shortest",
-)
-RUNS = {PLAIN, SHORT, SHORTEST}
+RUNS = {
+    "custom_mcqa", "custom_mcqa:num_output_tokens=3,groups=short", "custom_mcqa:num_output_tokens=2,groups=shortest",
+}  # fmt: skip
 INSTANCES = 40
 Lead = Callable[..., Outcome]
 
@@ -50,28 +47,19 @@ Lead = Callable[..., Outcome]
 def lead(tmp_path: Path) -> Lead:
     """Runs `eval-factory leaderboard run` with a conf written for it."""
 
-    def run(
-        url: str, *arguments: str, name: str = "lite", conf: str = CONF, models: tuple[str, ...] = ("test/model",),
-        env: dict[str, str] | None = None,
-    ) -> Outcome:  # fmt: skip
-        finished = subprocess.run(
-            command(tmp_path, url, *arguments, name=name, conf=conf, models=models),
-            env=program_environment(TEST_MODEL_KEY=CANARY, **(env or {})),
-            capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False,
-        )  # fmt: skip
+    def run(url: str, *arguments: str, limit: int = 0, env: dict[str, str] | None = None, **named: Any) -> Outcome:
+        limited = ("--max-eval-instances", str(limit)) if limit else ()
+        words = command(tmp_path, url, *limited, *arguments, **named)[3:]
+        finished = program(*words, cwd=tmp_path, TEST_MODEL_KEY=CANARY, **(env or {}))
         return Outcome(finished.returncode, finished.stdout, finished.stderr, tmp_path / "out")
 
     return run
 
 
 def command(
-    folder: Path,
-    url: str,
-    *arguments: str,
-    name: str = "lite",
-    conf: str = CONF,
+    folder: Path, url: str, *arguments: str, name: str = "lite", conf: str = CONF,
     models: tuple[str, ...] = ("test/model",),
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """`QUESTIONS` in the conf is a file of questions of our own."""
     file, questions = folder / "small.conf", folder / "questions.jsonl"
     file.write_text(conf.replace("QUESTIONS", str(questions)), encoding="utf-8")
@@ -126,7 +114,7 @@ def asked_twice(endpoint: ScriptedEndpoint) -> int:
 
 
 def test_several_entries_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    first = lead(endpoint.url, "--max-eval-instances", "6")
+    first = lead(endpoint.url, limit=6)
     assert first.returncode == 0, first.stderr
     assert "lite: 3 runs in the tables, 0 kept out, 0 failed" in first.stdout
     assert "helm-server --suite lite --output-path" in first.stdout
@@ -147,13 +135,13 @@ def test_several_entries_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lea
         assert not path.is_symlink() or not path.readlink().is_absolute()
     before = {run: stats_of(folder) for run, folder in cells.items()}
 
-    again = lead(endpoint.url, "--max-eval-instances", "6", "--parallelism", "2")
+    again = lead(endpoint.url, "--parallelism", "2", limit=6)
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("finished before") == 3
     assert len(endpoint.requests) == 18
     assert {run: stats_of(folder) for run, folder in cells_of(again).items()} == before
 
-    more = lead(endpoint.url, "--max-eval-instances", "8")  # other runs, but what was answered is kept
+    more = lead(endpoint.url, limit=8)  # other runs, but what was answered is kept
     assert more.returncode == 0, more.stderr
     assert 18 < len(endpoint.requests) <= 24 + 18
     assert asked_twice(endpoint) == 0
@@ -163,13 +151,13 @@ def test_several_entries_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lea
 
 def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     """Those of one command, and those of commands before."""
-    first = lead(endpoint.url, "--max-eval-instances", "4", conf=ONE, models=("org/first", "second"))
+    first = lead(endpoint.url, limit=4, conf=ONE, models=("org/first", "second"))
     assert first.returncode == 0, first.stderr
     assert "lite: 2 runs in the tables" in first.stdout
     assert Counter(request["model"] for request in endpoint.requests) == {"org/first": 4, "second": 4}
     before = {folder: stats_of(folder) for folder in cells_of(first).values()}
 
-    third = lead(endpoint.url, "--max-eval-instances", "4", conf=ONE, models=("third",))
+    third = lead(endpoint.url, limit=4, conf=ONE, models=("third",))
     assert third.returncode == 0, third.stderr
     assert "lite: 1 runs in the tables" in third.stdout
     assert "with those of other models: 3 runs in the tables" in third.stdout
@@ -182,13 +170,13 @@ def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> 
         ("in the tables", 4, "exact_match")
     }
 
-    again = lead(endpoint.url, "--max-eval-instances", "4", conf=ONE, models=("org/first", "third"))
+    again = lead(endpoint.url, limit=4, conf=ONE, models=("org/first", "third"))
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("finished before") == 2
     assert len(endpoint.requests) == 12
     assert len(rows_of(again)) == 3
     assert "warning" not in again.stdout
-    fewer = lead(endpoint.url, "--max-eval-instances", "3", conf=ONE, models=("second",))
+    fewer = lead(endpoint.url, limit=3, conf=ONE, models=("second",))
     assert fewer.returncode == 0, fewer.stderr
     assert "warning: the tables compare runs of 3 and 4 instances at most" in fewer.stdout
     assert len(runs_in(fewer)) == 3
@@ -201,17 +189,14 @@ def test_helms_tables_and_their_pages(endpoint: ScriptedEndpoint, lead: Lead, tm
       {description: "dyck_language:num_parenthesis_pairs=3,model=text", groups: ["core_scenarios"], priority: 1}
     ]"""
     endpoint.answer = lambda _prompt: "x"
-    outcome = lead(endpoint.url, "--max_eval_instances", "4", name="classic", conf=conf, models=("a/b", "c"))
+    outcome = lead(endpoint.url, limit=4, name="classic", conf=conf, models=("a/b", "c"))
     assert outcome.returncode == 0, outcome.stderr
     groups = tables_of(outcome, "classic") / "groups"
     (table, *_) = loaded(groups / "synthetic_reasoning.json")
     assert [row[0]["value"] for row in table["rows"]] == ["a/b", "c"]
     assert [row[1]["value"] for row in table["rows"]] == [0.0, 0.0]
     assert any(table["rows"] for table in loaded(groups / "core_scenarios.json"))
-    view = [sys.executable, "-m", "eval_factory", "view", "out", "--export", "site"]
-    shown = subprocess.run(
-        view, env=program_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=tmp_path, check=False
-    )
+    shown = program("view", "out", "--export", "site", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     suite = tmp_path / "site" / "benchmark_output" / "runs" / "view"
     (again, *_) = loaded(suite / "groups" / "synthetic_reasoning.json")
@@ -257,36 +242,37 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
 
     refused: list[dict[str, Any]] = []
     endpoint.reply = refuses_one  # type: ignore[method-assign]
-    outcome = lead(endpoint.url, "--max_eval_instances", "5")
+    outcome = lead(endpoint.url, limit=5, conf=TWO)
     assert outcome.returncode == 1, outcome.stderr
-    assert "2 runs in the tables, 1 kept out, 0 failed" in outcome.stdout
+    assert "1 runs in the tables, 1 kept out, 0 failed" in outcome.stdout
     assert "1 of 5 requests failed: kept out of the tables" in outcome.stdout
     assert "NOT REPORTABLE" in outcome.stderr
     (row,) = (row for row in rows_of(outcome) if row["state"] == "kept out")
-    assert (row["run"], row["reason"], row["score"]) == (SHORTEST, "1 of 5 requests failed", None)
-    assert len(runs_in(outcome)) == 2
-    allowed = lead(endpoint.url, "--max_eval_instances", "5", "--min_coverage", "0.8")
+    shortest = "custom_mcqa:num_output_tokens=2"
+    assert (row["run"], row["reason"], row["score"]) == (shortest, "1 of 5 requests failed", None)
+    assert len(runs_in(outcome)) == 1
+    allowed = lead(endpoint.url, "--min_coverage", "0.8", limit=5, conf=TWO)
     assert allowed.returncode == 0, allowed.stderr
-    assert len(runs_in(allowed)) == 3
+    assert len(runs_in(allowed)) == 2
     endpoint.reply = reply  # type: ignore[method-assign]
     asked = len(endpoint.requests)
-    again = lead(endpoint.url, "--max_eval_instances", "5")
+    again = lead(endpoint.url, limit=5, conf=TWO)
     assert again.returncode == 0, again.stderr
     assert len(endpoint.requests) == asked + 1
-    assert len(runs_in(again)) == 3
+    assert len(runs_in(again)) == 2
 
 
 def test_the_limits_of_validity_and_the_manifest_hold(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     """What says nothing, and what another model answered, is in no table; each run has its checksums."""
     reply, answer = endpoint.reply, endpoint.answer
     endpoint.answer = lambda prompt: answer(prompt) if "1?" in prompt else "I would rather not say, my friend"
-    silent = lead(endpoint.url, "--max_eval_instances", "6", conf=ONE)
+    silent = lead(endpoint.url, limit=6, conf=ONE)
     assert silent.returncode == 1, silent.stderr
     (row,) = rows_of(silent)
     assert row["state"] == "kept out"
     assert "answers say nothing that can be scored" in row["reason"]
     accepted = ("--overrides", "config.params.extra.max_unreadable=1")
-    told = lead(endpoint.url, "--max_eval_instances", "6", *accepted, conf=ONE)
+    told = lead(endpoint.url, *accepted, limit=6, conf=ONE)
     assert told.returncode == 0, told.stderr
     assert "1 runs in the tables" in told.stdout
 
@@ -295,27 +281,26 @@ def test_the_limits_of_validity_and_the_manifest_hold(endpoint: ScriptedEndpoint
         return status, {**answered, "model": "somebody/else"}
 
     endpoint.reply, endpoint.answer = another, answer  # type: ignore[method-assign]
-    other = lead(endpoint.url, "--max_eval_instances", "6", conf=ONE, models=("org/other",))
+    other = lead(endpoint.url, limit=6, conf=ONE, models=("org/other",))
     assert other.returncode == 1, other.stderr
     assert [row["state"] for row in rows_of(other)] == ["in the tables", "kept out"]
     assert "somebody/else" in rows_of(other)[1]["reason"]
     cell = cells_of(other)["custom_mcqa"]
-    verify = [sys.executable, "-m", "eval_factory", "verify", str(cell)]
-    intact = subprocess.run(verify, env=program_environment(), capture_output=True, text=True, check=False)
+    intact = program("verify", str(cell))
     assert intact.returncode == 0, intact.stdout
     with (cell / "results.jsonl").open("a") as file:
         file.write("{}\n")
-    assert subprocess.run(verify, env=program_environment(), capture_output=True, check=False).returncode == 1
+    assert program("verify", str(cell)).returncode == 1
 
 
 def test_a_budget_is_of_all_runs_together(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    limit = ("--overrides", "config.params.extra.max_requests=15")
-    outcome = lead(endpoint.url, "--max_eval_instances", "10", *limit)
+    most = ("--overrides", "config.params.extra.max_requests=15")
+    outcome = lead(endpoint.url, *most, limit=10, conf=TWO)
     assert outcome.returncode == 1, outcome.stderr
     assert len(endpoint.requests) <= 15
     assert "max_requests" in outcome.stdout
-    assert lead(endpoint.url, "--max_eval_instances", "10").returncode == 0
-    assert (len(endpoint.requests), asked_twice(endpoint)) == (30, 0)
+    assert lead(endpoint.url, limit=10, conf=TWO).returncode == 0
+    assert (len(endpoint.requests), asked_twice(endpoint)) == (20, 0)
 
 
 def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> None:
@@ -376,7 +361,7 @@ def test_medhelm_with_its_jury(
     for task in ("aci_bench", "pubmed_qa"):
         place_data(tmp_path / "out" / slug_of("test/model") / task / "helm", task)
     env = {**data_environment, "GPT_JUDGE_API_KEY": "gpt-judge-canary-0123456789"}
-    outcome = lead(endpoint.url, "--max_eval_instances", "2", conf=conf, name="medhelm_public", env=env)
+    outcome = lead(endpoint.url, limit=2, conf=conf, name="medhelm_public", env=env)
     assert outcome.returncode == 0, outcome.stderr + outcome.stdout
     assert "2 runs in the tables, 0 kept out, 0 failed" in outcome.stdout
     asked = [request["model"] for request in endpoint.requests]
@@ -402,15 +387,10 @@ def test_judges_elsewhere_and_data_of_a_bundle(
 ) -> None:
     """A server that knows one model id, judges at another by a run config, and no network."""
     bundle = tmp_path / "bundle"
-    importing = [sys.executable, "-m", "eval_factory", "data", "import", str(medical_data), "--to", str(bundle)]
-    subprocess.run(importing, env=program_environment(), check=True, capture_output=True, timeout=TIMEOUT_S)
-    conf = """entries: [
-      {description: "aci_bench:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
-      {description: "mtsamples_procedures:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
-      {description: "medcalc_bench:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
-      {description: "head_qa:language=en,model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
-      {description: "medbullets:model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}
-    ]"""
+    assert program("data", "import", str(medical_data), "--to", str(bundle)).returncode == 0
+    entries = ("aci_bench:", "mtsamples_procedures:", "medcalc_bench:", "head_qa:language=en,", "medbullets:")
+    tail = 'model=google/g,model_deployment=stanfordhealthcare/g", priority: 1}'
+    conf = "entries: [" + "\n".join('{description: "' + entry + tail for entry in entries) + "]"
     with ScriptedEndpoint(lambda prompt: judgement(prompt, 4)) as at_the_judges:
         judges = [
             {"name": name, "model_id": "one-judge", "url": at_the_judges.url, "api_key": "MY_JUDGE_KEY"}
@@ -419,8 +399,7 @@ def test_judges_elsewhere_and_data_of_a_bundle(
         run_config = {"config": {"params": {"extra": {"judges": judges, "data_dir": str(bundle), "offline": True}}}}
         (tmp_path / "run.yml").write_text(json.dumps(run_config))
         env = {"MY_JUDGE_KEY": "judge-canary-0123456789"}
-        arguments = ("--max_eval_instances", "2", "--run_config", "run.yml")
-        outcome = lead(endpoint.url, *arguments, conf=conf, name="medhelm_public", env=env)
+        outcome = lead(endpoint.url, "--run_config", "run.yml", limit=2, conf=conf, name="medhelm_public", env=env)
         assert {request["model"] for request in at_the_judges.requests} == {"one-judge"}
         assert {headers["Authorization"] for headers in at_the_judges.headers} == {"Bearer judge-canary-0123456789"}
     assert {request["model"] for request in endpoint.requests} == {"test/model"}

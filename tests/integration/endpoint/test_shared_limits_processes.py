@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import yaml
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.workflows.suite.limit_server import LimitServer
-from integration.support import TIMEOUT_S, program_environment, varied_answer
+from integration.support import TIMEOUT_S, program_environment, varied_answer, wait_until
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 
 ASKS = """
@@ -109,13 +109,6 @@ def process(script: str, argument: Any) -> Iterator[subprocess.Popen[str]]:
             yield started
         finally:
             started.kill()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_killed_process_gives_its_places_back_and_the_others_keep_the_limit(counting: CountingEndpoint) -> None:

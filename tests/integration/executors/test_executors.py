@@ -25,7 +25,7 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS, SAFE_TO_FORK, WITHOUT_FORK
 from eval_factory.workflows.suite.slurm_suite import WORKER
-from integration.support import CANARY, program_environment
+from integration.support import CANARY, is_running, program_environment, wait_until
 from slurm_cells import run_of
 from slurm_trial import INSTANCES, gate, processes, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
@@ -324,31 +324,18 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
-
-
-def until_gone(*pids: int) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while any(map(is_running, pids)):
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("trial", ["local without fork"], indirect=True)
 def test_what_begins_runs_here_is_killed_and_the_next_run_gets_another(trial: Trial) -> None:
     run = trial.run("lost")
     trial.begin(run)
     state = trial.executor.look()[run.name]
     assert isinstance(state, Started)
-    assert state.pid is not None
-    assert os.getpgid(state.pid) == state.pid, "Ctrl-C in the suite's terminal would reach it"
-    os.kill(parent_of(state.pid), signal.SIGKILL)
+    pid = state.pid
+    assert pid is not None
+    assert os.getpgid(pid) == pid, "Ctrl-C in the suite's terminal would reach it"
+    os.kill(parent_of(pid), signal.SIGKILL)
     assert trial.until(run, Ended, Lost) == Lost()
-    until_gone(state.pid)
+    wait_until(lambda: not is_running(pid), PATIENCE_S)
     other = trial.wrong("other")
     trial.executor.begin([other])
     assert trial.until(other, Ended) == Ended(2)
@@ -378,5 +365,5 @@ def test_runs_here_end_with_who_began_them(trial: Trial) -> None:
         pid = int(driver.stdout.readline())
         parent = parent_of(pid)
         driver.kill()
-    until_gone(pid, parent)
+    wait_until(lambda: not is_running(pid) and not is_running(parent), PATIENCE_S)
     assert not Path(run.record).exists(), "it ended by itself"

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from eval_factory.core.foreign_text import MAX_LOG_LINE
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.executors.process import ProcessSpec, git_hash, run_logged
+from integration.support import is_running, wait_until
 
 KEY = "a-known-key-value-1"
 
@@ -59,20 +59,7 @@ def test_an_interrupt_ends_the_whole_group(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(code, tmp_path / "log", interrupt_when_started)
-    deadline = time.monotonic() + 5
-    for pid in map(int, pids.read_text().split()):
-        while _is_running(pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not _is_running(pid)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+    wait_until(lambda: not any(map(is_running, map(int, pids.read_text().split()))), 5)
 
 
 def test_a_missing_program(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from eval_factory.executors import served
 from eval_factory.executors.served import _GONE, _READY, ServedModel, ServerFailedError, ServerSpec, answers, free_port
+from integration.support import is_running, wait_until
 
 TESTS = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
@@ -48,22 +48,8 @@ def spec_of(folder: Path, *words: str, **changes: object) -> ServerSpec:
     return replace(spec, **changes)  # type: ignore[arg-type]
 
 
-def until(holds: Callable[[], object]) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < ends, "it does not happen"
-        time.sleep(0.05)
-
-
 def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def failure(folder: Path, *words: str, **changes: object) -> str:
@@ -72,7 +58,7 @@ def failure(folder: Path, *words: str, **changes: object) -> str:
         pytest.raises(ServerFailedError) as it,
     ):
         server.start()
-    assert not any(map(is_alive, pids(folder)) if (folder / "pids").exists() else [])
+    assert not any(map(is_running, pids(folder)) if (folder / "pids").exists() else [])
     return str(it.value)
 
 
@@ -104,8 +90,8 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
         assert (server.lost(), server.is_ready()) == (None, True)
         first, child = pids(tmp_path)
         os.kill(first, signal.SIGKILL)
-        until(lambda: server.lost() is not None)
-        until(lambda: not is_alive(child))  # ignores SIGTERM
+        wait_until(lambda: server.lost() is not None)
+        wait_until(lambda: not is_running(child))  # ignores SIGTERM
         before = server.addresses
         server.start_again()
         assert said[-3].endswith("the server of small was ended by signal 9; it is started again (1 of 1)")
@@ -114,11 +100,11 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
         seen = json.loads((tmp_path / "environment.json").read_text())
         assert (seen["GIVEN"], "HOME" in seen) == ("x", False)
         os.kill(pids(tmp_path)[2], signal.SIGKILL)
-        until(lambda: server.lost() is not None)
+        wait_until(lambda: server.lost() is not None)
         at_last = r"small was ended by signal 9, and is not started again \(serve.max_restarts: 1\)"
         with pytest.raises(ServerFailedError, match=at_last):
             server.start_again()
-    assert not any(map(is_alive, pids(tmp_path)))
+    assert not any(map(is_running, pids(tmp_path)))
 
 
 def test_one_that_hangs(tmp_path: Path) -> None:
@@ -127,11 +113,11 @@ def test_one_that_hangs(tmp_path: Path) -> None:
         time.sleep(2.0)
         assert server.lost() is None
         os.kill(pids(tmp_path)[0], signal.SIGSTOP)
-        until(lambda: server.lost() is not None)
+        wait_until(lambda: server.lost() is not None)
         assert "hangs: http://127.0.0.1:" in (server.lost() or "")
         server.start_again()
         assert server.lost() is None
-    assert not any(map(is_alive, pids(tmp_path)))
+    assert not any(map(is_running, pids(tmp_path)))
 
 
 @pytest.mark.parametrize("words", [["slow=0"], ["slow=30"]], ids=["which cannot have it", "which is slow"])
@@ -143,21 +129,21 @@ def test_a_port_that_somebody_else_takes(tmp_path: Path, words: list[str]) -> No
     others.mkdir()
     with subprocess.Popen([sys.executable, str(TESTS / "model_server.py"), str(taken), str(others)]) as other:
         try:
-            until(lambda: answers(f"http://127.0.0.1:{taken}/health"))
+            wait_until(lambda: answers(f"http://127.0.0.1:{taken}/health"))
             with ServedModel(spec_of(mine, *(f"{word}@{taken}" for word in words)), said.append) as server:
                 (one,) = server._servers
                 one.state, one.address = _GONE, f"http://127.0.0.1:{taken}"
                 one.begin(same_port=True)
-                until(lambda: one.hear(said.append) == _READY)
+                wait_until(lambda: one.hear(said.append) == _READY)
                 assert server.lost() == "is at another port now"
                 server.start_again()
                 assert server.lost() is None
                 assert not server.addresses[0].endswith(str(taken))
-            assert is_alive(other.pid)
+            assert is_running(other.pid)
         finally:
             other.kill()
     assert said[1] == f"the server of small: somebody else has taken port {taken}; another is tried"
-    assert not any(map(is_alive, pids(mine)))
+    assert not any(map(is_running, pids(mine)))
 
 
 def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_asked_meanwhile(tmp_path: Path) -> None:
@@ -168,31 +154,29 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
         assert len({*addresses}) == 3
         assert server.watch() is None
         os.kill(pids(tmp_path)[0], signal.SIGKILL)
-        until(lambda: server.watch() is not None or len(server.addresses) < 3)
+        wait_until(lambda: server.watch() is not None or len(server.addresses) < 3)
         assert server.lost() is None
         assert server.is_ready()
-        until(lambda: server.watch() is None and len(server.addresses) == 3)
+        wait_until(lambda: server.watch() is None and len(server.addresses) == 3)
         assert server.addresses == addresses
         os.kill(pids(tmp_path)[3], signal.SIGKILL)
-        until(lambda: server.watch() is None and "others go on" in said[-1])
+        wait_until(lambda: server.watch() is None and "others go on" in said[-1])
         assert len(server.addresses) == 2
         for pid in pids(tmp_path)[1:3]:
             os.kill(pid, signal.SIGKILL)
-        until(lambda: server.lost() is not None)
+        wait_until(lambda: server.lost() is not None)
         server.start_again()
         assert len(server.addresses) == 2
     again = [line for line in said if "started again" in line]
     number = again[0].partition("(replica ")[2][0]
     assert again[0] == f"the server of small (replica {number}) was ended by signal 9; it is started again (1 of 1)"
-    assert again[1].startswith(
-        f"the server of small (replica {number}) was ended by signal 9, and is not started again (serve.max_restarts: 1);"
-        f" its log: {tmp_path}/log/small@{number}.log"
-    )
+    ended = f"the server of small (replica {number}) was ended by signal 9, and is not started again"
+    assert again[1].startswith(f"{ended} (serve.max_restarts: 1); its log: {tmp_path}/log/small@{number}.log")
     assert again[1].endswith("\n  the others go on: 2 of 3")
     assert [log.name for log in server.logs] == ["small@0.log", "small@1.log", "small@2.log"]
     seen = json.loads((tmp_path / "environment.json").read_text())
     assert seen["NUMBER"] in {"0", "1", "2"}
-    assert not any(map(is_alive, pids(tmp_path)))
+    assert not any(map(is_running, pids(tmp_path)))
 
 
 def test_one_of_two_that_does_not_start_is_left_out(tmp_path: Path) -> None:
@@ -210,10 +194,10 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
         guard = server._servers[0]._guard
         assert guard is not None
         guard.kill()
-        until(lambda: server.lost() == "is gone: what looked after it was killed")
+        wait_until(lambda: server.lost() == "is gone: what looked after it was killed")
         server.start_again()
         assert server.is_ready()
-    assert not any(map(is_alive, pids(tmp_path)))
+    assert not any(map(is_running, pids(tmp_path)))
 
 
 def test_one_on_another_machine_that_cannot_be_asked_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,6 +214,6 @@ def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:
         assert owner.stdout is not None
         assert any(line == "ready\n" for line in owner.stdout)
         found = pids(tmp_path)
-        assert [is_alive(pid) for pid in found] == [True, True]
+        assert [is_running(pid) for pid in found] == [True, True]
         owner.kill()
-    until(lambda: not any(map(is_alive, found)))
+    wait_until(lambda: not any(map(is_running, found)))

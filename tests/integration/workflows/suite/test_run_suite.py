@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +21,9 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import NobodyLooks
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
-from integration.support import program_environment, varied_answer
+from integration.support import TIMEOUT_S, is_running, program_environment, varied_answer, wait_until
 
 INSTANCES = 20
-TIMEOUT_S = 240
 ENV = program_environment(OPENAI_API_KEY="sk-canary-5f3a9c1e7b2d4860aa")
 DRIVER = """
 import os, sys
@@ -54,10 +51,9 @@ class Endpoints:
     refusing: FaultEndpoint
 
     def suite_file(self, folder: Path) -> Path:
-        targets = [
-            {"name": "refused", "api_endpoint": {"url": self.refusing.url, "model_id": "m", "type": "chat"}},
-            {"name": "good", "api_endpoint": {"url": self.good.url, "model_id": "m", "type": "chat"}},
-        ]
+        urls = {"refused": self.refusing.url, "good": self.good.url}
+        same = {"model_id": "m", "type": "chat"}
+        targets = [{"name": name, "api_endpoint": {"url": url, **same}} for name, url in urls.items()]
         suite = {
             "output_dir": str(folder / "out"), "evaluations": ["sample_medical_qa"], "targets": targets,
             "params": {"limit_samples": INSTANCES},
@@ -115,10 +111,8 @@ def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
     assert "2 cells: 1 complete, 1 failed" in report.summary
     assert "the same command goes on" in report.summary
     table = yaml.safe_load(report.folder.results_yaml.read_text("utf-8"))
-    assert {(cell["target"], cell["status"]) for cell in table["cells"]} == {
-        ("good", "complete"),
-        ("refused", "failed"),
-    }
+    statuses = {cell["target"]: cell["status"] for cell in table["cells"]}
+    assert statuses == {"good": "complete", "refused": "failed"}
 
 
 def test_a_suite_that_cannot_be_begun_leaves_nothing(endpoints: Endpoints, tmp_path: Path) -> None:
@@ -176,13 +170,6 @@ def table_of(folder: SuiteDir) -> str:
     return folder.results_csv.read_text("utf-8").replace(str(folder.root), "")
 
 
-def wait_until(what: Any, seconds: float = TIMEOUT_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-
-
 @contextlib.contextmanager
 def driven(file: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-c", DRIVER, str(file)], env=ENV)
@@ -202,7 +189,7 @@ def test_killed_and_without_its_endpoint_for_a_while(
     file = endpoints.suite_file(tmp_path)
     folder = SuiteDir(tmp_path / "out")
     with driven(file) as process:
-        wait_until(lambda: sum(good.seen.values()) >= INSTANCES // 2)
+        wait_until(lambda: sum(good.seen.values()) >= INSTANCES // 2, TIMEOUT_S)
         process.kill()
     cells = [event["pid"] for event in events_of(folder) if event["event"] == "cell_started"]
     wait_until(lambda: not any(is_running(pid) for pid in cells), 30)
@@ -217,7 +204,7 @@ def test_killed_and_without_its_endpoint_for_a_while(
     assert statuses == {"good": "missing", "refused": "failed"}
     before = len(events_of(folder))
     with driven(file) as process:
-        wait_until(lambda: any(event["event"] == "endpoint_paused" for event in events_of(folder)[before:]))
+        wait_until(lambda: any(event["event"] == "endpoint_paused" for event in events_of(folder)[before:]), TIMEOUT_S)
         good.come_back()
         assert process.wait(TIMEOUT_S) == 3
     waited = [event["event"] for event in events_of(folder)[before:] if event["event"].startswith("endpoint")]
@@ -226,11 +213,3 @@ def test_killed_and_without_its_endpoint_for_a_while(
     assert len(good.seen) == INSTANCES
     assert sum(good.seen.values()) - INSTANCES <= in_flight, "what was answered is asked again"
     assert table_of(folder) == table_of(undisturbed.suite.folder)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")

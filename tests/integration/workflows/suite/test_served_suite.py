@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.executors.test_server_process import is_alive, pids
-from integration.support import CANARY, TIMEOUT_S, program_environment
+from integration.executors.test_server_process import pids
+from integration.support import CANARY, is_running, program
 
 SERVER = Path(__file__).resolve().parents[3] / "model_server.py"
 INSTANCES = 4
@@ -40,9 +40,8 @@ class Served:
 
 
 def run_suite(file: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "eval_factory", "run_suite", "--run_config", str(file)]
-    env = program_environment(OPENAI_API_KEY=CANARY, GPT_JUDGE_API_KEY=JUDGE_KEY, HTTP_PROXY="http://127.0.0.1:9")
-    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    env = {"OPENAI_API_KEY": CANARY, "GPT_JUDGE_API_KEY": JUDGE_KEY, "HTTP_PROXY": "http://127.0.0.1:9"}
+    return program("run_suite", "--run_config", str(file), cwd=file.parent, **env)
 
 
 def served_suite(folder: Path, words: str, params: dict[str, int], **serve: object) -> Served:
@@ -73,7 +72,7 @@ def test_what_was_answered_before_the_server_died_is_not_asked_again(served: Ser
 
 def test_its_server_is_gone_and_has_seen_no_other_key_than_that_of_its_requests(served: Served) -> None:
     assert len(pids(served.folder)) == 4
-    assert not any(map(is_alive, pids(served.folder)))
+    assert not any(map(is_running, pids(served.folder)))
     seen = (served.folder / "environment.json").read_text()
     assert "PYTHONUNBUFFERED" in seen
     assert CANARY not in seen
@@ -110,5 +109,5 @@ def test_of_three_servers_one_dies_in_the_middle_and_nothing_is_lost(tmp_path: P
     assert sorted(path.name for path in (tmp_path / "out/.suite/servers").iterdir()) == [
         "small@0.log", "small@1.log", "small@2.log",
     ]  # fmt: skip
-    assert not any(map(is_alive, pids(tmp_path)))
+    assert not any(map(is_running, pids(tmp_path)))
     assert served.again().returncode == 0
