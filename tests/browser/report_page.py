@@ -40,10 +40,8 @@ class ReportPage:
 
     def ids(self) -> list[str]:
         """Of the rows, as they are shown."""
-        found: list[str] = self.browser.run(
-            "return [...document.querySelectorAll('#rows th')].map(one => one.innerText)"
-        )
-        return found
+        script = "return [...document.querySelectorAll('#rows th')].map(one => one.innerText)"
+        return [str(one) for one in self.browser.run(script)]
 
     def search(self, words: str) -> list[str]:
         """Ids of what is found by what is typed into the box after `/`."""

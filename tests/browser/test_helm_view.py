@@ -16,7 +16,7 @@ import pytest
 from chromium import Chromium
 from eval_factory.report.reader import load_result
 from integration.support import program_environment
-from programs import eval_factory, ran
+from programs import EVAL_FACTORY, eval_factory, ran, run_eval
 
 WAIT_S = 20
 MODEL = "<img src=x onerror=document.title='ran'>/${7*7}"
@@ -32,10 +32,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an odd name, of a model with a hostile one."""
     here = tmp_path_factory.mktemp("view")
     folder = here / "odd <b> & näme"
-    argv = [
-        sys.executable, "-m", "eval_factory", "run_eval", "--eval_type", "sample_medical_qa", "--limit_samples", "4",
-    ]  # fmt: skip
-    argv += ["--model_url", "demo://baseline", "--model_id", MODEL, "--model_type", "chat", "--output_dir", str(folder)]
+    argv = run_eval(folder, "demo://baseline", "--limit_samples", "4", "--model_id", MODEL, "--model_type", "chat")
     finished = ran(argv, env=environment(here))
     assert finished.returncode == 0, finished.stderr
     return folder
@@ -57,7 +54,7 @@ def shown(browser: Chromium, address: str, words: str) -> str:
 @pytest.fixture(scope="module")
 def view(result: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "eval_factory", "view", str(result), "--no-browser"],
+        [*EVAL_FACTORY, "view", str(result), "--no-browser"],
         env=environment(result.parent), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     yield process

@@ -99,9 +99,8 @@ def test_nothing_runs_and_every_text_is_read_as_it_was_written(file: Path, brows
     ReportPage(browser, file)
     assert harm(browser, outside) == {}
     expected, records = dict(expected_parts(outside.url)), hostile_records(outside.url)
-    seen = browser.driver.execute_async_script(
-        WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP.replace("ROOT", "detail")), len(records)
-    )
+    walk = WALK.replace("FOREIGN_MARKUP", FOREIGN_MARKUP.replace("ROOT", "detail"))
+    seen = browser.driver.execute_async_script(walk, len(records))
     for record, (shown, markup) in zip(records, seen, strict=True):
         text = " ".join(shown.split())
         assert [part for part in expected.get(record.id, ()) if part not in text] == [], record.id
@@ -141,9 +140,8 @@ def test_the_policy_stops_what_would_get_in(file: Path, browser: Chromium, outsi
 
 def test_characters_that_nobody_sees_are_shown_as_what_they_are(file: Path, browser: Chromium) -> None:
     ReportPage(browser, file, deep_link(ODD_ID))
-    explained = browser.run(
-        "return [...document.querySelectorAll('#detail .answer .odd')].map(one => one.title).join(' ')"
-    )
+    odd = "[...document.querySelectorAll('#detail .answer .odd')]"
+    explained = browser.run(f"return {odd}.map(one => one.title).join(' ')")
     shown = browser.text("#detail .answer").splitlines()
     for name, letter in ODD.items():
         (line,) = (line for line in shown if f"before {name} " in line)
@@ -159,9 +157,7 @@ def test_a_megabyte_is_read_to_its_end(file: Path, browser: Chromium) -> None:
     page = ReportPage(browser, file, deep_link(LONG_ID))
     assert "<b>of a long answer</b>" in page.detail()
     browser.run("document.querySelector('#detail .more-text').click()")
-    last = browser.run(
-        "const found = document.getElementById('detail').textContent.match(/line (\\d+) /g); return found.at(-1)"
-    )
+    last = browser.run("return document.getElementById('detail').textContent.match(/line (\\d+) /g).at(-1)")
     assert last == f"line {1_000_000 // 36 - 1} "
     assert "Instance f0" in page.step("j")
 

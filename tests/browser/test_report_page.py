@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from browser.report_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
 from eval_factory.core import results
+from programs import ran
 from stored_results import instance, result, written
 
 COUNT = 130
@@ -43,11 +43,8 @@ def whole_result(right_every: int = 3, count: int = FEW) -> results.TaskResult:
     value = sum(record.metrics.get("exact_match", 0.0) for record in made_up) / count
     score = results.Score(value, results.Stats(count, value, 0.4, 0.04, value - 0.08, value + 0.08, "wilson"), "exact_match", "test", None,
                   True, (0.0, 1.0), "share")  # fmt: skip
-    one = result(
-        made_up,
-        scores=("exact_match",),
-        groups={"ward": {name: {"exact_match": score} for name in ("surgery", "medicine")}},
-    )
+    wards = {name: {"exact_match": score} for name in ("surgery", "medicine")}
+    one = result(made_up, scores=("exact_match",), groups={"ward": wards})
     validity = replace(
         one.validity, notes=("a note of some weight", "another note"), not_reportable=("too few answers",),
         failures=(results.FailureCause("model", 6, "HTTP 500", "ask again"),),
@@ -127,8 +124,7 @@ def test_the_address_of_an_instance_opens_it_and_back_leads_out(file: Path, brow
     browser.driver.forward()
     browser.wait("!document.getElementById('detail').hidden")
     assert page.title() == "Instance q1"
-    again = ReportPage(browser, file, deep_link("q129"))
-    assert again.title() == "Instance q129"
+    assert ReportPage(browser, file, deep_link("q129")).title() == "Instance q129"
     assert "There is no instance nothing" in ReportPage(browser, file).browser.run(
         "location.hash = 'i=nothing'; return new Promise(done => setTimeout(() => done(document.getElementById('status').innerText), 100))"
     )
@@ -136,19 +132,15 @@ def test_the_address_of_an_instance_opens_it_and_back_leads_out(file: Path, brow
 
 def test_filters_leave_what_they_say(file: Path, browser: Chromium) -> None:
     page = ReportPage(browser, file)
-    browser.run("document.querySelector('[data-flag=failed]').click()")
+    browser.click("[data-flag=failed]")
     assert page.ids() == [f"q{number}" for number in range(COUNT) if number % 20 == 19]
-    browser.run(
-        "document.querySelector('[data-flag=failed]').click(); document.querySelector('[data-flag=unparsed]').click()"
-    )
+    press = "for (const flag of arguments) document.querySelector(`[data-flag=${flag}]`).click()"
+    browser.run(press, "failed", "unparsed")
     assert page.ids() == ["q1", "q51", "q101"]
-    browser.run(
-        "document.querySelector('[data-flag=unparsed]').click(); document.querySelector('[data-flag=disagree]').click()"
-    )
+    browser.run(press, "unparsed", "disagree")
     assert page.status() == f"{COUNT - 6} of {COUNT} instances"
-    browser.run(
-        "const ward = document.querySelector('#group-filters select'); ward.selectedIndex = 1; ward.dispatchEvent(new Event('change'))"
-    )
+    ward = "const ward = document.querySelector('#group-filters select'); ward.selectedIndex = 1;"
+    browser.run(f"{ward} ward.dispatchEvent(new Event('change'))")
     assert set(page.ids()) <= {f"q{number}" for number in range(0, COUNT, 2)}
     assert page.status() == f"65 of {COUNT} instances"
 
@@ -201,9 +193,7 @@ def test_paper_has_the_first_screen_and_no_buttons(file: Path, browser: Chromium
         pytest.skip("needs pdftotext: apt-get install poppler-utils")
     ReportPage(browser, file)
     (tmp_path / "page.pdf").write_bytes(browser.pdf())
-    told = subprocess.run(
-        ["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"], capture_output=True, text=True, check=True
-    ).stdout
+    told = ran(["pdftotext", "-layout", str(tmp_path / "page.pdf"), "-"]).stdout
     for part in ("32.3 %", "24.3 %", "40.3 %", "org/model", "pubmed_qa", "a note of some weight", "Krippendorff"):
         assert part in told
     assert "Show more" not in told
@@ -223,9 +213,8 @@ def test_the_hashes_of_a_thousand_files_are_folded_on_screen_and_paper(tmp_path:
         pages.append(browser.pdf().count(b"/Type /Page\n"))
     assert abs(heights[1] - heights[0]) < 200
     assert 0 < pages[1] <= pages[0] + 1
-    browser.run(
-        "[...document.querySelectorAll('summary')].find(one => one.innerText.includes('1,000 data files')).click()"
-    )
+    summaries = "[...document.querySelectorAll('summary')]"
+    browser.run(f"{summaries}.find(one => one.innerText.includes('1,000 data files')).click()")
     assert f"{999:064d}" in browser.text()
 
 

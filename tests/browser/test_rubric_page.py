@@ -56,9 +56,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_opened_conversation_has_its_criteria_the_costly_ones_first(folder: Path, browser: Chromium) -> None:
     page = ReportPage(browser, folder / "report.html", deep_link("q1"))
-    opened = browser.run(
-        "return [...document.querySelectorAll('#detail .criteria details')].filter(one => one.open).length"
-    )
+    details = "[...document.querySelectorAll('#detail .criteria details')]"
+    opened = browser.run(f"return {details}.filter(one => one.open).length")
     shown, rows = page.detail(), [" ".join(row.split()) for row in browser.run(CRITERIA)]
     assert opened == 2  # what costs points
     assert shown.index(f"{PATIENT} asks") < shown.index("Since when?") < shown.index(f"{PATIENT} is told")
@@ -84,9 +83,9 @@ def test_conversations_are_chosen_by_their_criteria(folder: Path, browser: Chrom
     page = ReportPage(browser, folder / "report.html")
 
     def chosen(flag: str) -> list[str]:
-        browser.run("document.querySelector(`[data-flag=${arguments[0]}]`).click()", flag)
+        browser.click(f"[data-flag={flag}]")
         found = page.ids()
-        browser.run("document.querySelector(`[data-flag=${arguments[0]}]`).click()", flag)
+        browser.click(f"[data-flag={flag}]")
         return found
 
     assert chosen("criterion_undecided") == ["q0", "q2"]
@@ -96,9 +95,8 @@ def test_conversations_are_chosen_by_their_criteria(folder: Path, browser: Chrom
     assert browser.text("#rubric ~ p").startswith("11 of 24 criteria met, 8 not met, 4 tied, 1 unjudged")
     browser.run("[...document.querySelectorAll('a[data-lost]')].find(one => one.textContent === '1').click()")
     assert page.ids() == ["q1"]  # LONG is unwanted, and met there alone
-    browser.run(
-        "const lost = document.getElementById('lost'); lost.selectedIndex = 1; lost.dispatchEvent(new Event('change'))"
-    )
+    lost = "const lost = document.getElementById('lost'); lost.selectedIndex = 1;"
+    browser.run(f"{lost} lost.dispatchEvent(new Event('change'))")
     assert browser.run("return document.getElementById('lost').selectedOptions[0].text") == "axis:accuracy"
     assert page.ids() == [f"q{number}" for number in range(6)]
     assert page.search("criterion 3") == ["q3"]
@@ -126,9 +124,8 @@ def test_without_texts_numbers_are_left(folder: Path, browser: Chromium, tmp_pat
     assert rows[1] == "✕ not met +2 points, costs 2 Criterion 4 axis:accuracy kind: not met"
     assert "axis:accuracy" in everything
     unpacked = browser.driver.execute_async_script(UNPACKED)
-    seen = [everything, browser.driver.page_source, unpacked] + [
-        " ".join(browser_rows(page, f"q{n}")) for n in range(6)
-    ]
+    seen = [everything, browser.driver.page_source, unpacked]
+    seen += [" ".join(browser_rows(page, f"q{number}")) for number in range(6)]
     words = (PATIENT, "Miller", "words of kind", "Says", "HTTP 500", "shared by all", "ward:")
     assert [word for word in words if any(word in text for text in seen)] == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from integration.executors.test_server_process import pids
 from integration.support import CANARY
 from programs import Finished, holding
 from slurm_trial import processes, run_suite, table, until
-from virtual_slurm import virtual_slurm
+from virtual_slurm import VirtualSlurm, virtual_slurm
 
 SERVER = Path(__file__).resolve().parents[1] / "model_server.py"
 INSTANCES = 2
@@ -31,7 +32,13 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualSlurm]:
+    with virtual_slurm(tmp_path_factory.mktemp("slurm") / "c") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def served(cluster: VirtualSlurm, tmp_path_factory: pytest.TempPathFactory) -> Served:
     """Two cells of one model."""
     folder = tmp_path_factory.mktemp("served")
     section = {
@@ -45,10 +52,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     }  # fmt: skip
     file = folder / "suite.yml"
     file.write_text(yaml.safe_dump({"suite": section}), "utf-8")
-    with virtual_slurm(folder / "slurm") as cluster:
-        done = run_suite(file, cluster, "--wait")
-        until(lambda: not cluster.tasks())  # the task's last act is to delete its keys
-        left = processes(SERVER.name, folder)  # while the node is there, whose end would end them
+    done = run_suite(file, cluster, "--wait")
+    until(lambda: not cluster.tasks())  # the task's last act is to delete its keys
+    left = processes(SERVER.name, folder)  # while the node is there, whose end would end them
     return Served(folder, done, left)
 
 
@@ -74,7 +80,7 @@ def test_no_server_and_no_key_is_left(served: Served) -> None:
     assert CANARY not in (folder / "environment.json").read_text()
 
 
-def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(tmp_path: Path) -> None:
+def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(cluster: VirtualSlurm, tmp_path: Path) -> None:
     """It is started again as another step, at its port; the cell goes on meanwhile."""
     section = {
         "output_dir": str(tmp_path / "out"), "executor": "slurm",
@@ -89,10 +95,9 @@ def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(tmp_path: 
         }],
     }  # fmt: skip
     (tmp_path / "suite.yml").write_text(yaml.safe_dump({"suite": section}), "utf-8")
-    with virtual_slurm(tmp_path / "slurm") as cluster:
-        done = run_suite(tmp_path / "suite.yml", cluster, "--wait")
-        until(lambda: not cluster.tasks())
-        left = processes(SERVER.name, tmp_path)
+    done = run_suite(tmp_path / "suite.yml", cluster, "--wait")
+    until(lambda: not cluster.tasks())
+    left = processes(SERVER.name, tmp_path)
     log = (tmp_path / "out/.suite/slurm/logs/w1/0.log").read_text()
     assert done.returncode == 0, done.stdout + done.stderr + log
     assert [row["status"] for row in table(tmp_path / "out")] == ["complete"]
