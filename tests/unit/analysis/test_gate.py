@@ -99,9 +99,6 @@ def test_equal_scores_of_a_few_other_answers_show_no_small_margin(tmp_path: Path
     assert held(tmp_path, {"pubmed_qa": {"max_drop": limit}}, *sides).outcome == "inconclusive"
 
 
-VERDICTS = ["fail", "inconclusive", "pass"]
-
-
 @given(
     counts=st.tuples(*[st.integers(0, 12)] * 4).filter(any),
     limits=st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=2, max_size=5),
@@ -116,7 +113,7 @@ def test_a_laxer_limit_is_never_harder_to_pass(
     tmp_path = tmp_path_factory.mktemp("gate")
     sides = pairs(tmp_path, *counts)
     found = [held(tmp_path, {"pubmed_qa": {kind: one, "direction": direction}}, *sides) for one in sorted(limits)]
-    ranks = [VERDICTS.index(only(one).checks[0].outcome) for one in found]
+    ranks = [["fail", "inconclusive", "pass"].index(only(one).checks[0].outcome) for one in found]
     assert ranks == sorted(ranks)
 
 
@@ -234,7 +231,8 @@ def test_what_a_failure_and_what_is_inconclusive_counts(
     ({"reportable": False}, {"min": 0.1}, "is not reportable: too few instances have a score"),
     ({}, {"min": 0.1, "metric": "f1"}, "the candidate has no score f1; it has exact_match"),
     ({}, {"max_drop": 0.1, "min": 0.1, "groups": {"topic": {"a": {"min": 0.1}}}}, "has no groups by topic"),
-    ({"values": "1111"}, {"max_drop": 0.5}, "cannot be compared with the baseline (A; B is the candidate): A and B asked different instances: 1"),
+    ({"values": "1111"}, {"max_drop": 0.5},
+     "cannot be compared with the baseline (A; B is the candidate): A and B asked different instances: 1"),
 ])  # fmt: skip
 def test_what_shows_nothing_fails_even_where_inconclusive_passes(
     tmp_path: Path, changes: dict[str, Any], limits: dict[str, Any], words: str

@@ -62,7 +62,8 @@ def test_a_suites_checklist_has_each_runs_scores_and_the_comparisons(suite: Path
     performance = text.partition("### 17")[2].partition("## Left")[0]
     assert [one for one in (
         "- Of small on qa: exact_match = 0.5000", "- Of large_1 on qa: exact_match = 1.0000", "large_1 is better.",
-        "- On qa, large_1 minus small = +50.0 (95 % interval", "- On qa, large_1 has rank 1.", "- On calc, small has rank 1 to 2.",
+        "- On qa, large_1 minus small = +50.0 (95 % interval", "- On qa, large_1 has rank 1.",
+        "- On calc, small has rank 1 to 2.",
     ) if one not in performance] == []  # fmt: skip
     assert "There is no score of large_1 on law" in text.partition("### 5e")[2].partition("###")[0]
     assert "compared in pairs" in text.partition("### 7e")[2].partition("###")[0]

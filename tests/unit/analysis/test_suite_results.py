@@ -155,7 +155,8 @@ def test_a_benchmark_whose_results_cannot_be_compared_is_left_out_with_the_reaso
 
 
 @pytest.mark.parametrize(("change", "why"), [
-    (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}), "it is not known whether a higher value is better"),
+    (lambda root: cell(root, "b", "x", SAME, scores={"exact_match": share(SAME, higher_is_better=None)}),
+     "it is not known whether a higher value is better"),
     (lambda root: FinishedCell("b", "x", RunStatus.MISSING, root), "one model alone has a value that counts"),
 ], ids=["no direction", "one value"])  # fmt: skip
 def test_what_counts_for_no_win_is_left_out(tmp_path: Path, change: Callable[[Path], FinishedCell], why: str) -> None:

@@ -46,7 +46,6 @@ def test_a_request_read_back_from_helms_json_gives_the_same_key() -> None:
 
 @pytest.mark.parametrize("change", [{"prompt": "q"}, {"temperature": 0.1}, {"max_tokens": 8}, {"top_p": 0.9}])
 def test_everything_that_is_asked_is_in_the_key(change: dict[str, Any]) -> None:
-    """And where it is asked, and which try of several it is."""
     questions = [("u", body(), None), ("u", body(**change), None), ("v", body(), None), ("u", body(), "1")]
     assert len({openai_api.request_key(*one) for one in questions}) == 4
 

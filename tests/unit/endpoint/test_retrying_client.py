@@ -120,7 +120,6 @@ def test_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [202, 400, 413, 422, 501, 505])
 def test_not_asked_again(status: int) -> None:
-    """Nor is an answer that is to come later, 202."""
     transport = Replies(reply(status, {"error": "the-secret-key in here"}))
     with pytest.raises(RequestFailed, match=f"HTTP {status}") as raised:
         ask(transport)
@@ -130,7 +129,6 @@ def test_not_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 401, 403, 404, 407])
 def test_stops(status: int) -> None:
-    """A key that is refused, also after answers."""
     noted = Noted()
     with pytest.raises(EndpointUnusable, match="check"):
         client_of(Replies(reply(status)), has_answered=status == 401).ask(BODY, noted)
@@ -343,7 +341,6 @@ TOO_MANY = reply(429, {"error": "slow down"})
     (SILENT, 100, {"has_answered": True, "max_retries": 100}), (TOO_MANY, 30, {"max_retries": 0, "is_patient": True}),
 ], ids=["a restart", "silence for a while, however often", "too many requests"])  # fmt: skip
 def test_what_is_borne(lost: Reply | TransportError, times: int, given: dict[str, Any]) -> None:
-    """A restart and a limit cost no retry."""
     answered, outcomes = ask(Replies(*[lost] * times, reply(200)), **given)
     assert answered.attempt == times + 1
     assert {outcome.partition(":")[0] for outcome in outcomes} == {"retried"}

@@ -207,7 +207,8 @@ def test_in_an_event_loop_others_go_on_while_one_gets_a_token(tokens: TokenEndpo
     ("way", "refuses", "invalid_client"), ("way", "garbage", "HTTP 200: (missing_token)"),
     ("way", "no token", "Missing access token"), ("way", "odd token", "holds no token"),
     ("way", "two lines", "holds no token"), ("way", "error", "HTTP 500"), ("expires_in", float("inf"), "holds no token"),
-    ("expires_in", 10**400, "holds no token"), ("expires_in", float("nan"), "holds no token"), ("expires_in", -5, "holds no token"),
+    ("expires_in", 10**400, "holds no token"), ("expires_in", float("nan"), "holds no token"),
+    ("expires_in", -5, "holds no token"),
 ])  # fmt: skip
 def test_no_token(what: str, value: object, reason: str, tokens: TokenEndpoint, tmp_path: Path) -> None:
     setattr(tokens, what, value)
@@ -236,7 +237,8 @@ def test_a_token_endpoint_that_is_down(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("more", "said"), [
     ({"OPENAI_TOKEN_URL": "http://tokens.example/token"}, "https"),
-    ({"OPENAI_CLIENT_ID": "", "OPENAI_CLIENT_SECRET": ""}, "Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET"),
+    ({"OPENAI_CLIENT_ID": "", "OPENAI_CLIENT_SECRET": ""},
+     "Missing environment variables for openai token: OPENAI_CLIENT_ID, OPENAI_CLIENT_SECRET"),
 ], ids=["plain http to another host", "missing variables"])  # fmt: skip
 def test_what_is_refused_at_once(
     more: dict[str, str], said: str, tokens: TokenEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

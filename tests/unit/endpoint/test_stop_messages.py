@@ -39,7 +39,7 @@ def test_a_refused_key_of_a_judge_is_the_judges() -> None:
 @pytest.mark.parametrize(("settings", "advice"), [
     ({"role": "gpt", "key_names": ("GPT_KEY", "MAIN")}, "no key was sent: set GPT_KEY or MAIN; name"),
     ({"role": "gpt", "key_names": ()}, "no key was sent; name a variable"),
-    ({"oauth": OAuthSettings("openai", None, None)}, "check that the client whose openai OAuth token was sent may use this model"),
+    ({"oauth": OAuthSettings("openai", None, None)}, "check that the client whose openai OAuth token was sent may use"),
 ], ids=["a judge without its keys", "a judge that has none", "a token"])  # fmt: skip
 def test_where_no_key_was_sent(settings: dict[str, Any], advice: str) -> None:
     assert advice in refused(401, "", {}, **settings)

@@ -34,7 +34,8 @@ def limit(monkeypatch: pytest.MonkeyPatch) -> Limit:
 
 
 @pytest.mark.parametrize(("soft", "hard", "raised"), [
-    (1024, 4096, False), (364, 364, False), (NO_LIMIT, NO_LIMIT, False), (363, 364, True), (363, 4096, True), (363, NO_LIMIT, True),
+    (1024, 4096, False), (364, 364, False), (NO_LIMIT, NO_LIMIT, False), (363, 364, True), (363, 4096, True),
+    (363, NO_LIMIT, True),
 ])  # fmt: skip
 def test_the_limit_is_raised_to_what_is_needed_and_no_further(soft: int, hard: int, raised: bool, limit: Limit) -> None:
     told = limit(soft, hard)
