@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_
 
 from eval_factory.config.merge import with_defaults
 from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, VariableName
-from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import PORT, REPLICA, served_url
@@ -110,7 +109,7 @@ def _folder_name(text: str) -> str:
 
 
 def _target_name(text: str) -> str:
-    if text.lower() in RESERVED_NAMES or text.lower().startswith(OF_THE_SUITE):
+    if text.lower().startswith(OF_THE_SUITE):
         raise ValueError(f"must not begin with {OF_THE_SUITE!r}, as the suite's own files do; got {text!r}")
     return text
 

@@ -31,8 +31,6 @@ UNKNOWN_HOLDER_S = 1.0
 LOCK_POLL_S = 0.05
 HELD_BY_ANOTHER = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES})
 """What flock says where a lock is held; some file systems say the last."""
-RESERVED_NAMES = frozenset({".suite"})
-"""No target may be called so; neither may one begin with `suite_`."""
 OF_ONE_RUN = ".slurm"
 """In the output folder of a run that is done by Slurm: a suite with this run as its one cell."""
 

@@ -13,7 +13,6 @@ from eval_factory.config.json_schema import suite_schema
 from eval_factory.config.suite_layers import preset_names
 from eval_factory.config.suite_model import _MAX_NAME_LENGTH
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.rundir import RESERVED_NAMES
 from eval_factory.tasks.framework import load_framework
 from suites import section, suite, target
 
@@ -99,7 +98,7 @@ NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LE
         {"targets": [{"name": "a", "api_endpoint": {"type": "x"}}]}, {"variants": [{"params": {}}]}, {"include": [{"zzz": 1}]},
         {"judges": [{"name": "gpt"}]},
         *({"evaluations": [{"type": "medec", "name": name}]} for name in NO_FOLDERS),
-        *({"targets": [target(name)]} for name in (*NO_FOLDERS, *sorted(RESERVED_NAMES), "suite_results")),
+        *({"targets": [target(name)]} for name in (*NO_FOLDERS, ".suite", "suite_results")),
         *({key: value} for key, wrong in LIMITS.items() for value in wrong),
     ],
     ids=str,
