@@ -110,9 +110,7 @@ def evaluate(
             place_data(context, plan, bundle)
 
             def while_helm_is_imported() -> str | None:
-                threading.Thread(
-                    target=get_ready_to_collect
-                ).start()  # no daemon: one that dies in an import locks the rest
+                threading.Thread(target=get_ready_to_collect).start()  # no daemon: it would die with an import locked
                 probed = probe_all(context, plan.endpoints, options.limits) if is_being_probed else None
                 plan.rundir.run_state.unlink(missing_ok=True)
                 return probed_text(probed)
