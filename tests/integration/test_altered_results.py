@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +21,7 @@ from eval_factory.workflows.annotate import import_sheets
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.verify import Verified
 from integration.jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
-from integration.support import TIMEOUT_S, program_environment
+from integration.support import program
 from integration.test_juries import medication_questions
 from rated_folder import exported, filled_in
 
@@ -38,20 +36,13 @@ VALUES = {
 """Of files in which not every digit changes a result."""
 
 
-def eval_factory(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "eval_factory", *arguments], cwd=cwd, env=program_environment(**env),
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished result of a custom benchmark on the embedded endpoint, which people have rated."""
     home = tmp_path_factory.mktemp("verify")
-    ran = eval_factory("new_benchmark", "own", cwd=home)
+    ran = program("new_benchmark", "own", cwd=home)
     assert ran.returncode == 0, ran.stderr
-    ran = eval_factory("run_eval", "--run_config", "own/run_config.yml", "--output_dir", "out", cwd=home)
+    ran = program("run_eval", "--run_config", "own/run_config.yml", "--output_dir", "out", cwd=home)
     assert ran.returncode == 0, ran.stderr
     sheets = exported(RunDir(home / "out"), home / "sheets", count=6)
     import_sheets(home / "out", [filled_in(sheets, rater, lambda *_: "no") for rater in "12"])
@@ -69,7 +60,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "targets": [{"name": name, "api_endpoint": {**endpoint, "model_id": name}} for name in ("small", "large")],
     }  # fmt: skip
     (home / "suite.yml").write_text(yaml.safe_dump({"suite": section}), "utf-8")
-    ran = eval_factory("run_suite", "--run_config", "suite.yml", cwd=home)
+    ran = program("run_suite", "--run_config", "suite.yml", cwd=home)
     assert ran.returncode == 0, ran.stderr
     return home / "suite"
 
@@ -85,7 +76,7 @@ def jury(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config = {"type": "medication_qa", "output_dir": "out", "params": params}
         document = {"config": config, "target": {"api_endpoint": endpoint}}
         (home / "run.yml").write_text(yaml.safe_dump(document), "utf-8")
-        ran = eval_factory("run_eval", "--run_config", "run.yml", cwd=home, HF_HUB_OFFLINE="1", **CANARIES)
+        ran = program("run_eval", "--run_config", "run.yml", cwd=home, HF_HUB_OFFLINE="1", **CANARIES)
     assert (home / "out" / "SHA256SUMS").is_file(), ran.stderr
     return home / "out"
 
@@ -134,7 +125,7 @@ def remake_checksums(folder: Path, name: str) -> None:
 
 def test_finished_results_are_intact_and_their_checksums_are_sha256sums(sample: Path, jury: Path) -> None:
     before = {path: sha256_of(path) for path in sample.rglob("*") if path.is_file()}
-    told = eval_factory("verify", "out", str(jury), "--json", cwd=sample.parent)
+    told = program("verify", "out", str(jury), "--json", cwd=sample.parent)
     first, second = json.loads(told.stdout)
     assert told.returncode == 0, told.stdout
     assert first == {
@@ -191,6 +182,6 @@ def test_a_changed_value_in_any_file_of_a_suite_is_found(suite: Path) -> None:
                 assert found.exit_code == 1, (where, found)
                 assert any(finding.file == name and str(finding) for finding in found.findings), (where, found.findings)
                 if name in own:  # it looks at the table, and not into the runs
-                    told = eval_factory("suite", "check", str(suite), cwd=suite)
+                    told = program("suite", "check", str(suite), cwd=suite)
                     assert told.returncode == 1, (where, told.stdout)
                     assert f"altered: {name}: " in told.stdout or name == "suite_config.yml", (where, told.stdout)

@@ -58,10 +58,9 @@ def test_turns_stay_turns(tmp_path: Path, run_program: Run) -> None:
     metrics = [{"name": "exact_match"}, {"name": "jury_score", "prompt_file": "judge.txt"}]
     shape = {"name": "turns", "description": "d", "dataset_file": "rows.jsonl", "max_tokens": 5, "metrics": metrics}
     (own / "benchmark.yaml").write_text(yaml.safe_dump(shape), "utf-8")
-    env = {**CANARIES, "TEST_MODEL_KEY": CANARIES["TEST_MODEL_KEY"]}
     params = {"extra": {"benchmark": str(own / "benchmark.yaml"), "judges": JUDGES}}
     with Turns() as endpoint:
-        outcome = run_program("custom", endpoint.url, params=params, env=env)
+        outcome = run_program("custom", endpoint.url, params=params, env=CANARIES)
         assert outcome.returncode == 0, outcome.stderr
         assert sorted(endpoint.sent, key=json.dumps) == [row["messages"] for row in ROWS]
         asked = [prompt for model, prompt in endpoint.asked if model == KIND]

@@ -76,10 +76,8 @@ def test_what_max_length_leaves_out_or_cuts_is_said(run_program: Run, tmp_path: 
     extra = {**MAKERS["medalign"](tmp_path / "medalign", tmp_path).extra, "max_length": 300}
     (tmp_path / "medalign" / "medalign_ehr_xml" / "2.xml").write_text("Seen on Monday, case 2. " * 100)
     with ScriptedEndpoint(lambda _prompt: "x") as endpoint:
-        outcome = run_program(
-            "medalign", endpoint.url, params={"extra": {**extra, "min_coverage": 0.0}}, env=tokens,
-            output_dir=tmp_path / "second",
-        )  # fmt: skip
+        params = {"extra": {**extra, "min_coverage": 0.0}}
+        outcome = run_program("medalign", endpoint.url, params=params, env=tokens, output_dir=tmp_path / "second")
     notes = outcome.document()["validity"]["notes"]
     assert any(note.startswith("1 of 6 records are longer than max_length=300") for note in notes), notes
 

@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory.data.sources import load_sources
 from integration.support import program_each
-from invented_bundle import Origin, bundle_without_the_hub, folder_to_import, listing
+from invented_bundle import Origin, bundle_without_the_hub, folder_to_import
 
 
 def each(*commands: str, cwd: Path, before: tuple[str, ...] = ()) -> list[subprocess.CompletedProcess[str]]:
@@ -164,12 +164,9 @@ def test_what_a_killed_command_left_is_swept_by_verify_or_stays_where_nobody_may
         assert left.exists() is not swept
 
 
-PORTAL = b"<html>Please log in</html>"
-
-
 def test_a_login_page_is_pulled_as_nothing(tmp_path: Path, origin: Origin) -> None:
     """A captive portal answers every request with status 200 and its own page."""
-    origin.everything = (200, PORTAL, {"Content-Type": "text/html"})
+    origin.everything = (200, b"<html>Please log in</html>", {"Content-Type": "text/html"})
     tasks = ("race_based_med", "med_dialog", "mtsamples_procedures", "ehr_sql", "medhelm_med_mcqa", "leaderboards")
     origins = [f"--origin={name}={origin.url}" for name in load_sources().origins]
     (pulled,) = each(" ".join(["pull", *tasks, "--to b", *origins]), cwd=tmp_path)
@@ -177,18 +174,4 @@ def test_a_login_page_is_pulled_as_nothing(tmp_path: Path, origin: Origin) -> No
     lines = [line.removeprefix("eval-factory: ") for line in pulled.stderr.splitlines()]
     assert [line.partition(":")[0] for line in lines] == list(tasks)
     assert all("a web page came, not the file" in line or "the answer is no JSON" in line for line in lines)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_texts_are_compared_with_what_github_lists(tmp_path: Path, origin: Origin) -> None:
-    """The list is honest, the texts are a portal's."""
-    wanted = load_sources().tasks["mtsamples_procedures"].listing
-    assert wanted is not None
-    origin.everything = (200, PORTAL, {})
-    path = wanted.url.removeprefix("{api}").partition("?")[0]
-    origin.altered[path] = (200, listing({f"{number}.txt": b"PLAN: walk" for number in range(wanted.count)}), {})
-    origins = [f"--origin={name}={origin.url}" for name in ("api", "raw")]
-    (pulled,) = each(" ".join(["pull mtsamples_procedures --to b", *origins]), cwd=tmp_path)
-    assert pulled.returncode == 3, pulled.stderr
-    assert "a web page came, not the file" in pulled.stderr
     assert list(tmp_path.iterdir()) == []

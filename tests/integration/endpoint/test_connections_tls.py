@@ -125,10 +125,7 @@ class Leading(Answers):
 
     def do_CONNECT(self) -> None:  # noqa: N802 - http.server calls it so
         self.server.asked.append(f"CONNECT {self.path}")
-        if self.headers["Proxy-Authorization"] != self.server.login:
-            self.send_response(407)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        if not self.may_pass():
             return
         host, _, port = self.path.rpartition(":")
         with socket.create_connection((host, int(port))) as other:
@@ -143,12 +140,16 @@ class Leading(Answers):
     def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
         self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.append(f"POST {self.path} for {self.headers['Host']}")
-        if self.headers["Proxy-Authorization"] == self.server.login:
+        if self.may_pass():
             super().do_POST()
-        else:
-            self.send_response(407)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+
+    def may_pass(self) -> bool:
+        if known := self.headers["Proxy-Authorization"] == self.server.login:
+            return known
+        self.send_response(407)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return False
 
 
 def _passed_on(one: socket.socket, other: socket.socket) -> None:
