@@ -345,7 +345,7 @@ def test_the_endpoints_proxy_is_no_way_round(endpoint: ScriptedEndpoint, offline
     stopped = offline("pubmed_qa", url, code=3, env={**env, "PYTHONPATH": str(site)})
     assert "offline: pubmed_qa wanted elsewhere.invalid" in stopped.stderr
     assert endpoint.paths == []
-    offline("pubmed_qa", url, env=env)
+    offline("pubmed_qa", url, env=env, output_dir=tmp_path / "again")
     assert set(endpoint.paths) == {f"{url}/chat/completions"}
 
 
