@@ -54,7 +54,7 @@ class Spending:
         return {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
 
 
-class AnyPurse(Protocol):
+class SpendingLimit(Protocol):
     """What a client asks before it sends a request, and tells what an answer took."""
 
     def begin(self) -> str | None:
@@ -64,7 +64,7 @@ class AnyPurse(Protocol):
     def spend(self, *, tokens: int, cost: float) -> None: ...
 
 
-class Purse:
+class SpendingTracker:
     """A budget that is used up by many threads; whoever sends a request asks it first."""
 
     def __init__(
@@ -114,24 +114,24 @@ class Purse:
 
 
 @dataclass(frozen=True)
-class Purses:
+class SpendingTrackers:
     """Several budgets that all have to allow a request: a run's own, and that of the suite that it is part of."""
 
-    purses: tuple[AnyPurse, ...]
+    trackers: tuple[SpendingLimit, ...]
 
     def begin(self) -> str | None:
         """Those before the one that refuses have counted a request that is not sent: at most one for each thread."""
-        return next((reached for purse in self.purses if (reached := purse.begin()) is not None), None)
+        return next((reached for tracker in self.trackers if (reached := tracker.begin()) is not None), None)
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        for purse in self.purses:
-            purse.spend(tokens=tokens, cost=cost)
+        for tracker in self.trackers:
+            tracker.spend(tokens=tokens, cost=cost)
 
 
-def together(*purses: AnyPurse | None) -> AnyPurse | None:
+def together(*trackers: SpendingLimit | None) -> SpendingLimit | None:
     """Of those that there are; None where there is none."""
-    known = tuple(purse for purse in purses if purse is not None)
-    return Purses(known) if len(known) > 1 else next(iter(known), None)
+    known = tuple(tracker for tracker in trackers if tracker is not None)
+    return SpendingTrackers(known) if len(known) > 1 else next(iter(known), None)
 
 
 MILLION = 1_000_000

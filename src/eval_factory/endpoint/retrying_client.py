@@ -19,7 +19,7 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
 from eval_factory.core import bridge, foreign_text
-from eval_factory.core.budget import AnyPurse
+from eval_factory.core.budget import SpendingLimit
 from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
@@ -175,7 +175,7 @@ class RetryingClient:
     """Asks one endpoint, be it one server or several; safe among threads."""
 
     def __init__(
-        self, settings: EndpointSettings, servers: Servers, *, first: int = 0, budget: AnyPurse | None = None
+        self, settings: EndpointSettings, servers: Servers, *, first: int = 0, budget: SpendingLimit | None = None
     ) -> None:
         """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
         self._servers = servers

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any, cast
 
 from eval_factory.core import bridge
-from eval_factory.core.budget import AnyPurse
+from eval_factory.core.budget import SpendingLimit
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission, Ticket
@@ -71,7 +71,7 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         return None if name is None else Admission(_DistantLimit(self, name), self._limits.get(name, LimitOf(1)))
 
     @property
-    def budget(self) -> AnyPurse | None:
+    def budget(self) -> SpendingLimit | None:
         """The budget of all together; None where there is none."""
         return self if self._has_budget else None
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.budget import MAX_COST, MAX_WALL, AnyPurse, Purse, together
+from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, together
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.logs import LIMIT_REACHED, EventWriter, run_id
@@ -33,18 +33,18 @@ STARTED = time.monotonic() - time.process_time()
 """When helm-run started: what came before this module was the work of one thread."""
 
 
-def purse_of(settings: HelmRunSettings, cache_db: Path) -> Purse | None:
+def tracker_of(settings: HelmRunSettings, cache_db: Path) -> SpendingTracker | None:
     """Of the run alone; None where it has no limit."""
     if not settings.budget:
         return None
-    return Purse(settings.budget, spent_so_far(cache_db, settings.prices), began=STARTED)
+    return SpendingTracker(settings.budget, spent_so_far(cache_db, settings.prices), began=STARTED)
 
 
 class RunSpending:
     """Asks the budget before each request, and reports to it what each answer took; safe among threads."""
 
-    def __init__(self, settings: HelmRunSettings, cache_db: Path, run_id: str, purse: AnyPurse | None) -> None:
-        self._budget, self._prices, self._purse = settings.budget, settings.prices, purse
+    def __init__(self, settings: HelmRunSettings, cache_db: Path, run_id: str, tracker: SpendingLimit | None) -> None:
+        self._budget, self._prices, self._tracker = settings.budget, settings.prices, tracker
         self._uncountable: str | None = None
         write_prices(cache_db, run_id, settings.prices)
 
@@ -57,15 +57,15 @@ class RunSpending:
         """None: a request may be sent. Else the name of the limit that forbids it."""
         if self._uncountable is not None:
             return self._uncountable
-        return None if self._purse is None else self._purse.begin()
+        return None if self._tracker is None else self._tracker.begin()
 
     def spend(self, *, tokens: int, cost: float) -> None:
-        if self._purse is not None:
-            self._purse.spend(tokens=tokens, cost=cost)
+        if self._tracker is not None:
+            self._tracker.spend(tokens=tokens, cost=cost)
 
     def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
         """Count the answer to a body. One whose cost nobody knows is the last: the limit could be exceeded."""
-        if self._purse is None:
+        if self._tracker is None:
             return
         tokens = limit_tokens(completion.tokens, (prompt_size(body), completion.size))
         cost = limit_cost(completion.body.get("usage"), tokens, self._prices.get(role))
@@ -184,8 +184,8 @@ def session_for(root: Path) -> Session:
             settings = HelmRunSettings.from_environment(os.environ)
             cache = ResponseCache(rundir.cache_db, this_run)
             limits = None if settings.limits is None else SharedLimits(settings.limits)
-            purse = together(purse_of(settings, rundir.cache_db), None if limits is None else limits.budget)
-            spending = RunSpending(settings, rundir.cache_db, this_run, purse)
+            tracker = together(tracker_of(settings, rundir.cache_db), None if limits is None else limits.budget)
+            spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
             form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
             spending.watch(session.ask_no_more)

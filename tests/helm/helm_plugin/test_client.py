@@ -16,7 +16,7 @@ import pytest
 from helm.common.request import Request, RequestResult
 
 from eval_factory.core.bridge import map_at_once
-from eval_factory.core.budget import Budget, Purse
+from eval_factory.core.budget import Budget, SpendingTracker
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import response_cache
@@ -369,7 +369,7 @@ def test_a_run_within_shared_limits(server: ScriptedEndpoint, tmp_path: Path, mo
 def test_a_run_is_told_that_the_time_of_all_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: SimpleQueue[str] = SimpleQueue()
     monkeypatch.setattr(session.Session, "ask_no_more", lambda _session, limit: told.put(limit))
-    with LimitServer({}, Purse(Budget(max_wall_s=0.0))) as limits:
+    with LimitServer({}, SpendingTracker(Budget(max_wall_s=0.0))) as limits:
         shared = SharedLimitsSettings(limits.address, {})
         monkeypatch.setenv(LIMITS, HelmRunSettings(limits=shared).environment()[LIMITS])
         session.session_for(tmp_path)
@@ -391,7 +391,7 @@ def test_at_a_limit_nothing_is_sent(server: ScriptedEndpoint, tmp_path: Path, mo
     here.clients.update(model=endpoint, gpt=judge)
     assert endpoint.make_request(REQUEST).success
     here.report_limit()
-    assert judge.make_request(asking("judge it")).success  # from one purse
+    assert judge.make_request(asking("judge it")).success  # from one tracker
     for asked in (endpoint, judge):
         with pytest.raises(EndpointStopped, match="max_requests"):
             asked.make_request(asking("other"))

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eval_factory.core.budget import Budget, LongPrompts, Price, Purse, Spending, together
+from eval_factory.core.budget import Budget, LongPrompts, Price, Spending, SpendingTracker, together
 
 
 @pytest.mark.parametrize(
@@ -19,20 +19,20 @@ from eval_factory.core.budget import Budget, LongPrompts, Price, Purse, Spending
     ],
 )
 def test_nothing_more_is_sent_once_a_limit_is_reached(budget: Budget, spent: Spending) -> None:
-    purse = Purse(budget, spent)
+    tracker = SpendingTracker(budget, spent)
     (limit,) = (name for name, value in vars(budget).items() if value is not None)
-    assert purse.begin() == limit
-    assert purse.spent == spent
+    assert tracker.begin() == limit
+    assert tracker.spent == spent
 
 
 def test_a_request_is_counted_when_it_is_sent_and_what_it_took_when_its_answer_comes() -> None:
-    purse = Purse(Budget(max_tokens_total=100, max_cost=1.0), Spending(1, 10, 0.25))
-    assert purse.begin() is None
-    purse.spend(tokens=60, cost=0.25)
-    assert purse.spent == Spending(2, 70, 0.5)
-    assert purse.begin() is None
-    purse.spend(tokens=30, cost=0.125)
-    assert purse.begin() == "max_tokens_total"
+    tracker = SpendingTracker(Budget(max_tokens_total=100, max_cost=1.0), Spending(1, 10, 0.25))
+    assert tracker.begin() is None
+    tracker.spend(tokens=60, cost=0.25)
+    assert tracker.spent == Spending(2, 70, 0.5)
+    assert tracker.begin() is None
+    tracker.spend(tokens=30, cost=0.125)
+    assert tracker.begin() == "max_tokens_total"
 
 
 def test_a_budget_names_its_limits_and_the_one_that_is_used_up() -> None:
@@ -46,15 +46,15 @@ def test_a_budget_names_its_limits_and_the_one_that_is_used_up() -> None:
 
 
 def test_threads_together_send_no_request_too_many() -> None:
-    purse = Purse(Budget(max_requests=50))
+    tracker = SpendingTracker(Budget(max_requests=50))
     with ThreadPoolExecutor(8) as pool:
-        begun = list(pool.map(lambda _: purse.begin(), range(200)))
+        begun = list(pool.map(lambda _: tracker.begin(), range(200)))
     assert begun.count(None) == 50
-    assert purse.spent.requests == 50
+    assert tracker.spent.requests == 50
 
 
 def test_every_budget_has_to_allow_a_request_and_is_told_what_it_took() -> None:
-    own, shared = Purse(Budget(max_requests=9)), Purse(Budget(max_requests=1))
+    own, shared = SpendingTracker(Budget(max_requests=9)), SpendingTracker(Budget(max_requests=1))
     both = together(own, None, shared)
     assert both is not None
     assert both.begin() is None
@@ -66,13 +66,13 @@ def test_every_budget_has_to_allow_a_request_and_is_told_what_it_took() -> None:
 
 def test_the_time_of_one_invocation_is_a_limit_too() -> None:
     clock = iter([105.0, 110.0, 112.0, 105.0, 200.0])
-    purse = Purse(Budget(max_wall_s=10.0), began=100.0, clock=lambda: next(clock))
-    assert purse.begin() is None
-    assert purse.begin() == "max_wall_s"
-    assert purse.begin() == "max_wall_s"
-    assert purse.seconds_left == 5.0
-    assert purse.seconds_left == 0.0
-    assert purse.spent == Spending(requests=1)
+    tracker = SpendingTracker(Budget(max_wall_s=10.0), began=100.0, clock=lambda: next(clock))
+    assert tracker.begin() is None
+    assert tracker.begin() == "max_wall_s"
+    assert tracker.begin() == "max_wall_s"
+    assert tracker.seconds_left == 5.0
+    assert tracker.seconds_left == 0.0
+    assert tracker.spent == Spending(requests=1)
 
 
 FLAT = Price(2.0, 10.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.budget import Budget, Purse, Spending
+from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import replies, retrying_client, servers
 from eval_factory.endpoint.connections import Transport
@@ -457,24 +457,24 @@ def test_only_a_bad_request_speaks_of_fields() -> None:
 
 def test_each_request_that_is_sent_is_asked_for_and_told_to_the_journal() -> None:
     """A retry, and one without a parameter that was refused, are requests too; one that a limit forbids is none."""
-    purse, noted = Purse(Budget(max_requests=5)), Noted()
+    tracker, noted = SpendingTracker(Budget(max_requests=5)), Noted()
     refused = reply(400, {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}})
     transport = Replies(reply(500, {}), refused, reply(200))
-    client = client_of(transport, budget=purse)
+    client = client_of(transport, budget=tracker)
     client.ask(BODY, noted)
     assert noted == [(1, "retried", 500), (2, "refused", 400)]
-    assert (len(transport.sent), purse.spent) == (3, Spending(requests=3))
+    assert (len(transport.sent), tracker.spent) == (3, Spending(requests=3))
     client.ask(BODY, never_noted)
     client.ask(BODY, never_noted)
     for _ in range(2):
         with pytest.raises(LimitReached, match=r"^max_requests$"):
             client.ask(BODY, never_noted)
-    assert (len(transport.sent), purse.spent) == (5, Spending(requests=5))
+    assert (len(transport.sent), tracker.spent) == (5, Spending(requests=5))
 
 
 def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
     refused, noted = reply(400, {"error": "Unsupported parameter: 'temperature'"}), Noted()
-    client = client_of(Replies(refused, reply(200)), budget=Purse(Budget(max_requests=1)))
+    client = client_of(Replies(refused, reply(200)), budget=SpendingTracker(Budget(max_requests=1)))
     with pytest.raises(LimitReached):
         client.ask(BODY, noted)
     assert noted == [(1, "refused", 400)]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.budget import AnyPurse, Budget, Purse, Spending
+from eval_factory.core.budget import Budget, Spending, SpendingLimit, SpendingTracker
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission
@@ -41,7 +41,7 @@ def admission_of(limits: SharedLimits, role: str = "model") -> Admission:
     return admission
 
 
-def budget_of(limits: SharedLimits) -> AnyPurse:
+def budget_of(limits: SharedLimits) -> SpendingLimit:
     assert limits.budget is not None
     return limits.budget
 
@@ -187,7 +187,7 @@ def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
 
 
 def test_when_the_server_is_gone_nobody_waits_and_nobody_goes_on() -> None:
-    with LimitServer({"g": LimitOf(1)}, Purse(Budget())) as server:
+    with LimitServer({"g": LimitOf(1)}, SpendingTracker(Budget())) as server:
         limits = limits_at(server.address)
         admission, budget = admission_of(limits), budget_of(limits)
         holding, go = hold(admission)
@@ -235,7 +235,7 @@ def test_somebody_else_at_the_address(told: str, tmp_path: Path) -> None:
 
 
 def test_one_budget_for_all() -> None:
-    local, reached = Purse(Budget(max_requests=60)), list[str | None]()
+    local, reached = SpendingTracker(Budget(max_requests=60)), list[str | None]()
 
     def spend(limits: SharedLimits) -> None:
         for _ in range(10):
@@ -265,12 +265,12 @@ def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.Mo
 def test_when_the_time_of_all_is_over_everybody_is_told() -> None:
     """Who watches when it ends, who watches later, and who connects later."""
     told: SimpleQueue[tuple[str, str]] = SimpleQueue()
-    with LimitServer({}, Purse(Budget(max_wall_s=0.0))) as server, processes(server, 2) as (early, late):
+    with LimitServer({}, SpendingTracker(Budget(max_wall_s=0.0))) as server, processes(server, 2) as (early, late):
         early.watch(lambda limit: told.put(("early", limit)))
         assert told.get(timeout=30) == ("early", "max_wall_s")
         late.watch(lambda limit: told.put(("late", limit)))
         assert told.get(timeout=30) == ("late", "max_wall_s")
-    with LimitServer({}, Purse(Budget(max_requests=1))) as server, processes(server, 1) as (one,):
+    with LimitServer({}, SpendingTracker(Budget(max_requests=1))) as server, processes(server, 1) as (one,):
         one.watch(lambda limit: told.put(("no limit of time", limit)))
         assert budget_of(one).begin() is None
         assert told.empty()

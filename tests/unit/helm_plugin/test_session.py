@@ -1,4 +1,4 @@
-"""One purse for the model and all judges; what helm-run writes down of itself always holds the latest."""
+"""One tracker for the model and all judges; what helm-run writes down of itself always holds the latest."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.budget import Budget, Price, Purse, Spending
+from eval_factory.core.budget import Budget, Price, Spending, SpendingTracker
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.paid_answers import read_prices
 from eval_factory.endpoint.openai_api import Completion, completion_of
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgePrompts, RunSpending, purse_of
+from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgePrompts, RunSpending, tracker_of
 
 PRICES = {"model": Price(1_000_000.0, 0.0)}
 """A dollar a prompt token."""
@@ -29,19 +29,19 @@ def answer(prompt: int | None, completion: int | None, **usage: Any) -> Completi
     return Completion({"usage": usage}, (), (prompt, completion))
 
 
-def spending(tmp_path: Path, **limits: Any) -> tuple[RunSpending, Purse]:
+def spending(tmp_path: Path, **limits: Any) -> tuple[RunSpending, SpendingTracker]:
     told = HelmRunSettings(budget=Budget(**limits), prices=PRICES)
     ResponseCache(tmp_path / "cache.db", "run").close()
-    purse = Purse(told.budget)
-    return RunSpending(told, tmp_path / "cache.db", "run", purse), purse
+    tracker = SpendingTracker(told.budget)
+    return RunSpending(told, tmp_path / "cache.db", "run", tracker), tracker
 
 
 def test_an_answer_is_counted_by_what_it_says_or_by_its_price(tmp_path: Path) -> None:
-    asked, purse = spending(tmp_path, max_cost=100.0)
+    asked, tracker = spending(tmp_path, max_cost=100.0)
     assert asked.begin() is None
     asked.answered("model", BODY, answer(7, 3))
     asked.answered("gpt", BODY, answer(5, 2, cost=0.5))
-    assert purse.spent == Spending(1, 17, 7.5)
+    assert tracker.spent == Spending(1, 17, 7.5)
     assert asked.is_countable
     assert asked.begin() is None
     asked.answered("model", BODY, answer(93, 0))
@@ -59,9 +59,9 @@ USAGES = st.one_of(ODD, st.fixed_dictionaries({}, optional={
 def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(usages: list[Any]) -> None:
     """4000 bytes of prompt and 400 of answer are 1000 and 100 tokens, of which a quarter is the least that counts."""
     budget = Budget(max_cost=100.0, max_tokens_total=10**9)
-    purse = Purse(budget)
+    tracker = SpendingTracker(budget)
     price = Price(10_000.0, 20_000.0)  # 12 dollars an answer
-    asked = RunSpending(HelmRunSettings(budget=budget, prices={}), Path("none"), "run", purse)
+    asked = RunSpending(HelmRunSettings(budget=budget, prices={}), Path("none"), "run", tracker)
     asked._prices = {"model": price}
     body = {"messages": [{"role": "user", "content": "a" * 4000}]}
     sent = 0
@@ -71,14 +71,14 @@ def test_with_a_known_price_a_limit_is_held_whatever_answers_say_of_themselves(u
         sent += 1
         assert sent <= 100.0 / 3.0 + 1
     assert asked.is_countable
-    assert purse.spent.tokens >= sent * 275
+    assert tracker.spent.tokens >= sent * 275
 
 
 def test_what_no_limit_counts_may_be_unknown_and_the_prices_are_kept_beside_the_answers(tmp_path: Path) -> None:
-    asked, purse = spending(tmp_path, max_requests=9)
+    asked, tracker = spending(tmp_path, max_requests=9)
     asked.answered("gpt", BODY, answer(None, 2))
     assert asked.begin() is None
-    assert purse.spent == Spending(1, 7, 0.0)
+    assert tracker.spent == Spending(1, 7, 0.0)
     assert read_prices(tmp_path / "cache.db") == {("run", "model"): PRICES["model"]}
 
 
@@ -97,11 +97,11 @@ def test_what_earlier_runs_in_the_folder_took_counts(tmp_path: Path) -> None:
     cache.save(Answer("k", "model", "m", {}, {}, 1.0, 0.1), attempt)
     cache.close()
     told = HelmRunSettings(budget=Budget(max_requests=2), prices=PRICES)
-    purse = purse_of(told, cache.path)
-    assert isinstance(purse, Purse)
-    assert purse.spent == Spending(1, 7, 3.0)
-    assert (purse.begin(), purse.begin()) == (None, "max_requests")
-    assert purse_of(HelmRunSettings(prices=PRICES), cache.path) is None
+    tracker = tracker_of(told, cache.path)
+    assert isinstance(tracker, SpendingTracker)
+    assert tracker.spent == Spending(1, 7, 3.0)
+    assert (tracker.begin(), tracker.begin()) == (None, "max_requests")
+    assert tracker_of(HelmRunSettings(prices=PRICES), cache.path) is None
 
 
 def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
     assert started == [(7.0, ("max_wall_s",)), (0.0, ("max_wall_s",)), (threading.TIMEOUT_MAX, ("max_wall_s",))]
     spending(tmp_path, max_requests=1)[0].watch(print)
     assert len(started) == 3
-    assert purse_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin() == "max_wall_s"  # type: ignore[union-attr]
+    assert tracker_of(HelmRunSettings(budget=Budget(max_wall_s=3.0)), tmp_path / "cache.db").begin() == "max_wall_s"  # type: ignore[union-attr]
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.suite import Suite
-from eval_factory.core.budget import Purse
+from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     BusyError,
@@ -286,7 +286,7 @@ class CellLoop:
     """Number of a cell -> roles whose endpoints answered the suite's probe; None: nobody was asked."""
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
-    purse: Purse | None = None
+    tracker: SpendingTracker | None = None
     """The budget of all cells; None: there is none."""
     server: ServedModel | None = None
     """Of the model that all of these cells ask; None: nobody has to start it."""
@@ -469,9 +469,9 @@ class CellLoop:
 
     def _look_at_budget(self) -> None:
         """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
-        if self.purse is None or self.work.stopped is not None:
+        if self.tracker is None or self.work.stopped is not None:
             return
-        spent, seconds = self.purse.spent, self.purse.seconds_left
+        spent, seconds = self.tracker.spent, self.tracker.seconds_left
         reached = limit_reached(self.work.suite.budget, spent, seconds)
         if reached is not None:
             self.work.journal.say(f"{reached}: no more cells are begun")

@@ -21,7 +21,7 @@ from typing import Any, cast
 from typing_extensions import Self
 
 from eval_factory.core import bridge
-from eval_factory.core.budget import MAX_WALL, Purse
+from eval_factory.core.budget import MAX_WALL, SpendingTracker
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import LiveLimit, Ticket
 
@@ -38,7 +38,7 @@ SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is
 class LimitServer:
     """Serves from `with` on to its end, in the loop's thread."""
 
-    def __init__(self, limits: Mapping[str, LimitOf], budget: Purse | None = None) -> None:
+    def __init__(self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None) -> None:
         """`limits`: by the name of the group that shares them; `budget`: of all together."""
         self.limits, self.budget = {name: LiveLimit(most) for name, most in limits.items()}, budget
         self.greeting = {

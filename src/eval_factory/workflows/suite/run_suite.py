@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
-from eval_factory.core.budget import Purse
+from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.errors import (
     DEFECT_EXIT_CODE,
     ConfigError,
@@ -233,8 +233,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
         if asked:
             probe.all_of(cells)
-        purse = _purse_of(work)
-        server = stack.enter_context(LimitServer(groups.limits, purse))
+        tracker = _tracker_of(work)
+        server = stack.enter_context(LimitServer(groups.limits, tracker))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
@@ -253,7 +253,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in cells}
         if served is not None and not work.options.no_preflight:
             probed = {}
-        loop = CellLoop(work, runs, pauses, probed, limits, purse, served)
+        loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
         loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
@@ -261,11 +261,11 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         loop.run()
 
 
-def _purse_of(work: Work) -> Purse | None:
+def _tracker_of(work: Work) -> SpendingTracker | None:
     """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
     if not work.suite.budget:
         return None
-    return Purse(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
+    return SpendingTracker(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
 
 
 def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:

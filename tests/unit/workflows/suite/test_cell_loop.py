@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from eval_factory.config.suite import Cell, Suite
-from eval_factory.core.budget import Budget, Purse, Spending
+from eval_factory.core.budget import Budget, Spending, SpendingTracker
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.secrets import Redactor
@@ -153,11 +153,11 @@ def loop_of(
     probed = {0: frozenset({"model", "gpt"})}
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
-    purse = None if spent is None else Purse(*spent)
+    tracker = None if spent is None else SpendingTracker(*spent)
     plans = [plan({"config.output_dir": str(cell.folder)}) for cell in made]
     planned = tuple(PlannedCell(number, cell, plans[number], cell.target[0]) for number, cell in enumerate(made))
     work = cell_loop.Work(suite, options, {}, journal, planned, Redactor())
-    loop = CellLoop(work, host, pauses, probed, purse=purse)
+    loop = CellLoop(work, host, pauses, probed, tracker=tracker)
     loop.add(planned)
     return loop, host
 
