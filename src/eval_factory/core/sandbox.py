@@ -102,7 +102,6 @@ def run(
         PrerequisiteError: bubblewrap is not installed, or this is no machine for it.
     """
     folder = folder.resolve()
-    paths = [path for path in dict.fromkeys([*_SYSTEM, *allowed.readable]) if Path(path).exists()]
     with (
         tempfile.TemporaryFile() as stdin,
         tempfile.TemporaryFile() as stdout,
@@ -116,7 +115,7 @@ def run(
             _program(), "--unshare-all", "--unshare-user", *(["--share-net"] if allowed.network else []),
             "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--seccomp", str(refused.fileno()),
             "--proc", "/proc", "--dev", "/dev",
-            *(argument for path in paths for argument in ("--ro-bind", path, path)),
+            *_mounted([*_SYSTEM, *allowed.readable]),
             "--bind", str(folder), str(folder), "--chdir", str(folder),
             # bubblewrap's own root and /dev are in memory: files there would go past every limit of memory
             "--remount-ro", "/dev", "--remount-ro", "/", "--",
@@ -136,7 +135,22 @@ def run(
         return EndedProgram(returncode, stdout.read(_MAX_OUTPUT), stderr.read(_MAX_OUTPUT))
 
 
-def require(why: str) -> None:
+def _mounted(paths: Sequence[str]) -> list[str]:
+    """bubblewrap's arguments for what may be read.
+
+    A link inside a folder that is there is one in the sandbox too, and no place to mount anything: a project's `.venv`
+    that leads elsewhere. What it leads to is mounted where it lies.
+    """
+    places: dict[str, str] = {}
+    for path in filter(os.path.exists, paths):
+        real = os.path.realpath(path)
+        places[real] = real
+        if not any(Path(path).is_relative_to(place) for place in places):
+            places[path] = real
+    return [argument for place, real in places.items() for argument in ("--ro-bind", real, place)]
+
+
+def require(why: str, allowed: Allowed = _NOTHING) -> None:
     """Make a sandbox, as a trial.
 
     Args:
@@ -147,7 +161,7 @@ def require(why: str) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
         try:
-            ended = run(["/bin/sh", "-c", "echo ready"], Path(folder), env={}, seconds=_TRIAL_S)
+            ended = run(["/bin/sh", "-c", "echo ready"], Path(folder), allowed, env={}, seconds=_TRIAL_S)
         except PrerequisiteError as error:
             raise PrerequisiteError(f"{why}\n  {error}\n  nothing was asked") from None
     if ended.output != b"ready\n":

@@ -186,6 +186,20 @@ def test_files(tmp_path: Path) -> None:
     assert [found(WRITE_FILE, folder) for folder in (own, read, other)] == ["done", "", ""]
 
 
+def test_a_link_in_a_folder_that_may_be_read_leads_on(tmp_path: Path) -> None:
+    """A project whose `.venv` lies elsewhere; in whatever order both are named."""
+    own, project, elsewhere = (tmp_path / name for name in ("own", "project", "elsewhere"))
+    for folder in (own, project, elsewhere / "lib"):
+        folder.mkdir(parents=True)
+    (elsewhere / "lib" / "file").write_text("x")
+    (project / ".venv").symlink_to(elsewhere)
+    read = READ_FILE.format(file=str(project / ".venv" / "lib" / "file"))
+    names = [str(project), str(project / ".venv"), str(project / ".venv" / "lib")]
+    for order in (names, names[::-1], names[1:], [names[1], names[0], names[2]]):
+        ended = sandbox.run([*PYTHON, read], own, sandbox.Allowed([*READABLE, *order]), env={}, seconds=20)
+        assert ended.output == b"done\n", (order, ended.errors)
+
+
 def test_processes_only_where_they_are_allowed_and_threads_always(tmp_path: Path) -> None:
     thread = "import threading\nt = threading.Thread(target=print, args=('done',))\nt.start()\nt.join()"
     assert [inside(START_PROCESS, tmp_path, processes=allowed) for allowed in (False, True)] == ["", "done"]
@@ -265,6 +279,12 @@ def test_a_bubblewrap_that_may_not_says_why(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(shutil, "which", lambda _name: str(program))
     with pytest.raises(PrerequisiteError, match="cannot make a sandbox here: bwrap: No permissions to create"):
         sandbox.require("code")
+    program.write_text("#!/bin/sh\ncase $* in *ro-bind?/odd*) exit 7; esac\nexec sh -c 'echo ready'\n")
+    (odd := tmp_path / "odd").mkdir()
+    sandbox.require("code")
+    program.write_text(program.read_text().replace("/odd", str(odd)))
+    with pytest.raises(PrerequisiteError, match="cannot make a sandbox here: code 7"):
+        sandbox.require("code", sandbox.Allowed([str(odd)]))
     program.write_text("#!/bin/sh\nexit 7\n")
     with pytest.raises(PrerequisiteError, match="cannot make a sandbox here: code 7"):
         sandbox.require("code")

@@ -62,7 +62,7 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
     except (ValueError, RecursionError):
         if ended.returncode == TIMED_OUT:
             return TIMED_OUT
-    sandbox.require("what the model answered cannot be executed any more")
+    sandbox.require("what the model answered cannot be executed any more", _allowed())
     code_execution.count(EXECUTION_ENDED)
     return None
 
@@ -80,14 +80,18 @@ def _run(
     """
     # A scenario of HELM's raises this limit: its data hold such numbers.
     digits = sys.get_int_max_str_digits() if hasattr(sys, "get_int_max_str_digits") else None
-    path = _import_path()
-    settings = {"path": path, "int_digits": digits, "argv": list(argv), "seconds": seconds}
+    settings = {"path": _import_path(), "int_digits": digits, "argv": list(argv), "seconds": seconds}
     worker = [os.path.realpath(sys.executable), "-I", "-S", sandbox_worker.__file__, json.dumps(settings)]
+    seconds += 0 if argv else _START_LIMIT_S
+    allowed = _allowed(processes=processes)
+    return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
+
+
+def _allowed(*, processes: bool = False) -> sandbox.Allowed:
+    """To read the interpreter, packages and libraries."""
     prefixes = {os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix} - {"/"}
     libraries = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder.startswith("/")]
-    allowed = sandbox.Allowed([*sorted(prefixes), *path, *libraries], processes=processes)
-    seconds += 0 if argv else _START_LIMIT_S
-    return sandbox.run(worker, folder, allowed, env=sandbox.without_secrets(folder), seconds=seconds, given=given)
+    return sandbox.Allowed([*sorted(prefixes), *_import_path(), *libraries], processes=processes)
 
 
 def _import_path() -> list[str]:
