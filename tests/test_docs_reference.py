@@ -6,19 +6,17 @@ import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
 import yaml
 from click.testing import CliRunner
 from scripts import docs_navigation, make_reference
 from scripts.reference import variable_reference
-from scripts.reference.command_reference import CODES, contexts
+from scripts.reference.command_reference import CODES
 from scripts.reference.page_text import GENERATED
 
 from eval_factory.cli.main import cli
 from eval_factory.core import errors
 from eval_factory.core.errors import EvalFactoryError
-from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from stored_results import right_or_wrong
 
 
@@ -34,32 +32,6 @@ def test_a_page_is_up_to_date(name: str) -> None:
 def test_the_map_of_pages_is_up_to_date() -> None:
     made = docs_navigation.map_page(GENERATED)
     assert make_reference.MAP.read_text("utf-8") == made, "run scripts/make_reference.py"
-
-
-def test_every_key_of_a_run_config_is_there_with_its_side() -> None:
-    text = page("config.md")
-    for path in CHANGES_RESULTS | RUNTIME_ONLY:
-        section, _, name = path.rpartition(".")
-        rows = text.partition(f"\n## `{section}`\n")[2].partition("\n## ")[0]
-        (facts,) = re.findall(rf"^- `{name}` \((.*?)\): ", rows, re.MULTILINE)
-        assert facts.endswith("identity") == (path in CHANGES_RESULTS), name
-    judges = text.partition("\n## `config.params.extra.judges[]`\n")[2].partition("\n## ")[0]
-    facts = dict(re.findall(r"^- `(\w+)` \((.*?)\): ", judges, re.MULTILINE))
-    assert {name for name, about in facts.items() if not about.endswith("identity")} == JUDGE_RUNTIME_ONLY
-    assert facts["model_id"].endswith("identity")
-
-
-def test_every_command_and_option_is_there() -> None:
-    text = page("commands.md")
-    found = list(contexts(click.Context(cli, info_name="eval-factory")))
-    assert {"eval-factory run_eval", "eval-factory data pull", "eval-factory gate"} <= {
-        one.command_path for one in found
-    }
-    for context in found:
-        section = text.partition(f"\n## {context.command_path}\n")[2].partition("\n## ")[0]
-        for option in context.command.params:
-            if isinstance(option, click.Option) and not option.hidden:
-                assert f"`{option.opts[-1]}`" in section, (context.command_path, option.opts)
 
 
 def test_every_exit_code_is_there_with_what_to_do() -> None:

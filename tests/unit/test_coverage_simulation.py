@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import coverage_simulation as simulation
@@ -54,38 +53,6 @@ def test_clusters_that_are_taken_for_none_are_not_covered() -> None:
 def test_shares_are_covered_to_the_last_count(share: float, count: int, least: float) -> None:
     assert least <= simulation.coverage_of_share(share, count) <= 1.0 + 1e-9
     assert simulation.coverage_of_share(share, count) == pytest.approx(simulation.coverage_of_share(1 - share, count))
-
-
-@pytest.mark.parametrize("population", [*simulation.ALONE, *simulation.IN_CLUSTERS, *simulation.LARGE_CLUSTERS])
-def test_populations_have_the_mean_that_is_to_be_covered(population: Population) -> None:
-    drawn = population.draw(np.random.default_rng(SEED), 400, 200)
-    error = drawn.mean(axis=1).std() / 400**0.5
-    assert abs(drawn.mean() - population.mean) < 4 * error
-
-
-@pytest.mark.parametrize(
-    "population",
-    [simulation.clustered_shares(0.5, 5), named("jury: 97", simulation.IN_CLUSTERS)],
-    ids=["shares", "jury"],
-)
-def test_values_of_a_cluster_are_as_alike_as_is_said(population: Population) -> None:
-    pairs = population.draw(np.random.default_rng(SEED), 40_000, 5)
-    assert np.corrcoef(pairs[:, 0], pairs[:, 1])[0, 1] == pytest.approx(simulation.ICC, abs=0.03)
-
-
-def rows_of(text: str) -> Iterator[list[str]]:
-    for line in text.splitlines():
-        if line.startswith("| "):
-            yield [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def test_the_page_has_the_exact_numbers_that_the_script_prints() -> None:
-    printed = {row[0]: row[1:] for row in rows_of("\n".join(simulation.tables(samples=2, seed=1)))}
-    page = PAGE.read_text("utf-8")
-    written = {row[0]: row[1:] for row in rows_of(page)}
-    assert written["0/1 values, the lowest of shares 0.01 to 0.99 (exact)"] == printed["lowest of 0.01, 0.02 ... 0.99"]
-    assert written["0/1 values, the mean of these shares"] == printed["mean of them"]
-    assert f"python benchmarks/{Path(simulation.__file__).name}" in page
 
 
 NOT_HELD = {("rubrics", "5 % can lose 4, 60 % of them do", "30")}
@@ -140,18 +107,3 @@ def test_every_sample_is_held(table: str) -> None:
         if found.without < 1 and (table, one.row, one.column) not in NOT_HELD:
             assert found.held >= 0.91, one
             assert table not in ("corrected", "bias") or found.most_on_a_side <= 0.07, one
-
-
-def test_the_benchmarks_have_the_tables_that_the_script_prints() -> None:
-    """Rows, columns, and no number in bold that is not named above."""
-    page = (PAGE.parents[1] / "benchmarks" / "README.md").read_text("utf-8").partition("## Intervals where")[2]
-    for table, (head, cells) in TABLES.items():
-        written = page.partition(f"### {table}\n")[2].partition("\n#")[0].strip().splitlines()
-        lines = [[text.strip() for text in line.strip("|").split("|")] for line in written if line.startswith("| ")]
-        expected: dict[str, list[str]] = {}
-        for one in cells():
-            expected.setdefault(one.row, []).append(one.column)
-        assert [line[0] for line in lines] == [head, *expected]
-        assert lines[0][1:] == next(iter(expected.values()))
-        bold = {(table, line[0], lines[0][at]) for line in lines[1:] for at, text in enumerate(line) if "**" in text}
-        assert bold <= NOT_HELD

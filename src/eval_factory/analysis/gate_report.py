@@ -173,13 +173,7 @@ def _salt(path: Path) -> bytes:
 
 
 def gate_statement(
-    stored: StoredResult,
-    metric: str,
-    checks: Sequence[Check],
-    *,
-    evaluator: str,
-    salt: bytes,
-    of: GateResult,
+    stored: StoredResult, metric: str, checks: Sequence[Check], *, evaluator: str, salt: bytes, of: GateResult
 ) -> dict[str, Any]:
     """The statement of a benchmark whose limits were held against numbers.
 

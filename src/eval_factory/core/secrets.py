@@ -54,11 +54,7 @@ _KEYS: tuple[_Shape, ...] = (
     ("Bearer ", rf"({_begins('Bearer ')}){_unlike_words(_TOKEN68, 16)}", _MARKED),
     ("Basic ", rf"({_begins('Basic ')}){_unlike_words(_BASE64, 16)}", _MARKED),
     # A JSON web token. Its end is optional: else a long text of beginnings would take the square of its length
-    (
-        "eyJ",
-        rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?",
-        lambda match: REDACTED if match[1] else match[0],
-    ),
+    ("eyJ", rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?", lambda match: REDACTED if match[1] else match[0]),
 )
 _SHORTEST_SHAPE = 5
 """That of a password in a URL: `://b@`, and a letter before."""

@@ -221,11 +221,7 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
         "evaluation_name": stored.result.task,
         "source_data": _source_data(stored),
         "metric_config": _metric_config(name, score),
-        "score_details": {
-            "score": score.value,
-            "details": _details(stored, name),
-            "uncertainty": _uncertainty(score),
-        },
+        "score_details": {"score": score.value, "details": _details(stored, name), "uncertainty": _uncertainty(score)},
         "generation_config": {"generation_args": _generation_args(stored_facts.model_endpoint(stored))},
     }
 

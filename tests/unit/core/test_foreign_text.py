@@ -52,10 +52,7 @@ def test_a_line_has_blanks_for_white_space_and_an_end() -> None:
         ({"input": PROMPT}, NO_MESSAGE),
         ("said", "said"),
         (None, NO_MESSAGE),
-        (
-            {"error": {"error": {"error": {"error": {"error": {"error": {"message": "deep"}}}}}}},
-            NO_MESSAGE,
-        ),
+        ({"error": {"error": {"error": {"error": {"error": {"error": {"message": "deep"}}}}}}}, NO_MESSAGE),
     ],
 )
 def test_of_an_error_object_the_message_alone_is_shown(document: Any, message: str) -> None:
