@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 import coverage_simulation as simulation
 import interval_coverage
@@ -11,7 +10,6 @@ import pytest
 from coverage_simulation import Population
 from interval_coverage import TABLES, Cell
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "statistics.md"
 SAMPLES, SEED = 300, 3
 LEAST_OF_A_FEW = 0.90
 """Of 300 samples at 93 %, fewer than one series in 40 covers less."""
