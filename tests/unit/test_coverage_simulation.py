@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import coverage_simulation as simulation
 import interval_coverage
 import numpy as np
