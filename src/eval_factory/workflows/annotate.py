@@ -290,7 +290,7 @@ class Known:
 def plan_lines(known: Known, half_width: float | None) -> list[str]:
     """How many answers have to be rated, as a table: a row for each correlation, a column for each half width."""
     expected = known.expected
-    source = f"from {known.rated} rated answers" if known.correlation is not None else "from the judges' scores"
+    source = f"from {known.rated} rated answers" if known.correlation is not None else "from this metric's scores"
     spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
     widths = [known.span * share for share in _SHARES] if half_width is None else [half_width]
     correlations = [(value, "") for value in CORRELATIONS]

@@ -217,7 +217,7 @@ def row_of(correlation: float, *widths: float) -> list[str]:
 
 def test_a_table_of_correlations() -> None:
     lines = plan_lines(KNOWN, None)
-    assert lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from the judges' scores)"
+    assert lines[0] == "jury: 1000 answers, mean 3, standard deviation 1 (from this metric's scores)"
     assert lines[2].split()[-8:] == ["+/-", "0.4", "+/-", "0.2", "+/-", "0.12", "all", "rated"]
     assert len({len(line) for line in lines[2:8]}) == 1
     for line, correlation in zip(lines[3:8], (0.0, 0.3, 0.5, 0.7, 0.9), strict=True):
