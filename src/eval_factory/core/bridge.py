@@ -33,8 +33,9 @@ def the_loop() -> asyncio.AbstractEventLoop:
     global _loop
     with _begins:
         if _loop is None:
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="requests", daemon=True).start()
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="requests", daemon=True).start()
+            _loop = loop  # now: an interruption of what stands above leaves no loop that nobody runs
         return _loop
 
 
@@ -133,12 +134,17 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
             except Exception as error:
                 failures[number] = error
 
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
+    all_of_it = _side_by_side(work, min(at_once, len(items)), begun, ended)
     try:
-        interruption = wait_for(_side_by_side(work, min(at_once, len(items)), ended))
+        interruption = wait_for(all_of_it)
     except BaseException:
         if not is_inside():
-            ended.wait()
+            wait_for(asyncio.sleep(0))  # what the loop was given before has begun now
+            if begun.is_set():
+                ended.wait()
+            else:  # the interruption came before the loop was given it
+                all_of_it.close()
         raise
     if interruption is not None:
         raise interruption
@@ -147,8 +153,11 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     return results
 
 
-async def _side_by_side(work: Callable[[], None], times: int, ended: threading.Event) -> BaseException | None:
+async def _side_by_side(
+    work: Callable[[], None], times: int, begun: threading.Event, ended: threading.Event
+) -> BaseException | None:
     """What ended it before its time; to raise it here would end the loop."""
+    begun.set()
     interruptions: list[BaseException] = []
 
     def until_interrupted() -> None:

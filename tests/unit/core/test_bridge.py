@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -184,3 +185,16 @@ def test_others_go_on_while_one_pauses() -> None:
 
     map_at_once(process, range(5), 2)
     assert seen == [1, 2, 3, 4, 0]
+
+
+def test_an_interruption_before_anything_has_begun_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_over = asyncio.run_coroutine_threadsafe
+
+    def interrupted_once(*_: object) -> Future[None]:
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", handed_over)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted_once)
+    with pytest.raises(KeyboardInterrupt):
+        map_at_once(abs, [-1], 1)
+    assert map_at_once(abs, [-1], 1) == [1]
