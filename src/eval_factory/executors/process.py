@@ -109,7 +109,7 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         reader.start()
         try:
             spec.lock.share_with(process.pid)
-            _tell(process, spec.once_begun())
+            _send(spec.once_begun(), process.stdin)
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
@@ -148,11 +148,11 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         ) from error
 
 
-def _tell(process: subprocess.Popen[str], line: str | None) -> None:
-    """A program that has ended needs to be told nothing."""
-    with contextlib.suppress(BrokenPipeError), process.stdin or contextlib.nullcontext() as told:
-        if told is not None and line is not None:
-            told.write(f"{line}\n")
+def _send(line: str | None, source: IO[str] | None) -> None:
+    """And the end of its input. A program that has ended needs nothing any more."""
+    if source is not None:
+        with contextlib.suppress(BrokenPipeError), source:
+            source.write("" if line is None else f"{line}\n")
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:

@@ -101,10 +101,10 @@ class _Server:
         spec = self._spec
         self.state, self._rest = _STARTING, b""
         self._guard = start_listening([*spec.launch, sys.executable, "-m", _MODULE], spec.env, log=self.log)
-        reported = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
-        reported |= {"asked_from": socket.gethostname(), "port": urlsplit(self.address).port if same_port else None}
+        order = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
+        order |= {"asked_from": socket.gethostname(), "port": urlsplit(self.address).port if same_port else None}
         with suppress(OSError):
-            _pipe(self._guard.stdin).write((json.dumps(reported) + "\n").encode())
+            _pipe(self._guard.stdin).write((json.dumps(order) + "\n").encode())
             _pipe(self._guard.stdin).flush()
 
     def hear(self, say: _Say, seconds: float = 0.0) -> str:
@@ -277,8 +277,8 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 class ServerGuard:
     """What is done on the server's machine: one start of it, from the choice of a port to its end."""
 
-    def __init__(self, reported: Mapping[str, Any], log: IO[str]) -> None:
-        self._reported, self._log, self._its = reported, log, reported["called"]
+    def __init__(self, order: Mapping[str, Any], log: IO[str]) -> None:
+        self._order, self._log, self._its = order, log, order["called"]
         self._process: subprocess.Popen[str] | None = None
         self._over = False
 
@@ -288,7 +288,7 @@ class ServerGuard:
         Raises:
             PrerequisiteError: it did not get ready.
         """
-        for same in (self._reported["port"], *[None] * (MOST_PORTS - 1)):
+        for same in (self._order["port"], *[None] * (MOST_PORTS - 1)):
             port = same or free_port()
             if self._serves_at(port):
                 return
@@ -302,20 +302,20 @@ class ServerGuard:
         commands.read()
         self._over = True
         if self._process is not None:
-            end_group(self._process, self._reported["stop_grace_s"])
+            end_group(self._process, self._order["stop_grace_s"])
 
     def _serves_at(self, port: int) -> bool:
         """False: somebody else has the port."""
-        log, token, began = Path(self._reported["log"]), uuid.uuid4().hex, time.monotonic()
+        log, token, began = Path(self._order["log"]), uuid.uuid4().hex, time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
-        host, place = (_LOOPBACK, "") if host == self._reported["asked_from"] else (host, f" of {host}")
+        host, place = (_LOOPBACK, "") if host == self._order["asked_from"] else (host, f" of {host}")
         _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
         process = self._process = self._started(port, token)
-        words = (process.stdout, self._log, Redactor(self._reported["secrets"]), tail)
+        words = (process.stdout, self._log, Redactor(self._order["secrets"]), tail)
         copier = threading.Thread(target=copy_lines, args=words, daemon=True)
         copier.start()
-        url = self._filled(self._reported["health"], port)
+        url = self._filled(self._order["health"], port)
         why = self._until_ready(process, url, began)
         was_ready, taken = False, why is None and is_somebody_elses(urlsplit(url).port or port, token)
         if why is None and not taken:
@@ -323,7 +323,7 @@ class ServerGuard:
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
             why = self._until_gone(process, url)
         ended = process.poll() is not None
-        end_group(process, self._reported["stop_grace_s"])  # what it has started is nothing without it
+        end_group(process, self._order["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
         if was_ready or self._over:
@@ -335,8 +335,8 @@ class ServerGuard:
         return True
 
     def _started(self, port: int, token: str) -> subprocess.Popen[str]:
-        words = [self._filled(word, port) for word in self._reported["words"]]
-        settings = {name: self._filled(value, port) for name, value in self._reported["settings"].items()}
+        words = [self._filled(word, port) for word in self._order["words"]]
+        settings = {name: self._filled(value, port) for name, value in self._order["settings"].items()}
         try:
             process = subprocess.Popen(
                 words,
@@ -358,7 +358,7 @@ class ServerGuard:
 
     def _until_ready(self, process: subprocess.Popen[str], url: str, began: float) -> str | None:
         """Why it does not get ready; None: it is."""
-        log, limit = self._reported["log"], self._reported["start_time_limit_s"]
+        log, limit = self._order["log"], self._order["start_time_limit_s"]
         while process.poll() is None and not self._over:
             if answers(url):
                 return None
@@ -374,7 +374,7 @@ class ServerGuard:
         )
 
     def _until_gone(self, process: subprocess.Popen[str], url: str) -> str:
-        answered, limit = time.monotonic(), self._reported["hang_time_limit_s"]
+        answered, limit = time.monotonic(), self._order["hang_time_limit_s"]
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
                 return _how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
@@ -384,7 +384,7 @@ class ServerGuard:
 
     def _filled(self, text: str, port: int) -> str:
         """No other braces are replaced: they may be the program's own."""
-        return text.replace(PORT, str(port)).replace(REPLICA, str(self._reported["replica"]))
+        return text.replace(PORT, str(port)).replace(REPLICA, str(self._order["replica"]))
 
 
 def answers(url: str, timeout_s: float = LONGEST_ANSWER_S) -> bool:
@@ -465,10 +465,10 @@ def _last_lines(tail: Iterable[str]) -> str:
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever asked for the server gets it too, and says what follows
-    reported = json.loads(sys.stdin.buffer.readline())
-    descriptor = os.open(reported["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    order = json.loads(sys.stdin.buffer.readline())
+    descriptor = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
     with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as log:
-        guard = ServerGuard(reported, log)
+        guard = ServerGuard(order, log)
         threading.Thread(target=guard.end_when_told, args=(sys.stdin.buffer,), daemon=True).start()
         try:
             guard.serve()

@@ -113,9 +113,9 @@ def be_the_cell(spec: RunSpec, parent: int) -> int:
 class CellServer:
     """Begins cells and says when they have ended; a single thread, so that its forks are whole."""
 
-    def __init__(self, commands: int, reported: int, *, fork: bool) -> None:
-        """`commands`, `reported`: descriptors to read from and to write to."""
-        self._commands, self._reported = commands, reported
+    def __init__(self, commands: int, events: int, *, fork: bool) -> None:
+        """`commands`, `events`: descriptors to read from and to write to."""
+        self._commands, self._events = commands, events
         self._begin: Callable[[RunSpec], int] = self._forked if fork else self._started
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
@@ -173,7 +173,7 @@ class CellServer:
                     self._say(name=name, returncode=os.waitstatus_to_exitcode(status))
 
     def _say(self, **fields: str | int) -> None:
-        os.write(self._reported, (json.dumps(fields) + "\n").encode())
+        os.write(self._events, (json.dumps(fields) + "\n").encode())
 
 
 def main(arguments: list[str]) -> None:
@@ -188,9 +188,9 @@ def main(arguments: list[str]) -> None:
         for name in _NEEDED:
             importlib.import_module(name)
         keep_what_there_is()  # no cell's collector looks at it: its pages stay shared
-    reported = os.dup(1)
+    events = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no message
-    CellServer(0, reported, fork=fork).serve()
+    CellServer(0, events, fork=fork).serve()
     os._exit(0)
 
 
