@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 
+from eval_factory.core.bridge import map_at_once
 from eval_factory.core.errors import EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
@@ -50,9 +51,8 @@ class EndpointProbe:
             env = {**self.env, **credentials_report(planned.plan, self.env).found}
             for endpoint in planned.plan.endpoints:
                 todo.setdefault(_name_of(endpoint), (endpoint, env))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = pool.map(lambda one: self._answer(*one), todo.values())
-            self.answers.update(zip(todo, found, strict=True))
+        found = map_at_once(lambda one: self._answer(*one), list(todo.values()), _AT_ONCE)
+        self.answers.update(zip(todo, found, strict=True))
 
     def model_of(self, planned: PlannedCell) -> ProbeAnswer:
         env = {**self.env, **credentials_report(planned.plan, self.env).found}
