@@ -168,7 +168,7 @@ def test_a_lab_task_needs_ten_thousand_labels(tmp_path: Path) -> None:
         ("shc_bmt_med", "own.csv", HEADER + 'a,"' + "x " * 200_000 + '",A\n'),
         ("shc_ent_med", "own.csv", HEADER + "a,b,\na,b,C\n"),
         ("chw_care_plan", "plans.csv", "\ufeffMO Note\nFever\n"),
-        ("chw_care_plan", "plans.csv.gz", gzip.compress(b"MO Note\nFever\n")),
+        ("chw_care_plan", "plans.csv.gz", gzip.compress(b"MO Note\nFever\n", mtime=0)),
         ("starr_patient_instructions", "starr.csv",
          ("\ufeffid,QC,Diagnosis,ActualProcedure,HistoryPhysicalNoteText,OperativeNoteText,DischargeInstructionNoteText\n"
          "1,true,a,b,c,d,e\n2,FALSE,,,,,\n")),
