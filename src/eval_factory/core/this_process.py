@@ -10,19 +10,41 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 """None on Windows."""
 
 
 def interrupt_on_signals() -> None:
-    """SIGTERM and SIGHUP become a KeyboardInterrupt; SIGHUP stays ignored under `nohup`."""
+    """SIGINT, SIGTERM and SIGHUP become a KeyboardInterrupt, and none is lost; what is ignored stays ignored (`nohup`).
+
+    Python drops what is raised in a destructor or in a weak reference's callback. And what is raised while Python takes
+    the locks of an import leaves them taken: every other thread that imports waits for ever. There it is raised a
+    moment later.
+    """
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGALRM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
         signal.signal(_HANGUP, _interrupt)
+    if sys.unraisablehook.__module__ != __name__:
+        sys.unraisablehook = _raise_again_else(sys.unraisablehook)
+
+
+def _raise_again_else(report: Callable[[sys.UnraisableHookArgs], object]) -> Callable[[sys.UnraisableHookArgs], object]:
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            _interrupt_soon()
+        else:
+            report(dropped)
+
+    return hook
 
 
 def forget_interrupts() -> None:
@@ -34,10 +56,17 @@ def forget_interrupts() -> None:
     exec("")  # noqa: S102
 
 
-def _interrupt(number: int, _frame: object) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     if number == _HANGUP:  # the kernel sends it, and then the shell: the second must not interrupt the tidying
         signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        _interrupt_soon()
+    else:
+        raise KeyboardInterrupt
+
+
+def _interrupt_soon() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
 
 
 @contextlib.contextmanager
