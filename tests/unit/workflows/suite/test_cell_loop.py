@@ -450,17 +450,6 @@ def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None
     assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial"
 
 
-def test_the_worst_cell_gives_the_exit_code() -> None:
-    assert [cell_loop.worst_code(codes) for codes in ([], [0, 0], [0, 1], [3, 1, 0], [4, 3], [70, 4])] == [
-        0,
-        0,
-        1,
-        3,
-        4,
-        70,
-    ]
-
-
 def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
     record = tmp_path / "end.json"
     record.write_text(json.dumps({"status": "partial", "not_reportable": "chance", "error": None}))
