@@ -34,7 +34,6 @@ from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
     CELL_ENDED,
     CELL_STARTED,
@@ -48,6 +47,7 @@ from eval_factory.workflows.suite.suite_journal import (
     cell_fields,
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_status import limit_reached
 
 
 @dataclass(frozen=True)

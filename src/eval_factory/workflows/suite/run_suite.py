@@ -35,16 +35,17 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, Endpoin
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
+    groups_that_answered,
     is_complete_run,
     keeps_partial_result,
     source_for,
+    spent_before,
     take_over,
 )
 from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.limit_server import LimitServer
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
-from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,

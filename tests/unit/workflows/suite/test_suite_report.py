@@ -14,8 +14,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.result_views import _MAX_NOTES, INSTANCE_COLUMNS
 from eval_factory.workflows.suite import suite_report
-from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport, summary_of, write_table
+from eval_factory.workflows.suite.suite_status import limit_reached
 from stored_results import instance, result, written
 from stored_suite import cell as stored_cell
 
