@@ -42,9 +42,8 @@ from eval_factory.workflows.suite.finished_cells import (
     spent_before,
     take_over,
 )
-from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.limit_server import LimitServer
-from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
+from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
@@ -205,7 +204,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         KeyboardInterrupt: after the cells that ran have been ended.
     """
     suite, say, options = work.suite, work.journal.say, work.options
-    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in cells)
+    groups = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
         runs.start()  # beside the probes
