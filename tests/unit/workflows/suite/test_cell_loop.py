@@ -98,7 +98,7 @@ class Pauses:
     script: list[News]
     pauses: dict[str, str] = field(default_factory=dict)
 
-    def look_after(self, planned: PlannedCell, reason: str, *, gone: bool = False) -> None:
+    def look_after(self, planned: PlannedCell, reason: str) -> None:
         self.pauses[planned.group] = reason
 
     def news(self) -> list[tuple[str, News, str]]:
