@@ -172,7 +172,7 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     """
     # imported here: a dry run of a local suite needs none of it
     from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
-    from eval_factory.workflows.suite.slurm_suite import WORKER, at_once, refuse_what_slurm_cannot, spec_of
+    from eval_factory.workflows.suite.slurm_suite import WORKER, refuse_what_slurm_cannot, specs_of
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     refuse_what_slurm_cannot(suite, env)
@@ -181,8 +181,8 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         for number, one in enumerate(cells)
         if one.plan is not None
     ]
-    tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
-    specs = [spec_of(one, suite, tasks[one.group], store, SuiteOptions()) for one in planned]
+    store = SlurmStore(suite.folder)
+    specs = specs_of(planned, suite, store, SuiteOptions())
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
     for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
         yield f"\n# {store.script(number)}: {', '.join(cell_of(run.name) for run in array)}"
