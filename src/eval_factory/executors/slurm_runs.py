@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.process import ALLOWED
@@ -36,11 +37,9 @@ from eval_factory.executors.slurm import (
     reason_name,
 )
 
-_Say = Callable[[str], object]
 JUST_WRITTEN_S = 300.0
 """Keys that are younger may be of tasks which sbatch is about to take."""
-END_POLL_S, END_LIMIT_S = 0.5, 120.0
-AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
+END_LIMIT_S = 120.0
 END = ".end.json"
 _OF_THE_MACHINE = frozenset(
     {
@@ -298,7 +297,7 @@ class SlurmRuns:
         *,
         env: Mapping[str, str] | None = None,
         secrets: Collection[str] = (),
-        say: _Say = lambda _text: None,
+        say: Callable[[str], object] = lambda _text: None,
     ) -> None:
         """
         Args:
@@ -330,10 +329,14 @@ class SlurmRuns:
         waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
         queued = active(self._queue, waves)
         self._latest = {run.name: (wave, run) for wave in waves for run in wave.runs}
-        return {
-            name: self._queued(queued[name]) if name in queued else self._ended(wave, run)
-            for name, (wave, run) in self._latest.items()
-        }
+        states: dict[str, RunState] = {}
+        for name, latest in self._latest.items():
+            if name in queued:
+                states[name] = self._queued(queued[name])
+            else:
+                end = self.store.ended(*latest)
+                states[name] = Lost() if end is None else Ended(end.exit_code)
+        return states
 
     def end_of(self, name: str) -> RunEnd | None:
         """How a run ended in the last wave that has it, by the last look; None where it has not."""
@@ -368,7 +371,7 @@ class SlurmRuns:
                     f"{self.store.suite.root}: jobs were cancelled and have not ended after {END_LIMIT_S:.0f} s:"
                     f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
                 )
-            time.sleep(END_POLL_S)
+            time.sleep(0.5)
         for wave in waves if names is None else ():
             self.store.environment(wave.number).unlink(missing_ok=True)
 
@@ -432,32 +435,17 @@ class SlurmRuns:
 
     def _queued(self, task: QueuedTask) -> RunState:
         where = f"Slurm: {task.job_name} task {task.index}, {task.state}"
-        if task.state in AT_WORK:
+        if task.state in ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
             return Started(where)
         if task.state != "PENDING":
             return Waiting(where)
         if can_never_start(task.reason):
             return Waiting(where, reason_name(task.reason), for_ever=True)
         reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
-        if (
-            task.reason not in NO_REASON and task.reason not in self._reasons
-        ):  # which task squeue names changes all the time
+        if task.reason not in NO_REASON | self._reasons:  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
         return Waiting(where, "" if reason in ("", "None") else reason)
-
-    def _ended(self, wave: Wave, run: RunSpec) -> RunState:
-        end = self.store.ended(wave, run)
-        return Lost() if end is None else Ended(end.exit_code)
-
-
-_MOST_NAMED = 3
-
-
-def some_of(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
@@ -493,7 +481,7 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
     if found:
         named = shlex.quote(str(folder.named))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {some_of(found)}\n"
+            f"{folder.named}: in Slurm already: {first_of(found, 3)}\n"
             f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
             f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
         )

@@ -260,19 +260,18 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         )  # fmt: skip
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
-        table = write_table(cells, suite.folder)
+        found, no_table = write_table(cells, suite.folder)
     except Exception:
         work.journal.tell(SUITE_ENDED, status=PARTIAL, exit_code=DEFECT_EXIT_CODE)
         raise
-    for before, cell, planned in zip(cells, table.cells, work.cells, strict=True):
+    for before, cell, planned in zip(cells, found, work.cells, strict=True):
         if cell != before:
             work.tell_end(cell, planned)
-    cells = table.cells
-    codes = [cell.exit_code for cell in cells] + [PrerequisiteError.exit_code] * (table.problem is not None)
+    codes = [cell.exit_code for cell in found] + [PrerequisiteError.exit_code] * (no_table is not None)
     # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
     # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
     code = InterruptedRunError.exit_code if interrupted else max(codes, default=0)
-    status = COMPLETE if table.problem is None and all(cell.status == COMPLETE for cell in cells) else PARTIAL
+    status = COMPLETE if no_table is None and all(cell.status == COMPLETE for cell in found) else PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
-    summary = summary_of(cells, suite.folder, stopped=work.stopped, no_table=table.problem)
-    return SuiteReport(suite.folder, cells, code, status, summary, table.problem)
+    summary = summary_of(found, suite.folder, stopped=work.stopped, no_table=no_table)
+    return SuiteReport(suite.folder, found, code, status, summary, no_table)
