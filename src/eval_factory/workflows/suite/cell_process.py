@@ -16,7 +16,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -45,6 +44,9 @@ SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 def run_cell(spec: RunSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
     from eval_factory.config.evaluation import Request
+    from eval_factory.core.errors import DEFECT_EXIT_CODE
+    from eval_factory.core.foreign_text import own_lines
+    from eval_factory.core.secrets import Redactor, names_a_secret
     from eval_factory.workflows.evaluate import evaluate
     from eval_factory.workflows.options import code_of_error, end_record, failure_record
 
@@ -52,40 +54,22 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
         os.environ[SERVED_AT] = spec.served_at
     try:
         request = Request(run_config=Path(spec.run_config))
-        evaluated = evaluate(request, options_of(spec), env=os.environ, screen=screen)
+        probed = None if spec.probed is None else frozenset(spec.probed)
+        options = Options(fresh=spec.fresh, debug=spec.debug, probed=probed, limits=spec.limits)
+        evaluated = evaluate(request, options, env=os.environ, screen=screen)
         record = end_record(evaluated)
         screen.write(f"{evaluated.summary}\n")
     except BaseException as error:
         record = failure_record(error, code_of_error(error))
         screen.write(f"{record['error']['message']}\n")
-        _note_defect(error, record["exit_code"], screen)
+        if record["exit_code"] == DEFECT_EXIT_CODE:  # what nobody expected: for whoever reads the log
+            import traceback
+
+            redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+            screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
     write_atomic(Path(spec.record), json_line(record), mode=PRIVATE)
     code: int = record["exit_code"]
     return code
-
-
-def options_of(spec: RunSpec) -> Options:
-    return Options(
-        fresh=spec.fresh,
-        debug=spec.debug,
-        probed=None if spec.probed is None else frozenset(spec.probed),
-        limits=spec.limits,
-    )
-
-
-def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
-    """The traceback of what nobody expected, for whoever reads the log."""
-    from eval_factory.core.errors import DEFECT_EXIT_CODE
-
-    if code != DEFECT_EXIT_CODE:
-        return
-    import traceback
-
-    from eval_factory.core.foreign_text import own_lines
-    from eval_factory.core.secrets import Redactor, names_a_secret
-
-    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
-    screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
 
 
 def be_the_cell(spec: RunSpec, parent: int) -> int:
@@ -116,7 +100,7 @@ class CellServer:
     def __init__(self, commands: int, events: int, *, fork: bool) -> None:
         """`commands`, `events`: descriptors to read from and to write to."""
         self._commands, self._events = commands, events
-        self._begin: Callable[[RunSpec], int] = self._forked if fork else self._started
+        self._fork = fork
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -139,7 +123,7 @@ class CellServer:
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
                     spec = RunSpec.of(json.loads(line))
-                    pid = self._begin(spec)
+                    pid = self._forked(spec) if self._fork else self._started(spec)
                     self._cells[pid] = spec.name
                     self._say(name=spec.name, pid=pid)
 

@@ -253,11 +253,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     for planned in work.left:
-        cell, partial = planned.cell, keeps_partial_result(planned.plan)
-        work.reports[planned.number] = CellReport(
-            cell.target, cell.evaluation, PARTIAL if partial else MISSING, cell.folder, InterruptedRunError.exit_code,
-            "interrupted before it was begun",
-        )  # fmt: skip
+        own, status = planned.cell, PARTIAL if keeps_partial_result(planned.plan) else MISSING
+        code, reason = InterruptedRunError.exit_code, "interrupted before it was begun"
+        work.reports[planned.number] = CellReport(own.target, own.evaluation, status, own.folder, code, reason)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
         found, no_table = write_table(cells, suite.folder)

@@ -218,25 +218,25 @@ def _other_configuration(folder: SuiteDir, cells: Iterable[FinishedCell], notes:
 
 
 def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
-    first, to_do = one.problems + one.missing, (RUN_IT,)
-    if one.plan is None:
-        status, reason, to_do = str(FAILED), "its configuration is wrong", one.problems
-    else:
+    first, to_do = one.problems + one.missing, [RUN_IT]
+    status: str = FAILED
+    reason: str | None = "its configuration is wrong"
+    if one.plan is not None:
         status, reason = _found(one.plan)
         if status == COMPLETE:
-            first, to_do = (), ()
+            first, to_do = (), []
         elif reported is not None and reported.status in UNFINISHED:
             status = reported.status
             if reported.reason == RESULT_PUBLISHED:
                 reason = reported.reason
             else:
-                to_do = ("wait for it",)
+                to_do = ["wait for it"]
         elif reported is not None and reported.status == FAILED:
             status, reason = FAILED, reported.reason or reason
-            to_do = ("its logs say why", RUN_IT) if reported.attempt else to_do
+            to_do = ["its logs say why", RUN_IT] if reported.attempt else to_do
         elif status == PARTIAL:
-            to_do = ("the same command asks what is left",)
-    return CellCheck(one.cell.target, one.cell.evaluation, status, reason, first or to_do, one.cell.folder)
+            to_do = ["the same command asks what is left"]
+    return CellCheck(one.cell.target, one.cell.evaluation, status, reason, first or tuple(to_do), one.cell.folder)
 
 
 def _found(plan: Plan) -> tuple[str, str | None]:
