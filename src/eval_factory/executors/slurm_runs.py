@@ -173,18 +173,12 @@ class SlurmStore:
         return wave
 
     def wave_file(self, number: int) -> Path:
+        """Beside it `.sh`, its script, and `.clean-up`, there once Slurm has taken the job that deletes its keys."""
         return self._waves / f"w{number}.json"
-
-    def script(self, number: int) -> Path:
-        return self._waves / f"w{number}.sh"
 
     def environment(self, number: int) -> Path:
         """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
         return self._waves / f"w{number}.env"
-
-    def clean_up_submitted(self, number: int) -> Path:
-        """There once Slurm has taken the job that deletes the keys when the tasks have ended."""
-        return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
         return self.root / "logs" / f"w{number}"
@@ -384,7 +378,11 @@ class SlurmRuns:
         jobs = {task.job_name: task.job_id for task in queue}
         for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
             has_keys = self.store.environment(wave.number).exists()
-            if has_keys and wave.job_name in jobs and not self.store.clean_up_submitted(wave.number).exists():
+            if (
+                has_keys
+                and wave.job_name in jobs
+                and not self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
+            ):
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, queue: Iterable[QueuedTask] | None = None, *, older_than_s: float = 0.0) -> None:
@@ -403,7 +401,8 @@ class SlurmRuns:
     def _submit(self, array: Sequence[RunSpec], suite_id: str) -> None:
         """List, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody."""
         wave = self.store.new_wave(suite_id, array)
-        script, environment = self.store.script(wave.number), self.store.environment(wave.number)
+        script = self.store.wave_file(wave.number).with_suffix(".sh")
+        environment = self.store.environment(wave.number)
         text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
         write_atomic(script, text, mode=PRIVATE)
         write_environment(environment, self._env, self._secrets)
@@ -421,7 +420,7 @@ class SlurmRuns:
         """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
         if not wave.runs or not wave.runs[0].asks:  # an earlier version's
             return
-        number, script = wave.number, self.store.script(wave.number).with_suffix(".clean-up.sh")
+        number, script = wave.number, self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
         write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)
@@ -431,7 +430,7 @@ class SlurmRuns:
             text = f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}"
             self._say(text.split("\n")[0])
         else:
-            self.store.clean_up_submitted(number).touch()
+            self.store.wave_file(number).with_suffix(".clean-up").touch()
 
     def _queued(self, task: QueuedTask) -> RunState:
         where = f"Slurm: {task.job_name} task {task.index}, {task.state}"

@@ -31,18 +31,12 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_status import total
 
 READ_WHEN_COLLECTED = frozenset(
-    {
-        "config.params.extra.data_dir",
-        "config.params.extra.offline",
-        "config.params.extra.allow_code_execution",
-        "config.params.extra.on_failure",
-        "config.params.extra.min_coverage",
-        "config.params.extra.max_judge_failures",
-        "config.params.extra.max_model_mismatch",
-        "config.params.extra.max_unreadable",
-        "config.params.extra.prices",
-    }
-)
+    f"config.params.extra.{name}"
+    for name in (
+        "data_dir", "offline", "allow_code_execution", "on_failure", "min_coverage", "max_judge_failures",
+        "max_model_mismatch", "max_unreadable", "prices",
+    )
+)  # fmt: skip
 """What changes nothing that is asked, and what stands in a result."""
 OF_NO_RESULT = (RUNTIME_ONLY - READ_WHEN_COLLECTED) | {"config.params.extra.shards"}  # of earlier versions
 """What changes how a run goes, and no number in its result."""

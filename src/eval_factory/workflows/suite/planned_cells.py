@@ -179,6 +179,10 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     refuse_unready(cells)
     if suite.budget.max_cost is not None:
         refuse_unknown_prices(cells)
+    return planned_of(suite, cells)
+
+
+def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell, ...]:
     return tuple(
         PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
         for number, one in enumerate(cells)

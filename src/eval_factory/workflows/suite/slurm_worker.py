@@ -42,10 +42,10 @@ from eval_factory.executors.slurm_runs import (
     take_environment,
 )
 from eval_factory.workflows.options import DISK_TAKES_NO_MORE
-from eval_factory.workflows.suite.cell_loop import NextAction, Outcome, Tried, end_of, outcome_of
+from eval_factory.workflows.suite.cell_loop import NextAction, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING, NobodyLooks
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TASK = "SLURM_ARRAY_TASK_ID"
@@ -197,44 +197,40 @@ def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:
     Of an attempt that was interrupted (its time, `scancel`, a node that is needed for others) nothing is recorded:
     Slurm may start the task again.
     """
-    tried = Tried(0, SlurmAsks.of(run).max_attempts)
+    attempts, crashes, has_result = 0, 0, False
     while _is_left(store, wave, run):
-        tried = replace(tried, attempts=tried.attempts + 1)
-        outcome, has_result = _attempt(store, wave, run, tried)
+        attempts += 1
+        start = Start(store, wave, [run])
+        start.wait_for_older()
+        # the mark's own end is there when all has ended
+        record = end_of_start(start.marks[0]).with_name(f".{end_of_start(start.marks[0]).name}")
+        descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+        ends = time.monotonic() + FOLDER_PATIENCE_S
+        with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
+            try:
+                with start:
+                    while True:
+                        end = end_of(run_cell(replace(run, record=str(record)), screen), record)
+                        tried = Tried(attempts, SlurmAsks.of(run).max_attempts, crashes, has_result)
+                        outcome = outcome_of(end, tried)
+                        if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
+                            break
+                        time.sleep(FOLDER_POLL_S)
+            finally:
+                record.unlink(missing_ok=True)
+                if start.happened:
+                    screen.write(TAKEN_OVER.format(what="cell") + "\n")
         if outcome.exit_code == _INTERRUPTED:
             return _INTERRUPTED
-        tried = replace(tried, crashes=tried.crashes + outcome.crashed, has_result=tried.has_result or has_result)
+        crashes, has_result = crashes + outcome.crashed, has_result or end.has_result
         if outcome.then not in (NextAction.AGAIN, NextAction.ASK_AND_AGAIN):
-            _record(store, wave, [run], RunEnd(outcome.exit_code, outcome.status, outcome.reason, tried.attempts))
+            _record(store, wave, [run], RunEnd(outcome.exit_code, outcome.status, outcome.reason, attempts))
             return outcome.exit_code
     return HelmError.exit_code
 
 
-def _attempt(store: SlurmStore, wave: Wave, run: RunSpec, tried: Tried) -> tuple[Outcome, bool]:
-    """Evaluate, as `run_eval` does: what came of it, and whether there is a result."""
-    start = Start(store, wave, [run])
-    start.wait_for_older()
-    record = end_of_start(start.marks[0])
-    own = replace(run, record=str(record.with_name(f".{record.name}")))  # the mark's end is there when all has ended
-    descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    ends = time.monotonic() + FOLDER_PATIENCE_S
-    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
-        try:
-            with start:
-                while True:
-                    end = end_of(run_cell(own, screen), Path(own.record))
-                    outcome = outcome_of(end, tried)
-                    if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
-                        return outcome, end.has_result
-                    time.sleep(FOLDER_POLL_S)
-        finally:
-            Path(own.record).unlink(missing_ok=True)
-            if start.happened:
-                screen.write(TAKEN_OVER.format(what="cell") + "\n")
-
-
 @dataclass
-class Recorder(NobodyLooks):
+class Recorder(SuiteObserver):
     """Looks on while runs are done, and records the end of each."""
 
     store: SlurmStore

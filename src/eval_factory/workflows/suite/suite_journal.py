@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
@@ -18,8 +18,8 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
 
 
-class SuiteObserver(Protocol):
-    """Learns what happens, by the runner's own thread. It raises nothing that would end the suite."""
+class SuiteObserver:
+    """Learns what happens, by the runner's own thread, and shows nothing. It raises nothing that would end the suite."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event of the suite, as it stands in SuiteDir.events, once it is written there."""
@@ -29,19 +29,6 @@ class SuiteObserver(Protocol):
 
     def say(self, text: str) -> None:
         """A line about the suite that is no event: a warning, what is waited for."""
-
-
-class NobodyLooks:
-    """Nothing is shown."""
-
-    def on_event(self, event: Mapping[str, Any]) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
 
 
 SUITE_STARTED, SUITE_ENDED = "suite_started", "suite_ended"
@@ -240,7 +227,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-class ScreenLines(NobodyLooks):
+class ScreenLines(SuiteObserver):
     """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no suite."""
 
     def __init__(self, screen: TextIO) -> None:

@@ -19,11 +19,11 @@ from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
-    PlannedCell,
     checked_cells,
     grouped,
     limits_of,
     missing_prerequisites,
+    planned_of,
     refuse_unknown_prices,
     refuse_wrong,
 )
@@ -176,14 +176,10 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     refuse_what_slurm_cannot(suite, env)
-    planned = [
-        PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
-        for number, one in enumerate(cells)
-        if one.plan is not None
-    ]
+    planned = planned_of(suite, cells)
     store = SlurmStore(suite.folder)
     specs = specs_of(planned, suite, store, SuiteOptions())
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
     for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
-        yield f"\n# {store.script(number)}: {', '.join(cell_of(run.name) for run in array)}"
+        yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"
         yield script_of(array, job_name("ID", number), number, store, WORKER).rstrip("\n")

@@ -21,7 +21,7 @@ from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import plan
 
@@ -149,7 +149,7 @@ def loop_of(
     for cell in made:
         suite.folder.cell_config(cell.target, cell.evaluation).parent.mkdir(parents=True, exist_ok=True)
     host = Host(scripts or {})
-    journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
+    journal = SuiteJournal(suite.folder, Redactor(), SuiteObserver())
     probed = {0: frozenset({"model", "gpt"})}
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))

@@ -14,7 +14,7 @@ from eval_factory.workflows.suite import cell_loop, run_suite
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.run_suite import run_by_server, server_spec
-from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from slurm_cells import cells_of
 
@@ -63,7 +63,7 @@ class World:
         ]  # fmt: skip
         suite, cells = cells_of(folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"])
         suite.folder.state.mkdir(parents=True)
-        journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
+        journal = SuiteJournal(suite.folder, Redactor(), SuiteObserver())
         self.work = Work(suite, SuiteOptions(), ENV, journal, cells, Redactor())
         self.happened: list[str] = []
         self.broken: set[str] = set()

@@ -21,13 +21,13 @@ from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, name_of, refuse_what_slurm_cannot, specs_of
-from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
 from suites import suite as any_suite
 
 
-class Said(NobodyLooks):
+class Said(SuiteObserver):
     """Keeps what is said."""
 
     def __init__(self) -> None:
@@ -280,7 +280,7 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
     assert len(again.slurm.clean_ups) == 2
-    again.store.clean_up_submitted(2).unlink()  # its submitter was killed between the two
+    again.store.wave_file(2).with_suffix(".clean-up").unlink()  # its submitter was killed between the two
     again.run()
     assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
 
