@@ -95,9 +95,9 @@ def be_the_cell(spec: RunSpec, parent: int) -> int:
 
 
 def serve(commands: int, events: int, *, fork: bool) -> None:
-    """Begin cells and say when they have ended, until nobody can say anything more: this process ends, and they with it.
+    """Begin cells and say when they have ended, until nobody can say anything more: then this process ends, and they.
 
-    It has a single thread, so that its forks are whole.
+    A single thread does it, so that its forks are whole.
 
     Args:
         commands, events: descriptors to read from and to write to.

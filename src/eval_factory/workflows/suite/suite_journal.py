@@ -19,7 +19,7 @@ from eval_factory.core.secrets import Redactor
 
 
 class SuiteObserver:
-    """Learns what happens, by the runner's own thread, and shows nothing. It raises nothing that would end the suite."""
+    """Learns what happens, by the runner's own thread, and shows nothing. Nothing that it does may end the suite."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event of the suite, as it stands in SuiteDir.events, once it is written there."""
