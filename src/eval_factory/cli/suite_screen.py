@@ -35,7 +35,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_journal as states
-from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, NobodyLooks, SuiteObserver, SuiteState
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import (
     GOES,
@@ -63,13 +63,11 @@ _INTERVAL_S = 1.0
 @contextmanager
 def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
     """The observer that was asked for."""
-    with nullcontext(NobodyLooks()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
+    with nullcontext(SuiteObserver()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
         yield StartRecord(screen, output.stdout, folder) if output.as_json else screen
 
 
-class SuiteScreen:
-    """A SuiteObserver."""
-
+class SuiteScreen(SuiteObserver):
     def __init__(self, stream: TextIO, folder: SuiteDir, clock: Callable[[], float] = time.time) -> None:
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
         self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
@@ -149,12 +147,17 @@ class SuiteScreen:
         return f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"
 
 
-class StartRecord:
-    """An observer that writes one record when the cells are known, and passes everything on."""
+class StartRecord(SuiteObserver):
+    """Writes one record when the cells are known, and passes everything on."""
 
     def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
         self._further, self._stdout, self._folder = further, stdout, folder
-        self.tick, self.say = further.tick, further.say
+
+    def tick(self) -> None:
+        self._further.tick()
+
+    def say(self, text: str) -> None:
+        self._further.say(text)
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if event.get("event") == SUITE_STARTED:

@@ -15,7 +15,6 @@ from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.formats import money
 from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
-from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
@@ -27,7 +26,15 @@ from eval_factory.workflows.suite.suite_journal import (
     WAITING,
     Pause,
 )
-from eval_factory.workflows.suite.suite_status import ENDED, GOES, CellFigures, CellStatus, SuiteStatus, same_command
+from eval_factory.workflows.suite.suite_status import (
+    ENDED,
+    GOES,
+    CellFigures,
+    CellStatus,
+    SuiteStatus,
+    limit_reached,
+    same_command,
+)
 
 LONGEST_NAME = 36
 """Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
