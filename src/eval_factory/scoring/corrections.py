@@ -195,19 +195,20 @@ def medcalc_by_calculator(case: Case) -> float:
 
 def medec_sentence(case: Case) -> float:
     """Right where the same sentence is named, or both say CORRECT."""
-    return float(_sentence(case.gold) == _sentence(case.completion))
+    return float(sentence_in(case.gold) == sentence_in(case.completion))
 
 
 def medec_flag(case: Case) -> float:
     """Right where both say CORRECT, or neither does and the answer names a sentence of the note, whichever."""
-    answer, has_error = _sentence(case.completion), _sentence(case.gold) != CORRECT_MARK
+    answer, has_error = sentence_in(case.completion), sentence_in(case.gold) != CORRECT_MARK
     if answer == CORRECT_MARK:
         return float(not has_error)
-    of_the_note = {_sentence(line) for line in case.prompt.splitlines()}
+    of_the_note = {sentence_in(line) for line in case.prompt.splitlines()}
     return float(has_error and answer is not None and answer in of_the_note)
 
 
-def _sentence(text: str) -> str | int | None:
+def sentence_in(text: str) -> str | int | None:
+    """The number that opens the text, or CORRECT; None where it says neither."""
     text = text.strip()
     if text.rstrip(".") == CORRECT_MARK:
         return CORRECT_MARK
