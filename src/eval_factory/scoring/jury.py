@@ -62,7 +62,7 @@ class Jury(Part):
             if not ratings and not empty:
                 tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
         if empty:
-            tally.ratings.rate_lowest(key)
+            tally.ratings.lowest.add(key)
         elif not rated:  # HELM gives such an instance its default
             tally.unjudged.add(key)
 
