@@ -56,4 +56,4 @@ def draft(run: HelmRun | None = None, **known: Any) -> Draft:
     """A result in the making of which nothing but this is known."""
     none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
     of_run = run or HelmRun(Path(), StoredRunSpec(name="r"), [])
-    return replace(Draft(plan(), of_run, "run", "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)
+    return replace(Draft(plan(), of_run, "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)

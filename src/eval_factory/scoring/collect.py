@@ -71,7 +71,7 @@ def collect(
     floors = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
     usage, changes = usage_of(plan.rundir.cache_db, run_id, wall_s)
-    draft = Draft(plan, run, run_id, split, tally, metrics, with_costs(usage, plan, run_id))
+    draft = Draft(plan, run, split, tally, metrics, with_costs(usage, plan, run_id))
     own = _Own(corrections, readability, jury, rubric, orders, floors, stated, changes)
     parts = own.in_order(() if remembered is None else remembered.notes)
     seeing = [tally.add, *(part.add for part in parts if not isinstance(part, LaterStep))]
@@ -83,7 +83,11 @@ def collect(
         part.complete(draft)
     columns = [*draft.metrics, *orders.by_order]
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
-    provenance = _provenance(draft, git_hash, data_bundle, remembered)
+    scenario = run.scenario_name or plan.evaluation.task.helm.scenario
+    prompts = tally.prompts.hexdigest()
+    provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
+    if remembered is not None:
+        provenance = remembered.completed(plan, provenance)
     return with_clinicians(_result(draft, records, provenance), plan.rundir)
 
 
@@ -197,7 +201,6 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
 
 
 def _report_requests(earlier_notes: Collection[str], draft: Draft) -> None:
-    """And what was never asked."""
     draft.notes.extend(notes_of(draft.plan, draft.run, draft.instances, draft.tally, draft.scores))
     draft.notes.extend(notes_on_data(draft.plan, earlier_notes))
 
@@ -231,15 +234,6 @@ def _group(draft: Draft) -> None:
 
 def _report_main(draft: Draft) -> None:
     draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
-
-
-def _provenance(
-    draft: Draft, git_hash: str | None, data_bundle: Mapping[str, Any] | None, remembered: Remembered | None
-) -> Provenance:
-    scenario = draft.run.scenario_name or draft.plan.evaluation.task.helm.scenario
-    prompts = draft.tally.prompts.hexdigest()
-    made = provenance_of(draft.plan, scenario, prompts, git_hash, data_bundle, draft.asked, draft.run_id)
-    return made if remembered is None else remembered.completed(draft.plan, made)
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:

@@ -22,21 +22,14 @@ from eval_factory.tasks.framework import DATA_PATH
 from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
-_MAX_VALUE = 200
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-MAX_LENGTH, _VERSION = "max_length", "version"
 _TOKENS = ("max_tokens", "max_completion_tokens")
 """Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
 """Fields of a request that are compared by their values."""
 
 _NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
-RUN_ENTRY = "a run entry of HELM's is not compared with MedHELM's leaderboard, as the tasks of 'eval-factory ls' are"
-OWN_DEFAULT = {
-    "temperature": "the model's own default was used, as HELM's client has it for OpenAI's reasoning models alone",
-    "top_p": "the model's own default was used",
-}
 
 
 @dataclass(frozen=True)
@@ -61,11 +54,19 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     board = load_medhelm_leaderboard()
     helm = facts.plan.evaluation.task.helm
     if helm.any_run_spec:
-        return Comparability(None, RUN_ENTRY)
+        tasks = "as the tasks of 'eval-factory ls' are"
+        return Comparability(None, f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}")
     entry = board.run_specs.get(helm.run_spec)
     if entry is None:
         return Comparability(None, _NO_RESULT.format(what=facts.plan.task_name))
-    not_run = entry.argument_not_run(_chosen(facts.plan))
+    # arguments that choose what is evaluated, but for those that have HELM's default
+    known = load_index().run_specs[helm.run_spec].known_parameters
+    chosen = {
+        name: value
+        for name, value in facts.plan.scenario_arguments.items()
+        if name not in (DATA_PATH, "max_length", "version") and known.get(name, {}).get("default") != value
+    }
+    not_run = entry.argument_not_run(chosen)
     if not_run is not None:
         return Comparability(None, _NO_RESULT.format(what=f"{facts.plan.task_name} with {not_run}"))
     deviations = (
@@ -80,16 +81,6 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)))
 
 
-def _chosen(plan: Plan) -> dict[str, object]:
-    """Arguments that choose what is evaluated, but for those that have HELM's default."""
-    known = load_index().run_specs[plan.evaluation.task.helm.run_spec].known_parameters
-    return {
-        name: value
-        for name, value in plan.scenario_arguments.items()
-        if name not in (DATA_PATH, MAX_LENGTH, _VERSION) and known.get(name, {}).get("default") != value
-    }
-
-
 def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
     sent = _sent(facts)
     by_model = board.tokens_by_model(entry)
@@ -100,13 +91,14 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
         tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
         effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
         yield Deviation("max_tokens", granted, _one(tokens), effect)
-    for name, value, effect in (
-        ("temperature", board.temperature, "answers vary from run to run"),
-        ("top_p", board.top_p, "answers are drawn from another set of tokens"),
+    own, helms = "the model's own default was used", ", as HELM's client has it for OpenAI's reasoning models alone"
+    for name, value, effect, not_sent in (
+        ("temperature", board.temperature, "answers vary from run to run", own + helms),
+        ("top_p", board.top_p, "answers are drawn from another set of tokens", own),
     ):
         here = _values(sent, (name,))
         if here not in ([value], []):
-            yield Deviation(name, value, _one(here), OWN_DEFAULT[name] if NOT_SENT in here else effect)
+            yield Deviation(name, value, _one(here), not_sent if NOT_SENT in here else effect)
 
 
 def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
@@ -157,7 +149,7 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     compared = {*COMPARED, *_token_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
-            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), _MAX_VALUE), effect)
+            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), 200), effect)
     for old, new in model.adapter.params_to_rename.items():
         if old != _TOKENS[0]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
@@ -224,7 +216,11 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
     asked = {judge.role: facts.provenance.endpoints.get(judge.role) for judge in judges}
     # of each judge what was asked for, and what its answers state
     models = [(judge.model_id, one.main_model if (one := asked[judge.role]) else judge.model_id) for judge in judges]
-    if len(models) != len(expected) or not all(_has(model, models) for model in expected):
+    in_jury = [
+        any(same_model(model, asked_for) and same_model(model, stated) for asked_for, stated in models)
+        for model in expected
+    ]
+    if len(models) != len(expected) or not all(in_jury):
         stated = _listed(stated for _, stated in models)
         yield Deviation("judges", _listed(expected), stated, "another jury rates by another standard")
     for judge in judges:
@@ -237,12 +233,8 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
                 yield Deviation(f"judge {judge.role}: {name}", value, _one(here), "its ratings may be others")
 
 
-def _has(model: str, jury: Sequence[tuple[str, str]]) -> bool:
-    return any(same_model(model, asked) and same_model(model, stated) for asked, stated in jury)
-
-
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
-    """What is no deviation, and may be taken for one, or for no such."""
+    """What may be taken for a deviation, or for none, and is not."""
     wanted = facts.plan.evaluation.run.config.params.extra.num_train_trials
     if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:
         yield f"num_train_trials: {wanted} has no effect: the prompts hold no examples, so HELM makes one trial"

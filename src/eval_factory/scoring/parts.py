@@ -30,7 +30,6 @@ class Draft:
 
     plan: Plan
     run: output.HelmRun
-    run_id: str
     main_split: str | None
     tally: Tally
     metrics: list[MetricValues]
