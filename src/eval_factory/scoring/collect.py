@@ -68,7 +68,7 @@ def collect(
     stated = StatedModels(plan.endpoints, journal.used_keys(cache_db, run_id), journal.read_servers(cache_db))
     answers = StoredAnswers.of(plan, stated.add)
     readability = Readability.of(plan, run, metrics, answers.raw_to)
-    floors = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
+    floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
     usage, changes = usage_of(plan.rundir.cache_db, run_id, wall_s)
     draft = Draft(plan, run, split, tally, metrics, with_costs(usage, plan, run_id))

@@ -229,7 +229,7 @@ def test_rules_are_applied_within_what_is_left_of_the_time(
     run = output.read_run(folder)
     metrics = metric_values_of(run, TEST)
     form = answer_form_of(here.evaluation.task.helm, run, FLAG)
-    found = FloorScores.of(here, run, metrics, form, itertools.count().__next__)
+    found = FloorScores(here, run, metrics, form, itertools.count().__next__)
     for one in run.request_states():
         found.add(key_of(one), one)
     assert set(found.floors()) == ({FLAG} if late else {FLAG, f"{FLAG}.corrected"})
