@@ -53,9 +53,9 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
 
 
 def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally) -> Iterator[Note]:
-    if tally.cut_off_empty:
+    if cut_off_empty := len(tally.truncated & tally.empty):
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
-        yield Note(Importance.INCOMPLETE, f"{tally.cut_off_empty} of {instances.requested}: {too_few}")
+        yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"

@@ -40,8 +40,6 @@ from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 
 _MAX_LABEL = 80
-LARGE = 2.0
-"""A design effect beyond which a reader who takes the count for the sample's size is badly misled."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,16 @@ class Clusters:
         if remembered and not all((folder / name).is_file() for name in rule.records):
             return cls(rule, remembered=remembered)
         recorded = {}
-        for record in (record for name in rule.records for record in _records(folder / name)):
-            label = next((record[name] for name in rule.labels if record.get(name)), None)
-            if record.get(rule.key or "") and label:
-                recorded[str(record[rule.key or ""])] = str(label)
+        for name in rule.records:
+            try:
+                loaded = json.loads((folder / name).read_bytes())
+            except (OSError, ValueError):  # each instance is a source of its own then
+                continue
+            for record in loaded if isinstance(loaded, list) else ():
+                known = record if isinstance(record, Mapping) else {}
+                label = next((known[name] for name in rule.labels if known.get(name)), None)
+                if known.get(rule.key or "") and label:
+                    recorded[str(known[rule.key or ""])] = str(label)
         return cls(rule, recorded)
 
     def label_of(self, instance: output.Instance) -> str:
@@ -84,15 +88,6 @@ class Clusters:
         if len(line) <= _MAX_LABEL:
             return line
         return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _records(path: Path) -> list[Mapping[str, Any]]:
-    """Of a JSON list; none where the file is not there or is none, so that each instance is a source of its own."""
-    try:
-        loaded = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return []
-    return [record for record in loaded if isinstance(record, Mapping)] if isinstance(loaded, list) else []
 
 
 @dataclass
@@ -148,7 +143,12 @@ class Tally:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))
         if has_failed(state):
-            _count_failure(self, key, state)
+            self.failed.add(key)
+            error = (state.result.error if state.result else None) or ""
+            self.causes.add(MODEL_ROLE, error)
+            if error.startswith(names.UNSCORABLE):
+                self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
+                self.split_of_unscorable[key] = state.instance.split
             return
         if was_filtered(state):
             self.filtered.add(key)
@@ -161,10 +161,6 @@ class Tally:
     def something_to_ask(self) -> bool:
         """Whether the same command would ask for anything again."""
         return bool(self.failed - self.unscorable.keys()) or any(counts.failed for counts in self.judges.values())
-
-    @property
-    def cut_off_empty(self) -> int:
-        return len(self.truncated & self.empty)
 
     @property
     def silent(self) -> set[InstanceKey]:
@@ -203,15 +199,6 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
         tally.members[name][value].append(key)
 
 
-def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-    tally.failed.add(key)
-    error = state.result.error if state.result else None
-    tally.causes.add(MODEL_ROLE, error)
-    if (error or "").startswith(names.UNSCORABLE):
-        tally.unscorable[key] = str(error).removeprefix(names.UNSCORABLE)
-        tally.split_of_unscorable[key] = state.instance.split
-
-
 def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:
     """What a reader has to know of the main score's sample; `labels`: of each instance its source."""
     if rule is None:
@@ -224,7 +211,7 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
     if (few := few_sources(list(labels.values()))) is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     effect = None if main is None else main.stats.design_effect
-    if main is not None and effect is not None and effect > LARGE:
+    if main is not None and effect is not None and effect > 2:  # else the count says enough of the sample's size
         asked = main.stats.count
         alone = formats.decimals(asked / effect, 0)
         large = f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances"

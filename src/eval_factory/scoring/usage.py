@@ -11,7 +11,7 @@ from typing import Any
 
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
-from eval_factory.core.paid_answers import Paid, cost_of, read_paid, read_prices
+from eval_factory.core.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, Usage
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
 from eval_factory.plan.run_plan import Plan
@@ -30,17 +30,6 @@ class CostTally:
     prices: set[Price] = field(default_factory=set)
     unpriced: int = 0
 
-    def add(self, paid: Paid, price: Price | None) -> None:
-        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
-        if known is None:
-            self.unpriced += 1
-            return
-        value, source = known
-        self.values.append(value)
-        self.sources.add(source)
-        if price is not None and source != BY_ENDPOINT:
-            self.prices.add(price)
-
 
 def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, CostTally]:
     """(run id, role) -> what its answers cost.
@@ -51,8 +40,17 @@ def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, 
     stored = read_prices(cache_db)
     found: dict[RunAndRole, CostTally] = defaultdict(CostTally)
     for paid in read_paid(cache_db):
-        run_and_role = (paid.run_id, paid.role)
-        found[run_and_role].add(paid, table.get(paid.role) or stored.get(run_and_role))
+        tally = found[paid.run_id, paid.role]
+        price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
+        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
+        if known is None:
+            tally.unpriced += 1
+            continue
+        value, source = known
+        tally.values.append(value)
+        tally.sources.add(source)
+        if price is not None and source != BY_ENDPOINT:
+            tally.prices.add(price)
     return dict(found)
 
 
