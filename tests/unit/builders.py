@@ -17,7 +17,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.helm.output import HelmRun, StoredRunSpec
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.scoring.parts import Draft
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext

@@ -18,8 +18,8 @@ from typing import Any
 
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import SAID, answer_field
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
@@ -276,7 +276,7 @@ def rule_of(erratum: Erratum) -> Rule:
 
 
 @dataclass
-class Corrections(Part):
+class Corrections:
     """The errata of a run spec, and the values that their rules give."""
 
     version: int

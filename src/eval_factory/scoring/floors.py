@@ -28,9 +28,9 @@ from eval_factory.helm.trivial_answers import (
 )
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
@@ -83,7 +83,7 @@ class _Strategy:
             self.lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
 
 
-class FloorScores(Part):
+class FloorScores:
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
     def __init__(

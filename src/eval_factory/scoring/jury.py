@@ -17,9 +17,9 @@ from eval_factory.helm.judge_output import injection_signs, says_nothing
 from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
 from eval_factory.scoring.tally import Tally
@@ -35,7 +35,7 @@ ALL_JUDGES = ".all_judges"
 """Ends the name of a jury's score over the instances that every judge rated."""
 
 
-class Jury(Part):
+class Jury:
     """What the judges of a run said, answer by answer. `of_run` is None where there is no jury."""
 
     def __init__(self, plan: Plan, run: output.HelmRun, tally: Tally) -> None:

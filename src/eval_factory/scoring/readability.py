@@ -23,9 +23,9 @@ from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note, why_unreadable
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
@@ -202,7 +202,7 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 
 
 @dataclass
-class Readability(Part):
+class Readability:
     """What was read from the answers of a run, counted request by request."""
 
     form: AnswerForm | None

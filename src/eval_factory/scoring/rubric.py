@@ -15,11 +15,11 @@ from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
 from eval_factory.scoring.words import same_family
@@ -171,7 +171,7 @@ VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
 
 
 @dataclass
-class RubricTally(Part):
+class RubricTally:
     """The cases of one run, added up while its requests are gone through."""
 
     metric: str

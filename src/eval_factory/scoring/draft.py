@@ -1,8 +1,11 @@
-"""A result in the making: the draft, and the parts that see the requests of a run go by and then complete it."""
+"""A result in the making.
+
+Its parts see each request with its answer (`add`), each by all of them before the next one, and complete it then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eval_factory.core.results import (
@@ -34,6 +37,10 @@ class Draft:
     tally: Tally
     metrics: list[MetricValues]
     usage: Usage
+    changes: Sequence[str] = ()
+    """How requests were changed so that the endpoint took them."""
+    earlier_notes: Collection[str] = ()
+    """Of an earlier collection."""
     notes: Notes = field(default_factory=Notes)
     scores: dict[str, Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -65,23 +72,3 @@ class Draft:
     @property
     def failed_as_zero(self) -> bool:
         return self.plan.evaluation.run.config.params.extra.on_failure == "zero"
-
-
-class Part:
-    """Sees each request with its answer, then completes the draft."""
-
-    def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request; each is seen by all parts before the next one."""
-
-    def complete(self, draft: Draft) -> None:
-        """Once, after all requests and after the parts that stand before this one."""
-
-
-class LaterStep(Part):
-    """A step that needs no request, or a later one of a part that stands before it."""
-
-    def __init__(self, step: Callable[[Draft], None]) -> None:
-        self._step = step
-
-    def complete(self, draft: Draft) -> None:
-        self._step(draft)
