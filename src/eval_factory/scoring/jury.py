@@ -141,7 +141,8 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
     no judge); None where it is the score itself, or no instance has all judgements."""
     rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
     by_all = set.intersection(*rated) & metric.values.keys() if rated else set()
-    counted = {key: value for key, value in metric.values.items() if key in by_all | ratings.lowest}
+    marked = by_all | ratings.lowest
+    counted = {key: value for key, value in metric.values.items() if key in marked}
     return mean_score(metric, counted) if by_all and len(counted) < len(metric.values) else None
 
 
