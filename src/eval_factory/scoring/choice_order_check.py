@@ -30,8 +30,6 @@ _Asked = tuple[str, int]
 
 @dataclass
 class ChoiceOrderCheck:
-    """The answers of a run by question and order, request by request."""
-
     wanted: int | None
     """None: the run has questions in one order only, and there is nothing to check."""
     pattern: str | None

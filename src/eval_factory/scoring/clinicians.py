@@ -72,8 +72,6 @@ _ByRater = dict[str, dict[int, float]]
 
 @dataclass
 class RatedAnswer:
-    """An answer that was rated, with what everybody says of it."""
-
     questions: tuple[Question, ...]
     by_rater: _ByRater = field(default_factory=dict)
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
@@ -95,8 +93,6 @@ class RatedAnswer:
 
 @dataclass
 class RatedResult:
-    """The answers of a result, some of them rated."""
-
     asked: Asked
     sample: Sample
     """The last one of those that are used: its strata hold for all."""
@@ -183,7 +179,6 @@ def _alike(annotations: Annotations) -> list[Sample]:
 
 
 def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:
-    """One pass over the answers."""
     drawn_as = {(sheet.id, one.code): one for sheet in samples for one in sheet.answers}
     by_answer: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
     for one in annotations.ratings:

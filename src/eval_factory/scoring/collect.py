@@ -153,7 +153,6 @@ def _about(draft: Draft) -> None:
 
 
 def _score(draft: Draft) -> None:
-    """The scores of all metrics with their bounds, and which are absent."""
     tally, jury_metric = draft.tally, draft.jury_metric
     of_all_judges = {}
     for metric in draft.metrics:
@@ -175,7 +174,6 @@ def _score(draft: Draft) -> None:
 
 
 def _choose_main(draft: Draft) -> None:
-    """The main metric, the instances that lack a value of it, and the counts."""
     labels = [metric.label for metric in draft.metrics]
     draft.main, draft.why = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
     draft.main_values = _values(draft, draft.main)
@@ -197,7 +195,6 @@ def _report_requests(draft: Draft) -> None:
 
 
 def _report_models(stated: StatedModels, draft: Draft) -> None:
-    """How requests were changed, and which models answered them."""
     run, plan = draft.run, draft.plan
     draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
     annotation = run.jury.annotation if run.jury else ANNOTATION

@@ -34,8 +34,6 @@ _NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What is known of a finished run."""
-
     plan: Plan
     adapter: AdapterSpec
     """As HELM ran it."""
@@ -72,10 +70,8 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
-        *_of_prompts(facts, entry),
-        *_of_sample(facts, board, entry),
-        *_of_data(facts, entry),
-        *_of_scoring(facts),
+        *_of_prompts_and_sample(facts, board, entry),
+        *_of_data_and_answers(facts, entry),
         *_of_judges(facts, board),
     )
     return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)))
@@ -155,7 +151,9 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
-def _of_prompts(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_prompts_and_sample(
+    facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
+) -> Iterator[Deviation]:
     limit = facts.plan.evaluation.run.config.params.extra.max_length
     if limit != entry.max_length:
         leaderboard = "none" if entry.max_length is None else entry.max_length
@@ -165,12 +163,9 @@ def _of_prompts(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviati
             effect = f"{cut} of {facts.instances.requested} prompts were cut"
         yield Deviation("max_length", leaderboard, "none" if limit is None else limit, effect)
     trials = facts.adapter.num_train_trials
-    expected = load_medhelm_leaderboard().num_train_trials
-    if trials != expected:
-        yield Deviation("num_train_trials", expected, trials, "each instance is asked with other examples, too")
-
-
-def _of_sample(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    if trials != board.num_train_trials:
+        others = "each instance is asked with other examples, too"
+        yield Deviation("num_train_trials", board.num_train_trials, trials, others)
     most = board.most_instances(entry)
     limit = facts.plan.evaluation.run.config.params.limit_samples
     known = facts.plan.evaluation.task.about.instances
@@ -185,7 +180,7 @@ def _of_sample(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboard
         yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
 
 
-def _of_data(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
     plan, provenance = facts.plan, facts.provenance
     if DATA_PATH in plan.scenario_arguments:
         effect = "nobody can tell whether your files hold what the leaderboard's did"
@@ -197,9 +192,6 @@ def _of_data(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]
     else:
         for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
             yield Deviation(f"data: {name}", pinned, here, "other questions or answers may have been asked")
-
-
-def _of_scoring(facts: ComparedRun) -> Iterator[Deviation]:
     if stripped := facts.instances.thinking_stripped:
         effect = f"bare HELM scores all of the text; thinking was taken out of {stripped} answers"
         yield Deviation("thinking", "scored", "taken out", effect)

@@ -157,8 +157,6 @@ def _said(text: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """What a rule looks at."""
-
     prompt: str
     completion: str
     gold: str

@@ -8,17 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eval_factory.core.results import (
-    AskedEndpoint,
-    ChoiceOrders,
-    Floor,
-    Instances,
-    Judgements,
-    JuryReport,
-    RubricReport,
-    Score,
-    Usage,
-)
+from eval_factory.core import results
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.groups import Groups
@@ -29,22 +19,20 @@ from eval_factory.scoring.tally import Tally
 
 @dataclass
 class Draft:
-    """What is known of a result so far."""
-
     plan: Plan
     run: output.HelmRun
     main_split: str | None
     tally: Tally
     metrics: list[MetricValues]
-    usage: Usage
+    usage: results.Usage
     changes: Sequence[str] = ()
     """How requests were changed so that the endpoint took them."""
     earlier_notes: Collection[str] = ()
     """Of an earlier collection."""
     notes: Notes = field(default_factory=Notes)
-    scores: dict[str, Score] = field(default_factory=dict)
+    scores: dict[str, results.Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
-    beside: dict[str, Score] = field(default_factory=dict)
+    beside: dict[str, results.Score] = field(default_factory=dict)
     """A jury's scores of other instances or with other values, which stand after all others."""
     main: str = ""
     why: Sequence[str] = ()
@@ -54,15 +42,15 @@ class Draft:
     """Instances without a value of the main metric that counts."""
     as_zero: bool = False
     """Whether these count as 0."""
-    instances: Instances = field(default_factory=lambda: Instances(0, 0, 0, 0, 0, 0, 0))
+    instances: results.Instances = field(default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0))
     not_reportable: list[str] = field(default_factory=list)
-    judgements: Judgements | None = None
-    jury: JuryReport | None = None
-    rubric: RubricReport | None = None
-    choice_orders: ChoiceOrders | None = None
-    floors: Mapping[str, Floor] = field(default_factory=dict)
+    judgements: results.Judgements | None = None
+    jury: results.JuryReport | None = None
+    rubric: results.RubricReport | None = None
+    choice_orders: results.ChoiceOrders | None = None
+    floors: Mapping[str, results.Floor] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
-    asked: Mapping[str, AskedEndpoint] = field(default_factory=dict)
+    asked: Mapping[str, results.AskedEndpoint] = field(default_factory=dict)
     """Role -> what was asked there, and what answered."""
 
     @property

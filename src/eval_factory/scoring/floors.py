@@ -123,7 +123,6 @@ class FloorScores:
             self._failed = error
 
     def complete(self, draft: Draft) -> None:
-        """Add the floors, and what a reader has to know of them."""
         judged = {one.label: len(one.values) for one in draft.metrics if is_judged(one, draft.jury_metric)}
         draft.floors = self.floors(judged, draft.tally.ratings.form.lowest)
         draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self.notes()])

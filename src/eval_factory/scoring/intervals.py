@@ -127,7 +127,6 @@ def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> E
 
 
 def variance_of(values: Sequence[float]) -> float:
-    """The sample variance."""
     mean = statistics.fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 

@@ -73,7 +73,6 @@ class Jury:
         draft.metrics = [of_the_jury(one, draft.tally) if is_judged(one, metric) else one for one in draft.metrics]
 
     def count(self, draft: Draft) -> None:
-        """How often each judge was asked, and rated."""
         if self._of_run is None:
             return
         model, judges = self._plan.model.model_id, {judge.role: judge.model_id for judge in self._plan.judges}
@@ -94,7 +93,6 @@ class Jury:
             draft.not_reportable += judges_that_failed(tally.judges, most)
 
     def report(self, draft: Draft) -> None:
-        """The report of the ratings."""
         if self._of_run is not None:
             draft.jury = draft.tally.ratings.report()
             draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))

@@ -58,7 +58,6 @@ class AnswerForm:
         return {label: shown.get(label, "") for label in labels}
 
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
-        """Whether this label is the one that was asked for."""
         chosen = None if label is None else self.labels(state).get(label)
         return chosen is not None and chosen.strip() in {text.strip() for text in right_answers(state)}
 
@@ -170,7 +169,6 @@ class Raw:
     unfinished: bool = False
     """Whether it ends in the middle of the thinking."""
     declined: bool = False
-    """Whether the endpoint itself says that the model refused."""
 
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
@@ -203,8 +201,6 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 
 @dataclass
 class Readability:
-    """What was read from the answers of a run, counted request by request."""
-
     form: AnswerForm | None
     look_up: LookUp
     signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
@@ -247,11 +243,9 @@ class Readability:
             self.nothing.add(key)  # where no token is granted, the prompt alone is measured
 
     def complete(self, draft: Draft) -> None:
-        """Add the lenient metrics."""
         draft.metrics += self.metrics(draft.metrics)
 
     def report(self, draft: Draft) -> None:
-        """What was counted, the notes, and whether too many answers say nothing."""
         extra = draft.plan.evaluation.run.config.params.extra
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
@@ -283,7 +277,6 @@ class Readability:
         return tuple(name for name, keys in self.signs.items() if key in keys)
 
     def notes(self, plan: Plan, instances: Instances, scores: Mapping[str, Score]) -> Iterator[Note]:
-        """What a reader has to know of it."""
         answered = instances.requested - instances.failed
         counts = {name: f"{len(keys)} of {answered} answers" for name, keys in self.signs.items() if keys}
         if "unparsed" in counts and self.form is not None:

@@ -172,8 +172,6 @@ VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
 
 @dataclass
 class RubricTally:
-    """The cases of one run, added up while its requests are gone through."""
-
     metric: str
     judges: tuple[str, ...]
     families: Mapping[str, bool | None]

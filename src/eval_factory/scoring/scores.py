@@ -44,7 +44,6 @@ class MetricValues:
     """The least value that an instance can have, where that is another for each: of a rubric's cases."""
 
     def score(self, value: float, stats: Stats) -> Score:
-        """A score of this metric in this split and perturbation."""
         known = facts_of(self.name, self.scale)
         return Score(
             value, stats, self.name, self.split, self.perturbation,
@@ -141,7 +140,6 @@ def helm_mean(values: Mapping[InstanceKey, float]) -> float:
 
 
 def trial_means(values: Mapping[InstanceKey, float]) -> list[float]:
-    """HELM's mean of each trial, in their order."""
     trials: dict[int, list[float]] = defaultdict(list)
     for (_, trial, _), value in values.items():
         trials[trial].append(value)

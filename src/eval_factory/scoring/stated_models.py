@@ -87,8 +87,6 @@ def _fixed(release: str) -> str:
 
 @dataclass
 class _Seen:
-    """What the answers in one role say."""
-
     other: int = 0
     answers_at: Counter[str] = field(default_factory=Counter)
     stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))

@@ -23,18 +23,10 @@ from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import request_states
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.intervals import few_sources
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.request_states import (
-    RepeatedRows,
-    categories_of,
-    finish_reason_of,
-    gold_and_choices,
-    has_failed,
-    text_of,
-    was_filtered,
-)
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
@@ -44,8 +36,6 @@ _MAX_LABEL = 80
 
 @dataclass(frozen=True)
 class Clusters:
-    """Finds the source of an instance."""
-
     rule: ClusterRule
     recorded: Mapping[str, str] = field(default_factory=dict)
     """What the pattern finds -> the source, where the rule looks that up in the scenario's data."""
@@ -92,8 +82,6 @@ class Clusters:
 
 @dataclass
 class Tally:
-    """What the requests and their answers say, added up."""
-
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
     requested: set[InstanceKey] = field(default_factory=set)
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -116,7 +104,7 @@ class Tally:
     injected: int = 0
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
-    rows: RepeatedRows = field(default_factory=RepeatedRows)
+    rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
     clusters: dict[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others, where the task declares such."""
     sources: Clusters | None = None
@@ -142,7 +130,7 @@ class Tally:
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))
-        if has_failed(state):
+        if request_states.has_failed(state):
             self.failed.add(key)
             error = (state.result.error if state.result else None) or ""
             self.causes.add(MODEL_ROLE, error)
@@ -150,11 +138,11 @@ class Tally:
                 self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
                 self.split_of_unscorable[key] = state.instance.split
             return
-        if was_filtered(state):
+        if request_states.was_filtered(state):
             self.filtered.add(key)
-        elif not text_of(state).strip():
+        elif not request_states.text_of(state).strip():
             self.empty.add(key)
-        if finish_reason_of(state) == openai_api.CUT_OFF:
+        if request_states.finish_reason_of(state) == openai_api.CUT_OFF:
             self.truncated.add(key)
 
     @property
@@ -164,7 +152,6 @@ class Tally:
 
     @property
     def silent(self) -> set[InstanceKey]:
-        """Answered, with nothing in it."""
         return self.empty | self.filtered
 
     def counts(self, missing: set[InstanceKey]) -> Instances:
@@ -187,8 +174,10 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
     asked = state.request.get("messages") or state.request.get("prompt")
     tally.prompts.update(json.dumps([instance.id, asked]).encode())
     if instance.perturbation is None:
-        tally.rows.add(instance.id, f"{instance.split}: {instance.input.text}", *gold_and_choices(instance))
-    fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
+        tally.rows.add(
+            instance.id, f"{instance.split}: {instance.input.text}", *request_states.gold_and_choices(instance)
+        )
+    fields = {name: value for name, value in request_states.categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
         fields["sub_split"] = instance.sub_split
     if tally.sources is not None:

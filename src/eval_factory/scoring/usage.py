@@ -86,8 +86,6 @@ _ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
 
 @dataclass
 class _Tally:
-    """Attempts of one role."""
-
     requests: int = 0
     cached: int = 0
     retries: int = 0
