@@ -84,9 +84,7 @@ class ChoiceOrderCheck:
         if self.wanted is None or main is None:
             return
         all_values = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(
-            main, with_missing_counted(all_values, missing & all_values.keys(), failed_as_zero=draft.as_zero)
-        )
+        metric = _of_questions(main, with_missing_counted(all_values, missing, failed_as_zero=draft.as_zero))
         score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
         if score is None:
             return

@@ -82,19 +82,19 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
     by_model = board.tokens_by_model(entry)
     asked = facts.plan.model.model_id
     granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
-    tokens = _values(sent, _token_names(facts.plan))
-    if tokens not in ([granted], []):
+    tokens = _unlike(sent, _token_names(facts.plan), granted)
+    if tokens is not None:
         tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
         effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
-        yield Deviation("max_tokens", granted, _one(tokens), effect)
+        yield Deviation("max_tokens", granted, tokens, effect)
     own, helms = "the model's own default was used", ", as HELM's client has it for OpenAI's reasoning models alone"
     for name, value, effect, not_sent in (
         ("temperature", board.temperature, "answers vary from run to run", own + helms),
         ("top_p", board.top_p, "answers are drawn from another set of tokens", own),
     ):
-        here = _values(sent, (name,))
-        if here not in ([value], []):
-            yield Deviation(name, value, _one(here), not_sent if NOT_SENT in here else effect)
+        here = _unlike(sent, (name,), value)
+        if here is not None:
+            yield Deviation(name, value, here, not_sent if NOT_SENT in str(here) else effect)
 
 
 def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
@@ -113,20 +113,20 @@ def _token_names(plan: Plan) -> tuple[str, ...]:
     return _TOKENS if renamed is None else (*_TOKENS, renamed)
 
 
-def _values(sent: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[Any]:
-    """Each value that requests had of a field, under one of its names."""
+def _unlike(sent: Sequence[dict[str, Any]], fields: Sequence[str], expected: Any) -> str | int | float | None:
+    """Each value that requests had of a field, under one of its names; the number itself where there is one.
+
+    None where all had the expected value.
+    """
     found: list[Any] = []
     for one in sent:
         value = next((one[name] for name in fields if name in one), NOT_SENT)
         if value not in found:
             found.append(value)
-    return found
-
-
-def _one(values: Sequence[Any]) -> str | int | float:
-    """As it stands in the record: the number itself where there is one."""
-    first: str | int | float = values[0]
-    return first if len(values) == 1 and type(first) in (int, float) else _listed(values)
+    if found in ([expected], []):
+        return None
+    first: str | int | float = found[0]
+    return first if len(found) == 1 and type(first) in (int, float) else _listed(found)
 
 
 def _listed(values: Iterable[Any]) -> str:
@@ -220,9 +220,9 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
         sent = [dict(fields) for fields in endpoint.sampling] if endpoint is not None else []
         settings = {"temperature": board.temperature, "top_p": board.top_p, "max_tokens": board.judge_max_tokens}
         for name, value in settings.items():
-            here = _values(sent, _TOKENS if name in _TOKENS else (name,))
-            if here not in ([value], []):
-                yield Deviation(f"judge {judge.role}: {name}", value, _one(here), "its ratings may be others")
+            here = _unlike(sent, _TOKENS if name in _TOKENS else (name,), value)
+            if here is not None:
+                yield Deviation(f"judge {judge.role}: {name}", value, here, "its ratings may be others")
 
 
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:

@@ -11,10 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import MappingProxyType
 
 from eval_factory.core import formats
-from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
@@ -123,26 +121,20 @@ class FloorScores:
             self._failed = error
 
     def complete(self, draft: Draft) -> None:
-        judged = {one.label: len(one.values) for one in draft.metrics if is_judged(one, draft.jury_metric)}
-        draft.floors = self.floors(judged, draft.tally.ratings.form.lowest)
-        draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self.notes()])
-
-    def floors(
-        self, jury: Mapping[str, int] = MappingProxyType({}), lowest: float = HELMS_FORM.lowest
-    ) -> dict[str, Floor]:
-        """By the label of the score.
-
-        Args:
-            jury: label of a jury's score -> its instances. Its floor is assumed: the mark of an answer with nothing in
-                it, which no judge is asked about.
-            lowest: that mark.
-        """
+        """A jury's floor is assumed: the mark of an answer with nothing in it, which no judge is asked about."""
+        lowest = draft.tally.ratings.form.lowest
         of_jury = {
-            label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}, assumed=True) for label, count in jury.items()
+            one.label: Floor(EMPTY_NAME, lowest, len(one.values), {EMPTY_NAME: lowest}, assumed=True)
+            for one in draft.metrics
+            if is_judged(one, draft.jury_metric)
         }
+        draft.floors = self._floors() | of_jury
+        draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()])
+
+    def _floors(self) -> dict[str, Floor]:
         if self._trivial is not None and self._trivial.known:
             known = known_floors(self._trivial.data_sha256)
-            return (dict(known.floors) if known is not None else {}) | of_jury
+            return dict(known.floors) if known is not None else {}
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
@@ -155,7 +147,7 @@ class FloorScores:
             plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
             best = (min if lower else max)(plainest, key=answers.__getitem__)
             floors[label] = Floor(best, answers[best], counts[label, best], answers, lower_is_better=lower)
-        return floors | of_jury
+        return floors
 
     def _derived(self, strategy: _Strategy) -> list[MetricValues]:
         """Nothing where the rules were not applied to every instance."""
@@ -168,8 +160,8 @@ class FloorScores:
             self._failed = error
             return []
 
-    def notes(self) -> Iterator[Note]:
-        """What is missing from the floors. Call it after `floors`."""
+    def _notes(self) -> Iterator[Note]:
+        """What is missing from the floors."""
         trivial = self._trivial
         if trivial is not None and trivial.error is not None:
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")

@@ -134,7 +134,7 @@ def _scores_by_value(
     failed_as_zero: bool,
 ) -> dict[str, Score]:
     """Without the values of which no instance counts, and with the p-values of the groups that are large enough."""
-    all_counted = with_missing_counted(metric.values, missing & metric.values.keys(), failed_as_zero=failed_as_zero)
+    all_counted = with_missing_counted(metric.values, missing, failed_as_zero=failed_as_zero)
     values = {}
     for value, keys in sorted(by_value.items()):
         if counted := {key: all_counted[key] for key in keys if key in all_counted}:

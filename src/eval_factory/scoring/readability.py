@@ -243,7 +243,8 @@ class Readability:
             self.nothing.add(key)  # where no token is granted, the prompt alone is measured
 
     def complete(self, draft: Draft) -> None:
-        draft.metrics += self.metrics(draft.metrics)
+        if self.lenient:  # questions have options
+            draft.metrics += lenient_metrics(draft.metrics, self.lenient)
 
     def report(self, draft: Draft) -> None:
         extra = draft.plan.evaluation.run.config.params.extra
@@ -268,10 +269,6 @@ class Readability:
         unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.nothing
         counts = {name: len(keys) for name, keys in self.signs.items()}
         return replace(instances, **counts, unreadable=len(unreadable), identical=identical)
-
-    def metrics(self, metrics: Sequence[MetricValues]) -> list[MetricValues]:
-        """The lenient ones, where questions have options."""
-        return lenient_metrics(metrics, self.lenient) if self.lenient else []
 
     def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
         return tuple(name for name, keys in self.signs.items() if key in keys)

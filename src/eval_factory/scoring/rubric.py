@@ -251,16 +251,13 @@ class RubricTally:
         draft.not_reportable += judges_that_failed(self._counts(), most, "criteria")
 
     def group(self, draft: Draft) -> None:
-        draft.groups = self.with_tags(draft.groups, draft.main_values, failed_as_zero=draft.as_zero)
-
-    def with_tags(self, groups: Groups, metric: MetricValues | None, *, failed_as_zero: bool = False) -> Groups:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""
-        hidden = dict(groups.hidden)
+        groups, metric, hidden = draft.groups, draft.main_values, dict(draft.groups.hidden)
         scores = {
             name: {value: {label: clipped(score) for label, score in of.items()} for value, of in by_value.items()}
             for name, by_value in groups.scores.items()
         }
-        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=failed_as_zero)
+        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=draft.as_zero)
         of_cases = scores.keys() | hidden.keys()
         for tag, by_value in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
             name = f"criterion_{tag}" if tag in of_cases else tag
@@ -269,7 +266,7 @@ class RubricTally:
                 hidden[name] = small
             if shown := {value: of for value, of in by_value.items() if sizes[value] >= SMALLEST_GROUP}:
                 scores[name] = shown
-        return Groups(scores, hidden)
+        draft.groups = Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
         found = report_of(self.cases, self.judges).criteria
