@@ -150,7 +150,7 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     try:
         made = corrected_mean(found.strata(found.values, people), scale)
     except TooFewRatedError as error:
-        too_few = TooFewRated(error.rated, error.needed)
+        too_few = TooFewRated(*error.args)
     except TooFewSourcesError:
         pass  # a note says so
     else:

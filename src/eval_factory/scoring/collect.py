@@ -28,7 +28,7 @@ from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
-from eval_factory.scoring.readability import Readability
+from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
@@ -60,13 +60,15 @@ def collect(
         remembered: where the run was collected before, and its data or logs may be gone since.
     """
     run = output.read_run(runs[0])
-    split = run.main_split(plan.evaluation.task.helm.main_split)
+    entry = plan.evaluation.task.helm
+    split = run.main_split(entry.main_split)
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
     cache_db = plan.rundir.cache_db
     stated = StatedModels(plan.endpoints, journal.used_keys(cache_db, run_id), journal.read_servers(cache_db))
     answers = StoredAnswers.of(plan, stated.add)
-    readability = Readability.of(plan, run, metrics, answers.raw_to)
+    main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])  # of HELM's own
+    readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
     usage, changes = usage_of(cache_db, run_id, wall_s)
@@ -82,8 +84,7 @@ def collect(
         step(draft)
     columns = [*draft.metrics, *orders.by_order]
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
-    scenario = run.scenario_name or plan.evaluation.task.helm.scenario
-    prompts = tally.prompts.hexdigest()
+    scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
     if remembered is not None:
         provenance = remembered.completed(plan, provenance)

@@ -24,9 +24,6 @@ from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
 
-Reader = Callable[[str], "float | None"]
-"""Text -> the value that it states; None: it states none in a form that is known."""
-
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
@@ -57,7 +54,6 @@ _OPENING_DATE = re.compile(rf"\W{{0,10}}({_DATE.pattern})\s*(?:$|[.,;:(\n])")
 _EITHER_OF_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
 _NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_EITHER} \W?\d", re.IGNORECASE)
 _DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
-_IS_WEEKS = re.compile(r"\('\d+ weeks', '\d+ days'\)")
 _WEEKS_AND_DAYS = re.compile(
     r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
     re.IGNORECASE,
@@ -65,9 +61,10 @@ _WEEKS_AND_DAYS = re.compile(
 _RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
 
 
-def reader_of(prompt: str, category: object, gold: str) -> Reader:
-    """By the calculator, as far as an instance of HELM tells: its category, its gold answer's form, its question."""
-    if _IS_WEEKS.match(gold):
+def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
+    """What reads the value that a text states (None: none in a form that is known), by the calculator, as far as an
+    instance of HELM tells: its category, its gold answer's form, its question."""
+    if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):
         return days_in
     if category == "date":
         return date_in

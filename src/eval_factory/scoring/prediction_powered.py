@@ -91,11 +91,7 @@ class Corrected:
 
 
 class TooFewRatedError(ValueError):
-    """What was rated is not enough for an interval."""
-
-    def __init__(self, rated: int, needed: int) -> None:
-        super().__init__(f"{rated} rated, {needed} needed")
-        self.rated, self.needed = rated, needed
+    """What was rated is not enough for an interval; its arguments say how many were, and how many are needed."""
 
 
 class TooFewSourcesError(ValueError):

@@ -19,7 +19,6 @@ from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
@@ -27,7 +26,7 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note, why_unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
-from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
@@ -191,10 +190,6 @@ def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
     return raw, "\n\n".join(part for part in thoughts if part) or None
 
 
-LookUp = Callable[[output.RequestState], "Raw | None"]
-"""The stored answer to a request; None: it is not there any more."""
-
-
 SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
 """What is said of an answer, by the names of the counts."""
 
@@ -202,7 +197,8 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 @dataclass
 class Readability:
     form: AnswerForm | None
-    look_up: LookUp
+    look_up: Callable[[output.RequestState], Raw | None]
+    """The stored answer to a request; None: it is not there any more."""
     signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
     nothing: set[InstanceKey] = field(default_factory=set)
     """Empty where something had to be said, and not because of unfinished thinking."""
@@ -211,12 +207,6 @@ class Readability:
     """(hash of an answer, but for case and white space; hash of its question) -> how often they came."""
     named: set[InstanceKey] = field(default_factory=set)
     """In whose answers the lenient readings find one option."""
-
-    @classmethod
-    def of(cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], look_up: LookUp) -> Readability:
-        entry = plan.evaluation.task.helm
-        main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
-        return cls(answer_form_of(entry, run, main), look_up)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         if state.prompt_truncated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
@@ -70,17 +70,6 @@ def chosen_cost(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role:
     )
 
 
-def why_unknown(costs: Mapping[RunAndRole, CostTally], price_of: Callable[[str], str | None]) -> str | None:
-    """Why answers that somebody may have paid for have no cost.
-
-    Args:
-        price_of: role -> that no price of its model is known; None where nobody may have to pay.
-    """
-    unpriced = {role: count for (_, role), tally in sorted(costs.items()) if (count := tally.unpriced)}
-    reasons = [f"{role}: {why}" for role in unpriced if (why := price_of(role)) is not None]
-    return "; ".join(reasons) or None
-
-
 _ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
 
 
@@ -107,11 +96,12 @@ def with_costs(usage: Usage, plan: Plan, run_id: str) -> Usage:
     costs = tally_costs(plan.rundir.cache_db, table_prices(plan))
     hosted = hosted_roles(plan)
     asked = [endpoint.role for endpoint in plan.endpoints]
+    unpriced = dict.fromkeys(role for (_, role), tally in sorted(costs.items()) if tally.unpriced and role in hosted)
     return replace(
         usage,
         this_run=_priced(usage.this_run, costs, run_id, asked),
         all_runs=_priced(usage.all_runs, costs, None, asked),
-        cost_unknown=why_unknown(costs, lambda role: unknown_price(hosted[role]) if role in hosted else None),
+        cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced) or None,
     )
 
 
