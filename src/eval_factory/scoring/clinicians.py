@@ -154,9 +154,9 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     except TooFewSourcesError:
         pass  # a note says so
     else:
-        ends = (min(high, max(low, one)) for one in (made.value, made.low, made.high))
-        judge = min(high, max(low, made.judge_mean))
-        corrected = CorrectedScore(result.main_metric, *ends, METHOD, made.power, judge)
+        said = (made.value, made.low, made.high, made.judge_mean)
+        value, start, end, judge = (min(high, max(low, one)) for one in said)
+        corrected = CorrectedScore(result.main_metric, value, start, end, METHOD, made.power, judge)
     units = [unit for one in found.rated.values() for _, unit in one.units()]
     raters = {rater for unit in units for rater in unit}
     marks = sorted(choice.value for choice in found.asked.choices)

@@ -106,26 +106,26 @@ def _steps(
     """
     steps: list[Callable[[Draft], None] | None] = [
         jury.count,  # notes, reasons and causes name who failed to judge
-        rubric and rubric.complete,  # cases that nobody decided are no values; tags make groups
+        rubric.complete if rubric else None,  # cases that nobody decided are no values; tags make groups
         _keep_slots,  # in HELM's metrics alone, and before others are made of them
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete,  # marks of empty answers: the last change of a value
         _about,  # true before anything was asked; after the last metric
         _score,  # all values are there
-        rubric and rubric.publish,  # the published score takes the place of HELM's mean
+        rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
         _choose_main,  # all that follows asks which values the main metric lacks
         orders.complete,  # its score over all orders: none that could be the main one
         _report_requests,  # what failed comes before what is odd
         readability.report,  # the first reason against reporting: a setting may mend it
         jury.judgements,  # the second: the same command may
-        rubric and rubric.report,  # no run has both, jury and rubric
+        rubric.report if rubric else None,  # no run has both, jury and rubric
         partial(_report_models, stated),  # the last reason against reporting
         floors.complete,  # finished scores are held against them
         _report_labels,  # the other end: as high as labels allow
         jury.report,  # how far a score by judges can be trusted
         _group,  # how large the sample is, and groups of the main metric's values
-        rubric and rubric.group,  # groups by tags: they take no name of a field's group
+        rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
         lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
         lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes()),  # the longest notes
         _report_main,  # where there is no main score, other reasons come first
