@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -22,8 +22,6 @@ MAX_CELL = 2_000
 FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, the full-width forms among them
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
-GAP = "  "
-"""Between the columns on a screen."""
 
 
 class Code(str):
@@ -86,13 +84,14 @@ def screen(table: Table, widest: int | None = None) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if widest is not None:
         widths = [min(width, widest) for width in widths]
-    return [
-        GAP.join(
-            cell.rjust(widths[number]) if table.is_number(number) else cell.ljust(widths[number])
-            for number, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if table.is_number(number) else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _plain(cell: TableCell) -> str:
@@ -161,20 +160,15 @@ def html(table: Table, most_rows: int | None = None) -> str:
     Args:
         most_rows: rows beyond are counted.
     """
-    head = "".join(
-        f'<th scope="col"{_class(table, number)}>{_html_cell(cell)}</th>' for number, cell in enumerate(table.head)
-    )
-    lines = [f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+    kinds = [' class="n"' if table.is_number(column) else ' class="name"' for column in range(len(table.head))]
+    titles = [f'<th scope="col"{kind}>{_html_cell(cell)}</th>' for kind, cell in zip(kinds, table.head, strict=True)]
+    lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
     for first, *others in table.rows[:most_rows]:
-        cells = "".join(f"<td{_class(table, at)}>{_html_cell(cell)}</td>" for at, cell in enumerate(others, start=1))
-        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>')
+        cells = [f"<td{kind}>{_html_cell(cell)}</td>" for kind, cell in zip(kinds[1:], others, strict=True)]
+        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>')
     if most_rows is not None and (more := len(table.rows) - most_rows) > 0:
         lines.append(f'<tr><td colspan="{len(table.head)}">{more} more: to_frame()</td></tr>')
     return "\n".join(["<table>", *lines, "</tbody></table>"])
-
-
-def _class(table: Table, column: int) -> str:
-    return ' class="n"' if table.is_number(column) else ' class="name"'
 
 
 def _html_cell(cell: TableCell) -> str:
@@ -212,15 +206,12 @@ _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 def latex(table: Table, caption: str, note: str) -> str:
     """A float that needs no package."""
     columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
+    head, *rows = (" & ".join(_tex(_plain(cell)) for cell in row) for row in [table.head, *table.rows])
     return "\n".join([
         "\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\begin{{tabular}}{{{columns}}}", "\\hline",
-        f"{_tex_row(table.head)} \\\\ \\hline", *(f"{_tex_row(row)} \\\\" for row in table.rows),
+        f"{head} \\\\ \\hline", *(f"{row} \\\\" for row in rows),
         "\\hline", "\\end{tabular}", f"\\par\\smallskip {{\\footnotesize {_tex(note)}}}", "\\end{table}",
     ])  # fmt: skip
-
-
-def _tex_row(cells: Iterable[TableCell]) -> str:
-    return " & ".join(_tex(_plain(cell)) for cell in cells)
 
 
 def _tex(text: str) -> str:

@@ -7,16 +7,8 @@ from collections.abc import Iterator
 from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.formats import counted
-from eval_factory.core.results import (
-    MODEL_ROLE,
-    Comparability,
-    FailureCause,
-    JuryReport,
-    Score,
-    Spent,
-    TaskResult,
-    Usage,
-)
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
