@@ -34,11 +34,8 @@ def printable(text: str) -> str:
     """Every character that is not printable as its escape: control and format characters, bidi marks, line breaks."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+    letters = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(letters)
 
 
 def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] = ()) -> str:
@@ -50,7 +47,9 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
         prompt: texts of the request that it answers; what it quotes of them is left out.
     """
     line = " ".join(text[: LOOKED_AT * limit].split())
-    return printable(_without(line, prompt))[:limit]
+    for asked in prompt:
+        line = _without_quotes(line, " ".join(asked.split()))
+    return printable(line)[:limit]
 
 
 def own_lines(text: str) -> str:
@@ -100,35 +99,22 @@ def texts_in(body: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-def _without(line: str, prompt: Iterable[str]) -> str:
-    for text in prompt:
-        line = _without_one(line, " ".join(text.split()))
-    return line
-
-
-def _without_one(line: str, prompt: str) -> str:
+def _without_quotes(line: str, prompt: str) -> str:
     """Any stretch in common that is long enough contains one of the line's pieces: only these are looked for."""
     if len(prompt) < SHORTEST_QUOTE:
         return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
     at, copied, parts = 0, 0, []
     while at + _PIECE <= len(line):
-        if line[at : at + _PIECE] not in prompt:
-            at += _PIECE
-            continue
-        start, end = _grown(line, at, at + _PIECE, copied, prompt)
-        if end - start >= SHORTEST_QUOTE:
-            quote = line[start:end]
-            parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
-            copied = start + len(quote.rstrip())
+        start, end = at, at + _PIECE
+        if line[start:end] in prompt:
+            for step in (256, 32, 4, 1):  # grow as far as it stands in the prompt, nearly: in few looks
+                while end + step <= len(line) and line[start : end + step] in prompt:
+                    end += step
+                while start - step >= copied and line[start - step : end] in prompt:
+                    start -= step
+            if end - start >= SHORTEST_QUOTE:
+                quote = line[start:end]
+                parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+                copied = start + len(quote.rstrip())
         at = max(end, at + _PIECE)
     return "".join([*parts, line[copied:]])
-
-
-def _grown(line: str, start: int, end: int, first: int, prompt: str) -> tuple[int, int]:
-    """The longest stretch of the line around another that stands in the prompt, nearly: in growing order of search."""
-    for step in (256, 32, 4, 1):
-        while end + step <= len(line) and line[start : end + step] in prompt:
-            end += step
-        while start - step >= first and line[start - step : end] in prompt:
-            start -= step
-    return start, end

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,11 +95,6 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
     with contextlib.suppress(ValueError):
         return str(json.loads(found[0])) if found and returncode != 0 else None
     return None
-
-
-def run_id() -> str:
-    """The id that the parent process gave this run; a process of its own makes one."""
-    return HelmRunSettings.from_environment(os.environ).run_id or f"pid{os.getpid()}-{time.time_ns()}"
 
 
 @contextmanager
