@@ -176,11 +176,9 @@ def json_line(value: Any) -> str:
         text = _encoded(value)
     except ValueError:
         text = _encoded(_readable(value))
-    return (
-        text
-        if text.isascii() and "\x7f" not in text
-        else re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
-    )
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _readable(value: Any) -> Any:
@@ -218,6 +216,5 @@ def expanded(text: str) -> str:
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
     configured = Path(env.get("XDG_CACHE_HOME", ""))
-    return (
-        configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
-    ) / "eval-factory"
+    home = configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    return home / "eval-factory"
