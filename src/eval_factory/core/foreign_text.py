@@ -8,7 +8,7 @@ quotes of a prompt. The model's answers themselves are data, and stay as they ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 MAX_FOREIGN_TEXT = 500
@@ -84,6 +84,17 @@ def plain(text: str) -> str:
     if "<" in seen and ">" in seen:
         seen = _TAG.sub(" ", seen)
     return _WRITTEN_LINE_BREAK.sub(" ", seen)
+
+
+def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """The same tree of mappings and lists, with every text in it changed, names of fields included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
+        return {with_each_text(key, change): with_each_text(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [with_each_text(item, change) for item in value]
+    return value
 
 
 def texts_in(body: Any) -> Iterator[str]:

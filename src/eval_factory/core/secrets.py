@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import with_each_text
 from eval_factory.core.safe_files import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
@@ -70,12 +71,10 @@ def _without(shapes: Iterable[_Shape], text: str) -> str:
     return text
 
 
-_LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
-
-
 def looks_like_key(text: str) -> bool:
     """Whether `text`, where the NAME of a variable belongs, is more likely the key itself."""
-    return _without(_KEYS, text) != text or bool(_LONG_MIXED.match(text))
+    long_and_mixed = re.match(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z", text)
+    return _without(_KEYS, text) != text or long_and_mixed is not None
 
 
 def is_place(value: str) -> bool:
@@ -221,7 +220,7 @@ class Redactor:
 
     def tree(self, value: Any, *, known_only: bool = False) -> Any:
         """The same for every string in nested mappings and lists, names of fields included."""
-        return _tree(value, self.known if known_only else self.text)
+        return with_each_text(value, self.known if known_only else self.text)
 
     def line(self, value: Any) -> tuple[str, Any]:
         """The value without secrets, as a line of JSON and as itself.
@@ -236,16 +235,6 @@ class Redactor:
             return text, value
         clean = self.tree(value)
         return json_line(clean), clean
-
-
-def _tree(value: Any, clean: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
-        return {_tree(key, clean): _tree(item, clean) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_tree(item, clean) for item in value]
-    return value
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -338,11 +327,6 @@ def field_names_a_secret(name: str) -> bool:
     """The same as `names_a_secret` of a field of a request or a URL, in any case: `?PWD=` is no shell's folder."""
     name = re.sub(r"(?:\[\d+\])+\Z", "", name).lower()  # of an entry in a list: that of the list
     return names_a_secret(name) and not _NO_SECRETS.search(name)
-
-
-def field_before(text: str) -> str:
-    """The name of the field whose value begins at the end of `text`, a part of a URL."""
-    return re.split("[/?&;#]", text)[-1].rpartition("=")[0]
 
 
 def secret_field_of_url(parts: SplitResult) -> str | None:
