@@ -108,10 +108,7 @@ class Sample:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Sample:
-        """
-        Raises:
-            KeyError, TypeError, ValueError: it is none.
-        """
+        """Raises KeyError, TypeError, ValueError: it is none."""
         scale = document["scale"]
         return cls(
             id=document["sheet"],
@@ -145,9 +142,6 @@ class Rating:
     value: float
     comment: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "comment" or value}
-
 
 @dataclass(frozen=True)
 class Annotations:
@@ -177,15 +171,16 @@ class Annotations:
 
     def as_lines(self) -> list[str]:
         """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
-        samples = [json_line({"sample": one.as_dict()}) for one in self.samples]
-        return [f"{line}\n" for line in [*samples, *(json_line({"rating": one.as_dict()}) for one in self.ratings)]]
+        lines = [{"sample": one.as_dict()} for one in self.samples]
+        for one in self.ratings:
+            lines.append({"rating": {name: value for name, value in vars(one).items() if name != "comment" or value}})
+        return [f"{json_line(line)}\n" for line in lines]
 
 
 def read_annotations(path: Path) -> Annotations:
     """What stands in ratings.jsonl; nothing where it is not there.
 
-    Raises:
-        PrerequisiteError: a line is none that eval-factory writes.
+    Raises PrerequisiteError: a line is none that eval-factory writes.
     """
     samples, ratings = [], []
     try:
@@ -210,10 +205,7 @@ def read_annotations(path: Path) -> Annotations:
 
 
 def read_sample(path: Path) -> Sample:
-    """
-    Raises:
-        PrerequisiteError: it is no sample that eval-factory wrote.
-    """
+    """Raises PrerequisiteError: it is no sample that eval-factory wrote."""
     try:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -21,9 +21,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_LOOK_S = 0.1
-"""Between two looks of a pause whether it is to stop."""
-
 _begins = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -110,7 +107,7 @@ def pause(stop: threading.Event, seconds: float) -> None:
 async def _pause(stop: threading.Event, seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stop.is_set():
-        await asyncio.sleep(min(_LOOK_S, left))
+        await asyncio.sleep(min(0.1, left))
 
 
 def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:

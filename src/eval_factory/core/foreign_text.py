@@ -24,10 +24,6 @@ SHORTEST_QUOTE = 24
 _PIECE = SHORTEST_QUOTE // 2
 
 _MESSAGE_FIELDS = ("message", "msg", "error_description", "detail", "error", "errors", "title", "code", "type")
-_MAX_DEPTH = 6
-_MAX_MESSAGES = 3
-_TAG = re.compile(r"<[^<>]{0,2000}>")
-_WRITTEN_LINE_BREAK = re.compile(r"\\[nrt]")
 
 
 def printable(text: str) -> str:
@@ -59,7 +55,7 @@ def own_lines(text: str) -> str:
 
 def said_in(document: Any) -> str:
     """The message of an error object, by the names that servers give it; the rest of it may hold the request."""
-    return _message(document, _MAX_DEPTH) or NO_MESSAGE
+    return _message(document, 6) or NO_MESSAGE
 
 
 def _message(value: Any, depth: int) -> str | None:
@@ -73,7 +69,7 @@ def _message(value: Any, depth: int) -> str | None:
         found = (_message(value.get(name), depth - 1) for name in _MESSAGE_FIELDS)
         return next((message for message in found if message), None)
     if isinstance(value, (list, tuple)):
-        messages = [message for item in value[:_MAX_MESSAGES] if (message := _message(item, depth - 1))]
+        messages = [message for item in value[:3] if (message := _message(item, depth - 1))]
         return "; ".join(messages) or None
     return None
 
@@ -82,8 +78,8 @@ def plain(text: str) -> str:
     """What a body that is no JSON says: a page without its tags, line breaks that are written out as blanks."""
     seen = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
     if "<" in seen and ">" in seen:
-        seen = _TAG.sub(" ", seen)
-    return _WRITTEN_LINE_BREAK.sub(" ", seen)
+        seen = re.sub(r"<[^<>]{0,2000}>", " ", seen)
+    return re.sub(r"\\[nrt]", " ", seen)
 
 
 def with_each_text(value: Any, change: Callable[[str], str]) -> Any:

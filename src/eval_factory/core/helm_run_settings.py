@@ -111,8 +111,7 @@ class HelmRunSettings:
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:
         """What `env` says; `libraries` stay empty: their variables are for others.
 
-        Raises:
-            ValueError: a variable does not hold what `environment` writes.
+        Raises ValueError: a variable does not hold what `environment` writes.
         """
         is_being_probed = env.get(PROBED) == ON_STDIN
         probed = None if is_being_probed else _json(env, PROBED)

@@ -45,8 +45,6 @@ UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
 
 _STOPS = "eval-factory stops"
 
-PROGRESS_INTERVAL_S = 0.5
-
 
 class EventWriter:
     """Appends events, redacted; safe among threads."""
@@ -73,10 +71,9 @@ class EventWriter:
     def progress(self, *, final: bool = False, **fields: Any) -> None:
         """Like `emit`, at most a few times a second."""
         now = time.monotonic()
-        if not final and now - self._last_progress < PROGRESS_INTERVAL_S:
-            return
-        self._last_progress = now
-        self.emit(PROGRESS, **fields)
+        if final or now - self._last_progress >= 0.5:
+            self._last_progress = now
+            self.emit(PROGRESS, **fields)
 
 
 def last_message(message: str, env: Mapping[str, str]) -> str:

@@ -129,8 +129,7 @@ def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str
 def parse_own(text: str) -> Any:
     """The document in a text that this program wrote, or that comes with it.
 
-    Raises:
-        YamlSyntaxError: it is no YAML: somebody changed it, or it ends in the middle.
+    Raises YamlSyntaxError: it is no YAML: somebody changed it, or it ends in the middle.
     """
     try:
         return yaml.load(text, Loader=_FastLoader)  # noqa: S506 - a safe loader

@@ -229,8 +229,7 @@ class RunDir:
     def create(self) -> None:
         """Make the folders, and mark them as ours.
 
-        Raises:
-            PrerequisiteError: the folder cannot be made or written to.
+        Raises PrerequisiteError: the folder cannot be made or written to.
         """
         import tempfile  # imported here: a dry run makes no folder
 

@@ -225,8 +225,7 @@ class Redactor:
     def line(self, value: Any) -> tuple[str, Any]:
         """The value without secrets, as a line of JSON and as itself.
 
-        Raises:
-            RecursionError: it is nested too deeply.
+        Raises RecursionError: it is nested too deeply.
         """
         text = json_line(value)
         # where no backslash is left, each string stands in `plain` as it is; most lines hold nothing to replace
@@ -268,8 +267,7 @@ def names_a_secret(name: str) -> bool:
 def secret_in(env: Mapping[str, str], name: str) -> str | None:
     """The secret in a variable, without white space around it (a Windows file leaves a CR); None where there is none.
 
-    Raises:
-        PrerequisiteError: it cannot be sent; the message names the variable.
+    Raises PrerequisiteError: it cannot be sent; the message names the variable.
     """
     return checked_secret(env.get(name) or "", name)
 
@@ -296,8 +294,7 @@ def variables_in(tree: object) -> list[str]:
 def filled(tree: Any, env: Mapping[str, str]) -> Any:
     """The tree with the secrets in place of `${NAME}`.
 
-    Raises:
-        PrerequisiteError: a variable is not set, or holds what cannot be sent.
+    Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
     """
     if isinstance(tree, str):
         return _VARIABLE.sub(lambda match: _needed(env, match[1]), tree)

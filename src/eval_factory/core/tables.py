@@ -125,13 +125,11 @@ _MADE_INTO = re.compile(
 """In a word of which GitHub may make something."""
 _LIST = re.compile(r"(\d*)([-+.)]-*)")
 """A first word that would begin a list, or draw a line."""
-_BAR = "\u00a6"
-"""In code for the bar that ends a table's cell: no escape for it holds after a backslash."""
 
 
 def code(text: str) -> str:
     """As code, which nothing is made of. A text that is empty becomes a dash."""
-    line = one_line(text).replace("|", _BAR)
+    line = one_line(text).replace("|", "\u00a6")  # no escape for the bar that ends a cell holds after a backslash
     if not line:
         return "-"
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)

@@ -85,9 +85,6 @@ def not_to_be_hung_up() -> Iterator[None]:
         signal.signal(_HANGUP, before)
 
 
-PARENT_CHECK_S = 0.1
-
-
 def end_with_parent(parent: int | None) -> None:
     """End at once where the parent is gone already; else as soon as it is.
 
@@ -103,7 +100,7 @@ def end_with_parent(parent: int | None) -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_S)
+            time.sleep(0.1)
         _end()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
