@@ -63,15 +63,17 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
     if isinstance(what, Future):
         if not isinstance(here, _Inside) or what.done():
             return what.result()
-        what = _result_of(what)
-    elif not isinstance(here, _Inside):
+        awaited: Awaitable[T] = asyncio.shield(asyncio.wrap_future(what))
+    elif isinstance(here, _Inside):
+        awaited = what
+    else:
         future = asyncio.run_coroutine_threadsafe(what, the_loop())
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
-    here.parent.switch(what)
+    here.parent.switch(awaited)
     (value, error), here.came = here.came, None
     if error is not None:
         try:
@@ -79,10 +81,6 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
         finally:
             del error
     return value  # type: ignore[no-any-return]
-
-
-async def _result_of(future: Future[T]) -> T:
-    return await asyncio.shield(asyncio.wrap_future(future))
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

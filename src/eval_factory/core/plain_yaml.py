@@ -47,8 +47,16 @@ class YamlSyntaxError(YamlError):
     """It is no YAML."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A loader to which a key written twice is an error, not a silent loss of the first."""
+class _Checked(yaml.SafeLoader):
+    """A loader of what a configuration needs. A key written twice is an error, not a silent loss of the first."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        nodes, levels = _measured(node, {}, set())
+        if levels > MAX_LEVELS:
+            raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
+        if nodes > MAX_NODES:
+            raise YamlError(f"stands for {nodes:,} values with its aliases, {MAX_NODES:,} at most")
+        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = True) -> dict[Any, Any]:  # noqa: ARG002 - always
         seen: set[Any] = set()
@@ -67,19 +75,7 @@ def parse(text: str) -> Any:
         YamlError: it holds something else than plain values, too many of them, or numbers that are none.
     """
     try:
-        loader = _UniqueKeys(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            nodes, levels = _measured(node, {}, set())
-            if levels > MAX_LEVELS:
-                raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
-            if nodes > MAX_NODES:
-                raise YamlError(f"stands for {nodes:,} values with its aliases, {MAX_NODES:,} at most")
-            document = loader.construct_document(node)
-        finally:
-            loader.dispose()
+        document = yaml.load(text, Loader=_Checked)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise YamlSyntaxError(_syntax_problem(error)) from None
     except RecursionError:

@@ -176,9 +176,9 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         raise UnusableAnswer(f"a choice holds no {field}")
     is_chat = endpoint_type == CHAT
     said = choice.get("message") or {} if is_chat else {"content": choice.get("text")}
-    content = "" if said.get("content") is None else said["content"]
-    if not isinstance(content, str):  # a list of parts, of which the text ones count
-        content = "".join(part.get("text") or "" for part in content)
+    content: Any = said.get("content")
+    if not isinstance(content, str):  # nothing, or a list of parts of which the text ones count
+        content = "".join(part.get("text") or "" for part in (() if content is None else content))
     reasoning = said.get("reasoning_content") or said.get("reasoning")
     tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
     return Choice(content, choice.get("finish_reason"), reasoning if isinstance(reasoning, str) else None, tokens)
