@@ -157,11 +157,7 @@ class Annotations:
         return frozenset(one.key for sample in self.samples for one in sample.answers if (sample.id, one.code) in rated)
 
     def with_returned(self, samples: Mapping[str, Sample], returned: Sequence[Rating]) -> Annotations:
-        """The ratings of a rater on a sheet replace those that the same rater gave on it before.
-
-        Args:
-            samples: by id; every returned rating is of one of them.
-        """
+        """What is returned replaces what the same rater gave on the same sheet before; it is of one of `samples`."""
         again = {(one.sheet, one.rater) for one in returned}
         others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
         ratings = sorted([*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
@@ -324,13 +320,9 @@ class Asked:
 
 
 def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]) -> Asked:
-    """
-    Args:
-        records: some of the result's, at least one with an answer.
-        kind: None: criteria where the result has such.
+    """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the result has such.
 
-    Raises:
-        ConfigError: raters cannot be asked for what the main metric measures.
+    Raises ConfigError: raters cannot be asked for what the main metric measures.
     """
     score = result.scores.get(result.main_metric)
     if score is None:

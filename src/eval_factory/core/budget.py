@@ -75,11 +75,7 @@ class SpendingTracker:
         began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            spent: by earlier invocations.
-            began: when this invocation did, by `clock`; now if not given.
-        """
+        """`spent`: by earlier invocations. `began`: when this invocation did, by `clock`; now if not given."""
         self._budget, self._clock, self._lock = budget, clock, threading.Lock()
         self._began = clock() if began is None else began
         self.spent = spent

@@ -90,13 +90,9 @@ def parse(text: str) -> Any:
 
 
 def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str, Any]:
-    """The mapping in a YAML file; `needs` tells who wrote something else what belongs into it.
+    """The mapping in a YAML file, which has to lie `inside` a folder if one is given; `needs`: what belongs into it.
 
-    Args:
-        inside: the folder that the file has to lie in; anywhere if not given.
-
-    Raises:
-        ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
+    Raises ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
     """
     try:
         with open_regular(path, inside) as file:

@@ -93,7 +93,6 @@ class Lock:
         self._write()
 
     def program_ended(self) -> None:
-        """Nobody but this process holds it any more."""
         self._holder = replace(self._holder, program=None)
 
     def release(self) -> None:
@@ -347,7 +346,6 @@ class SuiteDir:
     """Where the socket of the limits is, while the suite runs."""
 
     def cell(self, target: str, evaluation: str) -> Path:
-        """A cell's output folder."""
         return self.root / target / evaluation
 
     def cell_config(self, target: str, evaluation: str) -> Path:
@@ -371,7 +369,6 @@ class SuiteDir:
 
     @property
     def table(self) -> tuple[Path, ...]:
-        """All that says what came out."""
         return (self.results_yaml, self.results_csv, self.results_md, self.results_html, self.usage_yaml)
 
     @property

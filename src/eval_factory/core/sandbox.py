@@ -145,13 +145,9 @@ def _mounted(paths: Sequence[str]) -> list[str]:
 
 
 def require(why: str, allowed: Allowed = Allowed()) -> None:
-    """Make a sandbox, as a trial.
+    """Make a sandbox, as a trial. `why`: who needs it, as the beginning of a sentence.
 
-    Args:
-        why: who needs it, as the beginning of a sentence.
-
-    Raises:
-        PrerequisiteError: there is none here; with the package that is missing.
+    Raises PrerequisiteError: there is none here; with the package that is missing.
     """
     with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
         try:

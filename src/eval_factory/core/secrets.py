@@ -143,11 +143,7 @@ class Redactor:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], names: Iterable[str] | None = None) -> Redactor:
-        """Knows the values of variables, unless they are paths, and the passwords in proxy addresses.
-
-        Args:
-            names: of the variables; if not given, all whose names are those of secrets.
-        """
+        """Knows the values of the variables `names` (None: all that are named so) but paths, and proxies' passwords."""
         names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():

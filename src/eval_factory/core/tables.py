@@ -75,11 +75,7 @@ class Table:
 
 
 def screen(table: Table, widest: int | None = None) -> list[str]:
-    """The lines of a table for a terminal, in columns.
-
-    Args:
-        widest: characters of a column; a cell beyond pushes what follows it.
-    """
+    """The lines of a table for a terminal, in columns as wide as `widest`; a cell beyond pushes what follows it."""
     rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if widest is not None:
@@ -153,11 +149,7 @@ def _word(word: str) -> str:
 
 
 def html(table: Table, most_rows: int | None = None) -> str:
-    """The table as HTML: the first column names its row, numbers have the class `n`, text may be broken.
-
-    Args:
-        most_rows: rows beyond are counted.
-    """
+    """The first column names the row, numbers have the class `n`, text may break, rows past `most_rows` are counted."""
     kinds = [' class="n"' if table.is_number(column) else ' class="name"' for column in range(len(table.head))]
     titles = [f'<th scope="col"{kind}>{_html_cell(cell)}</th>' for kind, cell in zip(kinds, table.head, strict=True)]
     lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
