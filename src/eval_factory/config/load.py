@@ -12,7 +12,7 @@ from typing import Any
 from eval_factory.config.merge import put
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import MAX_LEVELS, YamlError, YamlSyntaxError, load_mapping, not_finite, parse
-from eval_factory.core.secrets import field_before, field_names_a_secret, names_a_secret
+from eval_factory.core.secrets import field_names_a_secret, names_a_secret
 
 _TARGET = r"(?:target|suite\.targets\[\d+\])\.api_endpoint"
 _JUDGES = r"(?:config\.params\.extra|suite(?:\.\w+\[\d+\])?\.params\.extra|suite)\.judges"
@@ -74,7 +74,7 @@ def _is_secret(match: re.Match[str], where: str) -> bool:
         before = match.string[: match.start()]
         if not _PAST_THE_HOST.search(before):
             return False  # which host is asked is no secret
-        field = field_before(before)
+        field = re.split("[/?&;#]", before)[-1].rpartition("=")[0]
     else:
         return False
     return names_a_secret(match["name"]) or field_names_a_secret(field)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ from eval_factory.core.safe_files import json_line
 
 RATINGS_SHEET, CRITERIA_SHEET = "ratings", "criteria"
 """Kinds of sheets: ratings on a scale, or for each criterion of a rubric whether it is met."""
-SAMPLE, _RATING = "sample", "rating"
 
 
 class AnswerKey(NamedTuple):
@@ -38,11 +37,6 @@ class AnswerKey(NamedTuple):
 
     def as_text(self) -> str:
         return json.dumps(self, ensure_ascii=False)
-
-    @classmethod
-    def of_text(cls, text: str) -> AnswerKey:
-        name, trial = json.loads(text)
-        return cls(str(name), int(trial))
 
 
 class RatingChoice(NamedTuple):
@@ -97,16 +91,15 @@ class Sample:
         return {
             "sheet": self.id,
             "kind": self.kind,
-            "raters": list(self.raters),
-            "choices": list(self.choices),
+            "raters": self.raters,
+            "choices": self.choices,
             "metric": self.metric,
-            "scale": None if self.scale is None else list(self.scale),
-            "strata": list(self.strata),
+            "scale": self.scale,
+            "strata": self.strata,
             "answers": [
                 {
-                    "code": one.code, "id": one.key.id, "trial": one.key.trial, "shown_sha256": one.shown_sha256,
-                    "stratum": one.stratum, "probability": one.probability,
-                    "questions": list(one.questions),
+                    "code": one.code, **one.key._asdict(), "shown_sha256": one.shown_sha256,
+                    "stratum": one.stratum, "probability": one.probability, "questions": one.questions,
                 }
                 for one in self.answers
             ],
@@ -115,10 +108,7 @@ class Sample:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Sample:
-        """
-        Raises:
-            KeyError, TypeError, ValueError: it is none.
-        """
+        """Raises KeyError, TypeError, ValueError: it is none."""
         scale = document["scale"]
         return cls(
             id=document["sheet"],
@@ -152,9 +142,6 @@ class Rating:
     value: float
     comment: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "comment" or value}
-
 
 @dataclass(frozen=True)
 class Annotations:
@@ -170,11 +157,7 @@ class Annotations:
         return frozenset(one.key for sample in self.samples for one in sample.answers if (sample.id, one.code) in rated)
 
     def with_returned(self, samples: Mapping[str, Sample], returned: Sequence[Rating]) -> Annotations:
-        """The ratings of a rater on a sheet replace those that the same rater gave on it before.
-
-        Args:
-            samples: by id; every returned rating is of one of them.
-        """
+        """What is returned replaces what the same rater gave on the same sheet before; it is of one of `samples`."""
         again = {(one.sheet, one.rater) for one in returned}
         others = [one for one in self.ratings if (one.sheet, one.rater) not in again]
         ratings = sorted([*others, *returned], key=lambda one: (one.sheet, one.rater, one.code, one.number))
@@ -184,15 +167,16 @@ class Annotations:
 
     def as_lines(self) -> list[str]:
         """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
-        samples = [json_line({SAMPLE: one.as_dict()}) for one in self.samples]
-        return [f"{line}\n" for line in [*samples, *(json_line({_RATING: one.as_dict()}) for one in self.ratings)]]
+        lines = [{"sample": one.as_dict()} for one in self.samples]
+        for one in self.ratings:
+            lines.append({"rating": {name: value for name, value in vars(one).items() if name != "comment" or value}})
+        return [f"{json_line(line)}\n" for line in lines]
 
 
 def read_annotations(path: Path) -> Annotations:
     """What stands in ratings.jsonl; nothing where it is not there.
 
-    Raises:
-        PrerequisiteError: a line is none that eval-factory writes.
+    Raises PrerequisiteError: a line is none that eval-factory writes.
     """
     samples, ratings = [], []
     try:
@@ -204,10 +188,10 @@ def read_annotations(path: Path) -> Annotations:
     for number, line in enumerate(lines, start=1):
         try:
             document = json.loads(line)
-            if SAMPLE in document:
-                samples.append(Sample.from_dict(document[SAMPLE]))
+            if "sample" in document:
+                samples.append(Sample.from_dict(document["sample"]))
             else:
-                ratings.append(Rating(**document[_RATING]))
+                ratings.append(Rating(**document["rating"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
             raise PrerequisiteError(
@@ -217,10 +201,7 @@ def read_annotations(path: Path) -> Annotations:
 
 
 def read_sample(path: Path) -> Sample:
-    """
-    Raises:
-        PrerequisiteError: it is no sample that eval-factory wrote.
-    """
+    """Raises PrerequisiteError: it is no sample that eval-factory wrote."""
     try:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -230,18 +211,6 @@ def read_sample(path: Path) -> Sample:
         ) from error
 
 
-def digest_of_shown(question: str, answer: str, asked: Iterable[str]) -> str:
-    """SHA-256 of what a rating is about: the prompt, the answer, and what was asked of it."""
-    return hashlib.sha256(json.dumps([question, answer, list(asked)]).encode()).hexdigest()
-
-
-MARK, _MET, _CORRECT, _ERROR = "score", "criteria_met", "correct", "error"
-"""Fields of a judge's mark, of its decision about a criterion; the tag of a reference; why there is neither."""
-_SYSTEM = "system"
-MAX_STEPS = 10
-"""Of a scale of whole numbers that raters get as it is."""
-_PARTS = 4
-"""Into which any other scale is divided."""
 IS_CORRECT, HOW_GOOD = "Is the answer correct?", "How good is the answer?"
 YES_NO = (RatingChoice(1.0, "yes"), RatingChoice(0.0, "no"))
 
@@ -279,19 +248,27 @@ class Asked:
     """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
-        turns = [(str(turn.get("role", "")), _text(turn.get("content"))) for turn in record.turns]
-        turns = [(role, text) for role, text in turns if not (role == _SYSTEM and text in self.hidden)]
+        turns = []
+        for turn in record.turns:
+            role, content = str(turn.get("role", "")), turn.get("content")
+            if isinstance(content, list):
+                content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+            text = str(content or "")
+            if not (role == "system" and text in self.hidden):
+                turns.append((role, text))
         return ShownAnswer(
             AnswerKey(record.id, record.trial),
             tuple(turns or [("user", record.prompt)]),
             record.completion or "",
-            tuple(str(one["text"]) for one in record.references if _CORRECT in (one.get("tags") or ())),
+            tuple(str(one["text"]) for one in record.references if "correct" in (one.get("tags") or ())),
             self.questions(record),
             self.sha256_of(record),
         )
 
     def sha256_of(self, record: InstanceRecord) -> str:
-        return digest_of_shown(record.prompt, record.completion or "", (one.name for one in self.questions(record)))
+        """Of what a rating is about: the prompt, the answer, and what was asked of it."""
+        about = [record.prompt, record.completion or "", [one.name for one in self.questions(record)]]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     def questions(self, record: InstanceRecord) -> tuple[Question, ...]:
         if self.kind == CRITERIA_SHEET:
@@ -310,11 +287,24 @@ class Asked:
 
     def marks_of(self, record: InstanceRecord) -> dict[str, dict[int, float]]:
         """Judge -> number of the question, from 0 -> what it says; the metric itself where there is no judge."""
+        found: dict[str, dict[int, float]] = {}
         if self.kind == CRITERIA_SHEET:
-            return _decisions(record.criteria)
-        if self.jury:
-            return {judge: _marks(judgement, self.jury) for judge, judgement in record.judgements.items()}
-        return {judge: {0: score} for judge, score in self.scores_of(record).items()}
+            for number, one in enumerate(record.criteria):
+                for judge, judgement in (one.get("judges") or {}).items():
+                    met = judgement.get("criteria_met") if isinstance(judgement, Mapping) else None
+                    if isinstance(met, bool):
+                        found.setdefault(judge, {})[number] = float(met)
+        elif self.jury:
+            for judge, judgement in record.judgements.items():
+                found[judge] = {}
+                for number, name in enumerate(self.jury):
+                    mark = judgement.get(name)
+                    value = mark.get("score") if isinstance(mark, Mapping) else None
+                    if isinstance(value, (int, float)) and not isinstance(value, bool):
+                        found[judge][number] = float(value)
+        else:
+            found = {judge: {0: score} for judge, score in self.scores_of(record).items()}
+        return found
 
     def scores_of(self, record: InstanceRecord) -> Mapping[str, float]:
         """Judge -> its score of one answer; the metric itself where the result has no judges."""
@@ -322,7 +312,7 @@ class Asked:
         return record.judges if self.judged else {} if found is None else {self.metric: found}
 
     def score_by(self, questions: Sequence[Question], values: Sequence[float]) -> float:
-        """What a rater's values make of an answer, on the main metric's scale."""
+        """On the main metric's scale."""
         if self.kind == CRITERIA_SHEET:
             total = sum(one.points for one in questions if one.points > 0)
             return sum(one.points * value for one, value in zip(questions, values, strict=True)) / total
@@ -330,13 +320,9 @@ class Asked:
 
 
 def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]) -> Asked:
-    """
-    Args:
-        records: some of the result's, at least one with an answer.
-        kind: None: criteria where the result has such.
+    """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the result has such.
 
-    Raises:
-        ConfigError: raters cannot be asked for what the main metric measures.
+    Raises ConfigError: raters cannot be asked for what the main metric measures.
     """
     score = result.scores.get(result.main_metric)
     if score is None:
@@ -350,7 +336,10 @@ def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | 
     if not values:
         raise ConfigError(f"{metric} has no value of its own for each answer, so answers cannot be rated by it")
     judged = result.validity.jury
-    jury = _criteria_of_jury(records) if judged is not None and not has_criteria else ()
+    jury: tuple[str, ...] = ()
+    if judged is not None and not has_criteria:
+        judgements = [judgement for record in records for judgement in record.judgements.values()]
+        jury = tuple(dict.fromkeys(name for judgement in judgements for name in judgement if name != "error"))
     labels, meanings = ({}, {}) if judged is None else (judged.labels, judged.criteria)
     words = sorted(map(RatingChoice, map(float, labels.values()), labels))
     choices = YES_NO if chosen == CRITERIA_SHEET else tuple(words) or ratings_on_scale(score.scale, values)
@@ -370,39 +359,7 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
     low, high = scale
     if (low, high) == (0.0, 1.0) and set(values) <= {0.0, 1.0}:
         return YES_NO
-    by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= MAX_STEPS
-    steps = int(high - low) if by_ones else _PARTS
+    by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
+    steps = int(high - low) if by_ones else 4
     values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
     return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
-
-
-def _criteria_of_jury(records: Sequence[InstanceRecord]) -> tuple[str, ...]:
-    judgements = [judgement for record in records for judgement in record.judgements.values()]
-    return tuple(dict.fromkeys(name for judgement in judgements for name in judgement if name != _ERROR))
-
-
-def _marks(judgement: Mapping[str, Any], criteria: Sequence[str]) -> dict[int, float]:
-    found = {}
-    for number, name in enumerate(criteria):
-        mark = judgement.get(name)
-        value = mark.get(MARK) if isinstance(mark, Mapping) else None
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            found[number] = float(value)
-    return found
-
-
-def _decisions(criteria: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    found: dict[str, dict[int, float]] = {}
-    for number, one in enumerate(criteria):
-        for judge, judgement in (one.get("judges") or {}).items():
-            met = judgement.get(_MET) if isinstance(judgement, Mapping) else None
-            if isinstance(met, bool):
-                found.setdefault(judge, {})[number] = float(met)
-    return found
-
-
-def _text(content: Any) -> str:
-    """Of a message; a list of parts is what its texts say."""
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-    return str(content or "")

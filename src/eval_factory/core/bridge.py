@@ -21,9 +21,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_LOOK_S = 0.1
-"""Between two looks of a pause whether it is to stop."""
-
 _begins = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -66,15 +63,17 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
     if isinstance(what, Future):
         if not isinstance(here, _Inside) or what.done():
             return what.result()
-        what = _result_of(what)
-    elif not isinstance(here, _Inside):
+        awaited: Awaitable[T] = asyncio.shield(asyncio.wrap_future(what))
+    elif isinstance(here, _Inside):
+        awaited = what
+    else:
         future = asyncio.run_coroutine_threadsafe(what, the_loop())
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
-    here.parent.switch(what)
+    here.parent.switch(awaited)
     (value, error), here.came = here.came, None
     if error is not None:
         try:
@@ -82,10 +81,6 @@ def wait_for(what: Coroutine[Any, Any, T] | Future[T]) -> T:
         finally:
             del error
     return value  # type: ignore[no-any-return]
-
-
-async def _result_of(future: Future[T]) -> T:
-    return await asyncio.shield(asyncio.wrap_future(future))
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -110,7 +105,7 @@ def pause(stop: threading.Event, seconds: float) -> None:
 async def _pause(stop: threading.Event, seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0 and not stop.is_set():
-        await asyncio.sleep(min(_LOOK_S, left))
+        await asyncio.sleep(min(0.1, left))
 
 
 def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:

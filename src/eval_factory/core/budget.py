@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -75,49 +75,36 @@ class SpendingTracker:
         began: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Args:
-            spent: by earlier invocations.
-            began: when this invocation did, by `clock`; now if not given.
-        """
-        self._budget, self._spent = budget, spent
-        self._clock = clock
+        """`spent`: by earlier invocations. `began`: when this invocation did, by `clock`; now if not given."""
+        self._budget, self._clock, self._lock = budget, clock, threading.Lock()
         self._began = clock() if began is None else began
-        self._lock = threading.Lock()
-
-    @property
-    def spent(self) -> Spending:
-        return self._spent
+        self.spent = spent
 
     @property
     def seconds_left(self) -> float | None:
         """Of max_wall_s, 0 at the least; None where there is no such limit."""
         most = self._budget.max_wall_s
-        return None if most is None else max(0.0, most - self._elapsed())
+        return None if most is None else max(0.0, most - (self._clock() - self._began))
 
     def begin(self) -> str | None:
         """One more request is about to be sent: it is counted. Else the name of the limit that is reached."""
         with self._lock:
-            reached = self._budget.reached(self._spent.by_limit(self._elapsed()))
+            reached = self._budget.reached(self.spent.by_limit(self._clock() - self._began))
             if reached is None:
-                self._spent = replace(self._spent, requests=self._spent.requests + 1)
+                self.spent = replace(self.spent, requests=self.spent.requests + 1)
             return reached
 
     def spend(self, *, tokens: int, cost: float) -> None:
         """An answer came: what it took."""
         with self._lock:
-            spent = self._spent
-            self._spent = replace(spent, tokens=spent.tokens + tokens, cost=spent.cost + cost)
-
-    def _elapsed(self) -> float:
-        return self._clock() - self._began
+            self.spent = replace(self.spent, tokens=self.spent.tokens + tokens, cost=self.spent.cost + cost)
 
 
 @dataclass(frozen=True)
 class SpendingTrackers:
     """Several budgets that all have to allow a request: a run's own, and that of the suite that it is part of."""
 
-    trackers: tuple[SpendingLimit, ...]
+    trackers: Sequence[SpendingLimit]
 
     def begin(self) -> str | None:
         """Those before the one that refuses have counted a request that is not sent: at most one for each thread."""
@@ -128,16 +115,8 @@ class SpendingTrackers:
             tracker.spend(tokens=tokens, cost=cost)
 
 
-def together(*trackers: SpendingLimit | None) -> SpendingLimit | None:
-    """Of those that there are; None where there is none."""
-    known = tuple(tracker for tracker in trackers if tracker is not None)
-    return SpendingTrackers(known) if len(known) > 1 else next(iter(known), None)
-
-
-MILLION = 1_000_000
 BYTES_PER_TOKEN = 4
 """Of text, where nobody counted: more than most tokenizers make of English."""
-CURRENCY = "USD"
 
 BY_ENDPOINT, BY_TABLE, BY_LIBRARY = "endpoint", "table", "genai-prices"
 """Who says what an answer costs: the answer itself, the user's table, the library (with its version)."""
@@ -177,7 +156,7 @@ class Price(Rates):
         if of_cached is None:
             of_cached = rates.input_per_million
         fresh = (prompt - cached) * rates.input_per_million
-        return (fresh + cached * of_cached + completion * rates.output_per_million) / MILLION
+        return (fresh + cached * of_cached + completion * rates.output_per_million) / 1_000_000
 
     def as_dict(self) -> dict[str, Any]:
         """What `from_dict` reads."""
@@ -206,6 +185,6 @@ class Cost:
     """Requests that were answered and whose cost is known."""
     unpriced_requests: int
     """Requests that were answered and whose cost is not: their endpoint has no known price, or counted no tokens."""
-    currency: str = CURRENCY
+    currency: str = "USD"
     price: Price | None = None
     """What was used, of one role; None where answers said themselves what they cost."""

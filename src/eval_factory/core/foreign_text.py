@@ -8,7 +8,7 @@ quotes of a prompt. The model's answers themselves are data, and stay as they ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 MAX_FOREIGN_TEXT = 500
@@ -24,21 +24,14 @@ SHORTEST_QUOTE = 24
 _PIECE = SHORTEST_QUOTE // 2
 
 _MESSAGE_FIELDS = ("message", "msg", "error_description", "detail", "error", "errors", "title", "code", "type")
-_MAX_DEPTH = 6
-_MAX_MESSAGES = 3
-_TAG = re.compile(r"<[^<>]{0,2000}>")
-_WRITTEN_LINE_BREAK = re.compile(r"\\[nrt]")
 
 
 def printable(text: str) -> str:
     """Every character that is not printable as its escape: control and format characters, bidi marks, line breaks."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+    letters = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    return "".join(letters)
 
 
 def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] = ()) -> str:
@@ -50,7 +43,9 @@ def one_line(text: str, limit: int = MAX_FOREIGN_TEXT, *, prompt: Iterable[str] 
         prompt: texts of the request that it answers; what it quotes of them is left out.
     """
     line = " ".join(text[: LOOKED_AT * limit].split())
-    return printable(_without(line, prompt))[:limit]
+    for asked in prompt:
+        line = _without_quotes(line, " ".join(asked.split()))
+    return printable(line)[:limit]
 
 
 def own_lines(text: str) -> str:
@@ -60,7 +55,7 @@ def own_lines(text: str) -> str:
 
 def said_in(document: Any) -> str:
     """The message of an error object, by the names that servers give it; the rest of it may hold the request."""
-    return _message(document, _MAX_DEPTH) or NO_MESSAGE
+    return _message(document, 6) or NO_MESSAGE
 
 
 def _message(value: Any, depth: int) -> str | None:
@@ -74,7 +69,7 @@ def _message(value: Any, depth: int) -> str | None:
         found = (_message(value.get(name), depth - 1) for name in _MESSAGE_FIELDS)
         return next((message for message in found if message), None)
     if isinstance(value, (list, tuple)):
-        messages = [message for item in value[:_MAX_MESSAGES] if (message := _message(item, depth - 1))]
+        messages = [message for item in value[:3] if (message := _message(item, depth - 1))]
         return "; ".join(messages) or None
     return None
 
@@ -83,8 +78,19 @@ def plain(text: str) -> str:
     """What a body that is no JSON says: a page without its tags, line breaks that are written out as blanks."""
     seen = text[: LOOKED_AT * MAX_FOREIGN_TEXT]
     if "<" in seen and ">" in seen:
-        seen = _TAG.sub(" ", seen)
-    return _WRITTEN_LINE_BREAK.sub(" ", seen)
+        seen = re.sub(r"<[^<>]{0,2000}>", " ", seen)
+    return re.sub(r"\\[nrt]", " ", seen)
+
+
+def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """The same tree of mappings and lists, with every text in it changed, names of fields included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
+        return {with_each_text(key, change): with_each_text(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [with_each_text(item, change) for item in value]
+    return value
 
 
 def texts_in(body: Any) -> Iterator[str]:
@@ -100,35 +106,22 @@ def texts_in(body: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-def _without(line: str, prompt: Iterable[str]) -> str:
-    for text in prompt:
-        line = _without_one(line, " ".join(text.split()))
-    return line
-
-
-def _without_one(line: str, prompt: str) -> str:
+def _without_quotes(line: str, prompt: str) -> str:
     """Any stretch in common that is long enough contains one of the line's pieces: only these are looked for."""
     if len(prompt) < SHORTEST_QUOTE:
         return line.replace(prompt, QUOTED_PROMPT) if len(prompt) >= _PIECE else line
     at, copied, parts = 0, 0, []
     while at + _PIECE <= len(line):
-        if line[at : at + _PIECE] not in prompt:
-            at += _PIECE
-            continue
-        start, end = _grown(line, at, at + _PIECE, copied, prompt)
-        if end - start >= SHORTEST_QUOTE:
-            quote = line[start:end]
-            parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
-            copied = start + len(quote.rstrip())
+        start, end = at, at + _PIECE
+        if line[start:end] in prompt:
+            for step in (256, 32, 4, 1):  # grow as far as it stands in the prompt, nearly: in few looks
+                while end + step <= len(line) and line[start : end + step] in prompt:
+                    end += step
+                while start - step >= copied and line[start - step : end] in prompt:
+                    start -= step
+            if end - start >= SHORTEST_QUOTE:
+                quote = line[start:end]
+                parts += [line[copied:start], quote[: len(quote) - len(quote.lstrip())], QUOTED_PROMPT]
+                copied = start + len(quote.rstrip())
         at = max(end, at + _PIECE)
     return "".join([*parts, line[copied:]])
-
-
-def _grown(line: str, start: int, end: int, first: int, prompt: str) -> tuple[int, int]:
-    """The longest stretch of the line around another that stands in the prompt, nearly: in growing order of search."""
-    for step in (256, 32, 4, 1):
-        while end + step <= len(line) and line[start : end + step] in prompt:
-            end += step
-        while start - step >= first and line[start - step : end] in prompt:
-            start -= step
-    return start, end

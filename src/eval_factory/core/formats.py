@@ -11,21 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
-_DIGITS_OF_STATISTICS = 6
-"""Significant digits of what is derived from scores, in every document: an interval is an estimate."""
-DIGITS_OF_A_DOUBLE = 15
-MINUTES_OF_HOUR = 60.0
 
+def rounded(number: float, digits: int = 6) -> float:
+    """As a document keeps it, to so many significant digits: 0.001623436000016909 to 4 of them is 0.001623.
 
-def rounded(number: float, digits: int = _DIGITS_OF_STATISTICS) -> float:
-    """As a document keeps it, to so many significant digits: 0.001623436000016909 to 4 of them is 0.001623."""
+    Six of what is derived from scores: an interval is an estimate.
+    """
     return float(f"{number:.{digits}g}")
 
 
 def by_hand(value: float, exponent: int) -> float:
     """Rounded to a multiple of 10 ** exponent. What is not finite, or has no such digit, stays as it is."""
     number = Decimal(repr(float(value)))
-    if not number.is_finite() or number.adjusted() - exponent > DIGITS_OF_A_DOUBLE:
+    if not number.is_finite() or number.adjusted() - exponent > 15:  # the digits of a double
         return value
     return float(number.quantize(Decimal(1).scaleb(exponent), ROUND_HALF_UP)) + 0.0  # -0.0 + 0.0 is 0.0
 
@@ -113,7 +111,7 @@ def seconds(value: float | None, *, missing: str = "") -> str:
 
 def hours(value: float) -> str:
     """A time that is only estimated: 1.5 h, 30.0 min."""
-    return f"{decimals(value, 1)} h" if value >= 1 else f"{decimals(value * MINUTES_OF_HOUR, 1)} min"
+    return f"{decimals(value, 1)} h" if value >= 1 else f"{decimals(value * 60, 1)} min"
 
 
 def megabytes(value: float) -> str:

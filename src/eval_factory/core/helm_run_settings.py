@@ -89,10 +89,6 @@ class HelmRunSettings:
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 
-    @property
-    def offline(self) -> bool:
-        return self.allowed is not None
-
     def environment(self) -> dict[str, str]:
         """The variables that say the same."""
         variables = {
@@ -115,8 +111,7 @@ class HelmRunSettings:
     def from_environment(cls, env: Mapping[str, str]) -> HelmRunSettings:
         """What `env` says; `libraries` stay empty: their variables are for others.
 
-        Raises:
-            ValueError: a variable does not hold what `environment` writes.
+        Raises ValueError: a variable does not hold what `environment` writes.
         """
         is_being_probed = env.get(PROBED) == ON_STDIN
         probed = None if is_being_probed else _json(env, PROBED)
@@ -148,22 +143,16 @@ class HelmRunSettings:
         return json.dumps(document, indent=2) + "\n"
 
 
-@dataclass(frozen=True)
-class SettingsFile:
-    """What the file says: variables, and the URLs to which the shell's proxies lead, and nowhere else."""
+def read_file(text: str) -> tuple[dict[str, str], list[str] | None]:
+    """Variables, and the URLs to which the shell's proxies lead, and nowhere else.
 
-    variables: Mapping[str, str]
-    through_proxies: tuple[str, ...] | None = None
-
-
-def read_file(text: str) -> SettingsFile:
-    """Raises ValueError where the text is not ours."""
+    Raises ValueError where the text is not ours.
+    """
     try:
         document = json.loads(text)
-        variables, through = dict(document["variables"]), document.get("through_proxies")
+        return dict(document["variables"]), document.get("through_proxies")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("these are no settings of a run") from error
-    return SettingsFile(variables, None if through is None else tuple(through))
 
 
 def probed_text(probed: frozenset[str] | None) -> str | None:

@@ -71,7 +71,18 @@ class JuryForm:
         if self.own_scale:
             prompt = prompt.replace(f"{{{SCALE_PLACE}}}", f"{self.wanted} (from the worst to the best)")
         if self.criteria:
-            prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", self._criteria_text())
+            # the list, the block in which HELM looks for criteria, and an example of what to answer, at the end
+            listed = "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items())
+            block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
+            middle = self.values[len(self.values) // 2]
+            score = next((label for label, value in self.labels.items() if value == middle), middle)
+            rating = {"score": score, "explanation": "why this score"}
+            example = json.dumps(dict.fromkeys(self.criteria, rating), ensure_ascii=False)
+            asked = (
+                f"{listed}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
+                f"Give one JSON object with every criterion and nothing else. Output Format:\n\n{example}"
+            )
+            prompt = prompt.replace(f"{{{CRITERIA_PLACE}}}", asked)
         return prompt
 
     @property
@@ -88,29 +99,13 @@ class JuryForm:
             document[CRITERIA] = [{"name": name, "description": text} for name, text in self.criteria.items()]
         return document
 
-    def _criteria_text(self) -> str:
-        """The list, the block in which HELM looks for criteria, and an example of what to answer, at the end."""
-        listed = "\n".join(f"- {name}: {text}" if text else f"- {name}" for name, text in self.criteria.items())
-        block = json.dumps(dict.fromkeys(self.criteria, FIELDS), ensure_ascii=False)
-        middle = self.values[len(self.values) // 2]
-        score = next((label for label, value in self.labels.items() if value == middle), middle)
-        rating = {"score": score, "explanation": "why this score"}
-        example = json.dumps(dict.fromkeys(self.criteria, rating), ensure_ascii=False)
-        return (
-            f"{listed}\n\n<rubric_criteria>\n{block}\n</rubric_criteria>\n\n"
-            f"Give one JSON object with every criterion and nothing else. Output Format:\n\n{example}"
-        )
-
 
 HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
 """Of every jury that says nothing else: HELM's juries rate with whole numbers on this scale."""
 
 
 def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
-    """
-    Args:
-        metric: a jury's in a benchmark.yaml that was checked.
-    """
+    """`metric`: a jury's in a benchmark.yaml that was checked."""
     scale: Mapping[str, int] | None = metric.get(SCALE)
     named: Sequence[Mapping[str, str]] = metric.get(CRITERIA) or ()
     criteria = {one["name"]: one.get("description", "") for one in named}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,8 +45,6 @@ UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
 
 _STOPS = "eval-factory stops"
 
-PROGRESS_INTERVAL_S = 0.5
-
 
 class EventWriter:
     """Appends events, redacted; safe among threads."""
@@ -74,10 +71,9 @@ class EventWriter:
     def progress(self, *, final: bool = False, **fields: Any) -> None:
         """Like `emit`, at most a few times a second."""
         now = time.monotonic()
-        if not final and now - self._last_progress < PROGRESS_INTERVAL_S:
-            return
-        self._last_progress = now
-        self.emit(PROGRESS, **fields)
+        if final or now - self._last_progress >= 0.5:
+            self._last_progress = now
+            self.emit(PROGRESS, **fields)
 
 
 def last_message(message: str, env: Mapping[str, str]) -> str:
@@ -96,11 +92,6 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
     with contextlib.suppress(ValueError):
         return str(json.loads(found[0])) if found and returncode != 0 else None
     return None
-
-
-def run_id() -> str:
-    """The id that the parent process gave this run; a process of its own makes one."""
-    return HelmRunSettings.from_environment(os.environ).run_id or f"pid{os.getpid()}-{time.time_ns()}"
 
 
 @contextmanager

@@ -44,7 +44,6 @@ _SAID = _size("json_extract(c.value, '$.message.content')", "json_extract(c.valu
 _THOUGHT = _size(*(f"json_extract(c.value, '$.message.{name}')" for name in ("reasoning_content", "reasoning")))
 _CHOICES = "CASE WHEN json_type(r.response, '$.choices') = 'array' THEN json_extract(r.response, '$.choices') END"
 _ANSWERED = f"SELECT sum({_SAID} + {_THOUGHT}) FROM json_each({_CHOICES}) c WHERE c.type = 'object'"  # noqa: S608
-_SENT = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused')"
 
 # An answer that turned out to be unusable was paid for too: it lies under another key (`ResponseCache.archive_answer`).
 _PAID = f"""
@@ -66,13 +65,6 @@ class Paid:
     """What the answer says of it."""
     sizes: tuple[int, int] = (0, 0)
     """Bytes of text of prompt and answer."""
-
-    @property
-    def tokens(self) -> int | None:
-        """Of prompt and answer; None where the endpoint did not count both."""
-        if self.prompt_tokens is None or self.completion_tokens is None:
-            return None
-        return self.prompt_tokens + self.completion_tokens
 
 
 def told_cost(usage: Any) -> float | None:
@@ -147,9 +139,9 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
 
 def read_paid(cache_db: Path) -> Iterator[Paid]:
     """Every answer that was paid for, in the order of the journal."""
-    for run_id, role, prompt, completion, usage, *sizes in _rows(cache_db, _PAID):
+    for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, _PAID):
         stated = None if usage is None else json.loads(usage)
-        yield Paid(run_id, role, prompt, completion, stated, (sizes[0] or 0, sizes[1] or 0))
+        yield Paid(run_id, role, prompt, completion, stated, (asked or 0, said or 0))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
@@ -157,7 +149,8 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
 
     `prices`: role -> its price now: the user's table holds for all answers, another for those of runs that stored none.
     """
-    (sent,) = next(_rows(cache_db, _SENT), (0,))
+    sent = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused')"
+    (requests,) = next(_rows(cache_db, sent), (0,))
     then = read_prices(cache_db)
     tokens, cost = 0, 0.0
     for paid in read_paid(cache_db):
@@ -166,7 +159,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
         now = prices.get(paid.role)
         price = now if now is not None and now.source == BY_TABLE else then.get((paid.run_id, paid.role)) or now
         cost += limit_cost(paid.usage, counted, price) or 0.0
-    return Spending(sent, tokens, cost)
+    return Spending(requests, tokens, cost)
 
 
 def _rows(cache_db: Path, query: str) -> Iterator[tuple[Any, ...]]:

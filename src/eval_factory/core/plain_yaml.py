@@ -47,22 +47,24 @@ class YamlSyntaxError(YamlError):
     """It is no YAML."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A loader to which a key written twice is an error, not a silent loss of the first."""
+class _Checked(yaml.SafeLoader):
+    """A loader of what a configuration needs. A key written twice is an error, not a silent loss of the first."""
 
+    def construct_document(self, node: yaml.Node) -> Any:
+        nodes, levels = _measured(node, {}, set())
+        if levels > MAX_LEVELS:
+            raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
+        if nodes > MAX_NODES:
+            raise YamlError(f"stands for {nodes:,} values with its aliases, {MAX_NODES:,} at most")
+        return super().construct_document(node)
 
-def _construct_mapping(loader: _UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = key_node.value
-        if key in seen:
-            raise YamlError(_at(key_node, f"the key {key!r} is written twice"))
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return {str(key): value for key, value in loader.construct_mapping(node, deep=True).items()}
-
-
-_UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _construct_mapping)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = True) -> dict[Any, Any]:  # noqa: ARG002 - always
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                raise YamlError(_at(key_node, f"the key {key_node.value!r} is written twice"))
+            seen.add(key_node.value)
+        return {str(key): value for key, value in super().construct_mapping(node, deep=True).items()}
 
 
 def parse(text: str) -> Any:
@@ -73,15 +75,7 @@ def parse(text: str) -> Any:
         YamlError: it holds something else than plain values, too many of them, or numbers that are none.
     """
     try:
-        loader = _UniqueKeys(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            _check(node)
-            document = loader.construct_document(node)
-        finally:
-            loader.dispose()
+        document = yaml.load(text, Loader=_Checked)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         raise YamlSyntaxError(_syntax_problem(error)) from None
     except RecursionError:
@@ -96,52 +90,38 @@ def parse(text: str) -> Any:
 
 
 def load_mapping(path: Path, needs: str, inside: Path | None = None) -> dict[str, Any]:
-    """The mapping in a YAML file; `needs` tells who wrote something else what belongs into it.
+    """The mapping in a YAML file, which has to lie `inside` a folder if one is given; `needs`: what belongs into it.
 
-    Args:
-        inside: the folder that the file has to lie in; anywhere if not given.
-
-    Raises:
-        ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
+    Raises ConfigError: there is no such file, it is not YAML (with the line), it is empty, or it holds no mapping.
     """
-    try:
-        document = parse(_text_of(path, inside))
-    except YamlError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    if document is None:
-        raise ConfigError(f"{path}: is empty; it needs {needs}")
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: holds {_kind(document)} where a mapping belongs; it needs {needs}")
-    return document
-
-
-def _text_of(path: Path, inside: Path | None) -> str:
     try:
         with open_regular(path, inside) as file:
             content = file.read(MAX_CONFIG_BYTES + 1)
+        if len(content) > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{path}: is larger than {MAX_CONFIG_BYTES // 1024} KiB; is it another file?")
+        document = parse(content.decode("utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a folder, not a file") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
-        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > MAX_CONFIG_BYTES:
-        raise ConfigError(f"{path}: is larger than {MAX_CONFIG_BYTES // 1024} KiB; is it another file?")
-    try:
-        return content.decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not a UTF-8 text file") from None
-
-
-def _kind(value: object) -> str:
-    return {list: "a list", str: "a text", bool: "true or false"}.get(type(value), "a number")
+    except YamlError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if document is None:
+        raise ConfigError(f"{path}: is empty; it needs {needs}")
+    if not isinstance(document, dict):
+        kind = {list: "a list", str: "a text", bool: "true or false"}.get(type(document), "a number")
+        raise ConfigError(f"{path}: holds {kind} where a mapping belongs; it needs {needs}")
+    return document
 
 
 def parse_own(text: str) -> Any:
     """The document in a text that this program wrote, or that comes with it.
 
-    Raises:
-        YamlSyntaxError: it is no YAML: somebody changed it, or it ends in the middle.
+    Raises YamlSyntaxError: it is no YAML: somebody changed it, or it ends in the middle.
     """
     try:
         return yaml.load(text, Loader=_FastLoader)  # noqa: S506 - a safe loader
@@ -161,57 +141,42 @@ def _at(node: yaml.Node, problem: str) -> str:
     return f"line {node.start_mark.line + 1}, column {node.start_mark.column + 1}: {problem}"
 
 
-def _check(root: yaml.Node) -> None:
-    nodes, levels = _measured(root, {}, set())
-    if levels > MAX_LEVELS:
-        raise YamlError(f"is nested too deeply: {levels} levels, {MAX_LEVELS} at most")
-    if nodes > MAX_NODES:
-        raise YamlError(f"stands for {nodes:,} values with its aliases, {MAX_NODES:,} at most")
-
-
 def _measured(node: yaml.Node, known: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
     """(values, levels) of what a node stands for."""
     if id(node) in above:
         raise YamlError(_at(node, "an alias refers to a value that contains it"))
-    if id(node) not in known:
-        if node.tag not in _KINDS:
-            raise YamlError(_at(node, _odd_kind(node.tag)))
-        if isinstance(node, yaml.ScalarNode):
-            _check_scalar(node)
-        above.add(id(node))
-        inside = [_measured(child, known, above) for child in _children(node)]
-        above.remove(id(node))
-        levels = max((level for _, level in inside), default=0)
-        known[id(node)] = 1 + sum(count for count, _ in inside), 1 + levels
+    if id(node) in known:
+        return known[id(node)]
+    _check_kind(node)
+    above.add(id(node))
+    values, levels = 1, 0
+    for entry in node.value if isinstance(node, yaml.CollectionNode) else ():
+        key = entry[0] if isinstance(node, yaml.MappingNode) else None
+        if key is not None and not isinstance(key, yaml.ScalarNode):
+            raise YamlError(_at(key, "a key must be text, not a list or a mapping"))
+        if key is not None and key.tag in _KINDS and key.tag not in (_STR, _INT, _MERGE):
+            kind = key.tag.removeprefix(_TAG)
+            raise YamlError(_at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes"))
+        for child in [entry] if key is None else entry:
+            count, below = _measured(child, known, above)
+            values, levels = values + count, max(levels, below)
+    above.remove(id(node))
+    known[id(node)] = values, 1 + levels
     return known[id(node)]
 
 
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
-        yield from node.value
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise YamlError(_at(key, "a key must be text, not a list or a mapping"))
-            if key.tag in _KINDS and key.tag not in (_STR, _INT, _MERGE):
-                kind = key.tag.removeprefix(_TAG)
-                raise YamlError(_at(key, f"a key must be text: {key.value!r} is read as {kind}; put it in quotes"))
-            yield key
-            yield value
-
-
-def _check_scalar(node: yaml.ScalarNode) -> None:
-    if node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
-        raise YamlError(_at(node, f"a number of {len(node.value):,} characters; {MAX_NUMBER_CHARACTERS} at most"))
-    if not is_writable(node.value):
-        raise YamlError(_at(node, "holds half a character (a lone surrogate), which no file can hold"))
-
-
-def _odd_kind(tag: str) -> str:
-    if tag == f"{_TAG}timestamp":
-        return "is read as a date; put it in quotes"
-    shown = f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
-    return f"is {shown}; a configuration holds texts, numbers, true, false, null, lists and mappings"
+def _check_kind(node: yaml.Node) -> None:
+    if node.tag == f"{_TAG}timestamp":
+        raise YamlError(_at(node, "is read as a date; put it in quotes"))
+    if node.tag not in _KINDS:
+        shown = f"!!{node.tag.removeprefix(_TAG)}" if node.tag.startswith(_TAG) else node.tag
+        plain = "a configuration holds texts, numbers, true, false, null, lists and mappings"
+        raise YamlError(_at(node, f"is {shown}; {plain}"))
+    if isinstance(node, yaml.ScalarNode):
+        if node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
+            raise YamlError(_at(node, f"a number of {len(node.value):,} characters; {MAX_NUMBER_CHARACTERS} at most"))
+        if not is_writable(node.value):
+            raise YamlError(_at(node, "holds half a character (a lone surrogate), which no file can hold"))
 
 
 def is_writable(text: str) -> bool:
@@ -260,9 +225,6 @@ class OneLineList(list[Any]):
     """The same of a list."""
 
 
-_MAP, _LIST = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes every value in full: no anchors, so that any reader of YAML takes it."""
 
@@ -271,8 +233,10 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_multi_representer(Word, lambda dumper, data: dumper.represent_str(str(data)))
-_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(_MAP, data, flow_style=True))
-_Dumper.add_representer(OneLineList, lambda dumper, data: dumper.represent_sequence(_LIST, data, flow_style=True))
+_Dumper.add_representer(OneLine, lambda dumper, data: dumper.represent_mapping(f"{_TAG}map", data, flow_style=True))
+_Dumper.add_representer(
+    OneLineList, lambda dumper, data: dumper.represent_sequence(f"{_TAG}seq", data, flow_style=True)
+)
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:

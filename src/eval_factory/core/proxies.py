@@ -15,7 +15,6 @@ from eval_factory.core.urls import is_at_a_server
 
 CERTIFICATE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 """The first that is set counts, for everything that this program asks."""
-PROXY_SCHEMES = ("http", "https")
 
 
 def proxy_for(url: str) -> str | None:
@@ -46,7 +45,7 @@ def proxy_from_environment(url: str) -> str | None:
         return None
     proxy = str(prepend_scheme_if_needed(named, "http"))  # type: ignore[no-untyped-call]
     scheme = urlsplit(proxy).scheme
-    if scheme not in PROXY_SCHEMES:
+    if scheme not in ("http", "https"):
         names = [name for name, value in os.environ.items() if value == named and name.lower().endswith("_proxy")]
         raise PrerequisiteError(
             f"{' and '.join(names) or 'the proxy'}: a proxy of the kind {scheme}:// is not known, only http:// and"

@@ -87,10 +87,9 @@ class JudgeAgreement(Agreement):
     """How far a judge agrees with the raters' mean, or their majority where there are two ratings."""
 
     bias: float | None = None
-    """The judge's score of an answer less the people's, in the mean."""
+    """The judge's score of an answer less the people's, in the mean; no interval where too few answers were rated."""
     bias_low: float | None = None
     bias_high: float | None = None
-    """The ends of its 95 % interval; None where too few answers were rated."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,6 @@ class Comparability:
     medhelm_settings: bool | None
     """None: the leaderboard has no result to compare with."""
     reason: str | None = None
-    """Why there is none."""
     deviations: tuple[Deviation, ...] = ()
     remarks: tuple[str, ...] = ()
     """What is no deviation and may be taken for one, or for no such."""
@@ -162,9 +160,7 @@ class PairAgreement:
     """How far two judges agree about criteria."""
 
     criteria: int
-    """That both decided."""
     agreement: float
-    """Share of them on which they say the same."""
     kappa: float | None = None
     """Cohen's; None where it is not defined."""
 
@@ -248,13 +244,11 @@ class Instances:
     unparsed: int = 0
     """Answers that are in none of the forms that the benchmark asks for: HELM reads nothing from them."""
     refused: int = 0
-    """Answers that decline to answer."""
     thinking_stripped: int = 0
     """Answers from which thinking was taken out before they were scored."""
     thinking_unfinished: int = 0
     """Answers that were cut off while the model was thinking."""
     prompt_truncated: int = 0
-    """Prompts that HELM cut to a length."""
     unreadable: int = 0
     """Answers that are unparsed, or unfinished thinking, or empty where something was asked for."""
     identical: int = 0
@@ -264,12 +258,6 @@ class Instances:
     def coverage(self) -> float:
         """Share of the requested instances that have a score of their own."""
         return self.scored / self.requested if self.requested else 0.0
-
-    @property
-    def unreadable_share(self) -> float:
-        """Of the answers that came."""
-        answered = self.requested - self.failed
-        return self.unreadable / answered if answered else 0.0
 
 
 @dataclass(frozen=True)
@@ -289,7 +277,6 @@ class RankCorrelation:
     ci_low: float
     ci_high: float
     count: int
-    """Of answers."""
 
 
 @dataclass(frozen=True)
@@ -337,15 +324,10 @@ class FailureCause:
     role: str
     """`model`, or the judge whose ratings are missing."""
     count: int
-    """Of instances."""
     cause: str
     """What varies from one to the next (a number, an id) as `...`."""
     hint: str | None
     """What may help, where that is known."""
-
-    @property
-    def is_of_the_model(self) -> bool:
-        return self.role == MODEL_ROLE
 
 
 @dataclass(frozen=True)
@@ -353,9 +335,7 @@ class Floor:
     """What answers that need no model score by one metric, on the questions of the run."""
 
     best: str
-    """Which of them scores best."""
     value: float
-    """What it scores."""
     instances: int
     answers: Mapping[str, float]
     """Each of them -> what it scores: an empty answer, always the same letter, the longest option ... `random`: what is
@@ -366,12 +346,7 @@ class Floor:
 
     @property
     def named(self) -> str:
-        """The best, for a reader."""
         return f"{self.best} (assumed)" if self.assumed else self.best
-
-
-Floors = Mapping[str, Floor]
-"""By the label of the score."""
 
 
 @dataclass(frozen=True)
@@ -394,12 +369,10 @@ class Validity:
     """Of the main score, where it is a jury's."""
     not_reportable: tuple[str, ...] = ()
     """Why scores may not be reported, beside too few instances: each reason with what to do."""
-    floors: Floors = field(default_factory=dict)
-    """What a score has to be better than to say anything; of those metrics for which it is known."""
+    floors: Mapping[str, Floor] = field(default_factory=dict)
+    """Label of a score -> what it has to be better than to say anything; of those metrics for which it is known."""
     rubric: RubricReport | None = None
-    """Of a benchmark whose answers are judged criterion by criterion."""
     choice_orders: ChoiceOrders | None = None
-    """Where the choices of questions were asked in several orders."""
 
     @property
     def coverage(self) -> float:
@@ -449,9 +422,7 @@ class Usage:
     all_runs: SpentByRole
     """All that was sent from this output folder since its first run, or since --fresh."""
     runs: int
-    """How many runs these are."""
     wall_s: float
-    """Seconds of this run."""
     cost_unknown: str | None = None
     """Why answers that somebody may have paid for have no known cost."""
 
@@ -467,7 +438,6 @@ class AskedServer:
     url: str
     """Without what stands behind its path."""
     answers: int
-    """Of those that the result is made of."""
     stated_models: Mapping[str, int]
     """As those of `AskedEndpoint`."""
 
@@ -540,7 +510,6 @@ class Provenance:
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
     """File, folder or data set of the Hub -> the commit at which it was read; what has no known one is not there."""
     platform: Mapping[str, str] = field(default_factory=dict)
-    """The kind of machine and interpreter."""
     framework_sha256: str | None = None
     """Of framework.yml, which holds the tasks and all default values."""
     lock_sha256: str | None = None
@@ -656,12 +625,10 @@ class ResponseStatistics:
     responses: int
     """With a status of HTTP, whatever it is."""
     successful: int
-    """Responses with an answer."""
     prompt_tokens: Figures
     completion_tokens: Figures
     total_tokens: Figures
     latency_s: Figures
-    """Of the responses."""
     status_codes: Mapping[int, int]
     finish_reasons: Mapping[str, int]
     """Of the cached answers."""

@@ -7,7 +7,6 @@ is gone. Who holds the lock is written beside it, for messages.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -15,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
@@ -28,9 +27,6 @@ ORPHAN_WAIT_S = 60.0
 """How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
 UNKNOWN_HOLDER_S = 1.0
 """How long an unknown holder is not reported: it has just started, or is about to end."""
-LOCK_POLL_S = 0.05
-HELD_BY_ANOTHER = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES})
-"""What flock says where a lock is held; some file systems say the last."""
 OF_ONE_RUN = ".slurm"
 """In the output folder of a run that is done by Slurm: a suite with this run as its one cell."""
 
@@ -46,8 +42,8 @@ class Holder:
 
     @classmethod
     def this_process(cls) -> Holder:
-        """From now on."""
-        return cls(os.getpid(), this_host(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        """From now on. To ask `socket` for the host takes as long as much of what a dry run does."""
+        return cls(os.getpid(), os.uname().nodename, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
 
     @classmethod
     def written_in(cls, file: Path) -> Holder | None:
@@ -58,7 +54,7 @@ class Holder:
             return None
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(vars(self))
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
@@ -66,12 +62,7 @@ class Holder:
     @property
     def is_gone(self) -> bool:
         """Whether it is known to have ended; a process of another machine is not looked for."""
-        return self.host == this_host() and not is_running(self.pid)
-
-
-def this_host() -> str:
-    """As `socket.gethostname` has it; to import that takes as long as much of what a dry run does."""
-    return os.uname().nodename
+        return self.host == os.uname().nodename and not is_running(self.pid)
 
 
 def is_running(pid: int) -> bool:
@@ -102,7 +93,6 @@ class Lock:
         self._write()
 
     def program_ended(self) -> None:
-        """Nobody but this process holds it any more."""
         self._holder = replace(self._holder, program=None)
 
     def release(self) -> None:
@@ -202,8 +192,8 @@ class RunDir:
     @property
     def results(self) -> tuple[Path, ...]:
         """All that says what came out; `run_config.yml` says of what."""
-        reports = (self.results_jsonl, self.instances, self.report_html, self.report_md)
-        return (self.evaluation_config, self.results_yml, self.eval_factory_metrics, *reports)
+        documents = (self.evaluation_config, self.results_yml, self.eval_factory_metrics)
+        return (*documents, self.results_jsonl, self.instances, self.report_html, self.report_md)
 
     def written(self) -> list[Path]:
         """Those of the results that are there, with the configuration and the answers of each role."""
@@ -238,8 +228,7 @@ class RunDir:
     def create(self) -> None:
         """Make the folders, and mark them as ours.
 
-        Raises:
-            PrerequisiteError: the folder cannot be made or written to.
+        Raises PrerequisiteError: the folder cannot be made or written to.
         """
         import tempfile  # imported here: a dry run makes no folder
 
@@ -287,8 +276,18 @@ class RunDir:
 
     def _wait_for(self, descriptor: int, say: Callable[[str], object]) -> None:
         started, reported = time.monotonic(), False
-        while not self._try(descriptor):
-            holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started
+        while True:
+            try:  # filelock's `lock_descriptor` is this call too, and importing it loads asyncio
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except (BlockingIOError, PermissionError):  # it is held; some file systems say the latter
+                holder, waited = Holder.written_in(self.lock_holder), time.monotonic() - started
+            except OSError as error:
+                raise PrerequisiteError(
+                    f"cannot lock {self.lock_file}: {error.strerror or error}\n"
+                    "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
+                    "  choose a folder on a local disk with --output_dir; what is there can be copied along"
+                ) from error
             if (holder is not None and not holder.is_gone) or waited >= ORPHAN_WAIT_S:
                 raise BusyError(self._in_use_by(holder))
             if not reported and (holder is not None or waited >= UNKNOWN_HOLDER_S):
@@ -297,21 +296,7 @@ class RunDir:
                     f"{self.root} is still in use by a run that has ended or was killed:"
                     f" waiting up to {ORPHAN_WAIT_S:.0f} s for what it started to end"
                 )
-            time.sleep(LOCK_POLL_S)
-
-    def _try(self, descriptor: int) -> bool:
-        """The system's own call: filelock's `lock_descriptor` is this one too, and importing it loads asyncio."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in HELD_BY_ANOTHER:
-                return False
-            raise PrerequisiteError(
-                f"cannot lock {self.lock_file}: {error.strerror or error}\n"
-                "  its file system (a network folder?) gives no locks, and two runs in one folder would pay twice\n"
-                "  choose a folder on a local disk with --output_dir; what is there can be copied along"
-            ) from error
-        return True
+            time.sleep(0.05)
 
     def _in_use_by(self, holder: Holder | None) -> str:
         if holder is None:
@@ -361,7 +346,6 @@ class SuiteDir:
     """Where the socket of the limits is, while the suite runs."""
 
     def cell(self, target: str, evaluation: str) -> Path:
-        """A cell's output folder."""
         return self.root / target / evaluation
 
     def cell_config(self, target: str, evaluation: str) -> Path:
@@ -385,7 +369,6 @@ class SuiteDir:
 
     @property
     def table(self) -> tuple[Path, ...]:
-        """All that says what came out."""
         return (self.results_yaml, self.results_csv, self.results_md, self.results_html, self.usage_yaml)
 
     @property

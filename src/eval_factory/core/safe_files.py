@@ -141,10 +141,7 @@ def foreign_files(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, s
 
 
 def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
-    """
-    Raises:
-        PrerequisiteError: a path is one of `foreign_files`; with all of them.
-    """
+    """Raises PrerequisiteError: a path is one of `foreign_files`; with all of them."""
     found = [f"{path}: {why}, so it was not read" for path, why in foreign_files(folder, paths)]
     if found:
         raise PrerequisiteError("\n".join([*found, "  put the file itself there, or have the folder from a copy"]))
@@ -176,11 +173,9 @@ def json_line(value: Any) -> str:
         text = _encoded(value)
     except ValueError:
         text = _encoded(_readable(value))
-    return (
-        text
-        if text.isascii() and "\x7f" not in text
-        else re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
-    )
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_ESCAPED, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def _readable(value: Any) -> Any:
@@ -202,8 +197,7 @@ _MAX_NAME, _MAX_PATH = 255, 4095
 def expanded(text: str) -> str:
     """The path with the home folder in place of `~` or `~user`.
 
-    Raises:
-        ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
+    Raises ValueError: nobody knows that home; a folder that is named so would be made otherwise. Or it is too long.
     """
     if len(os.fsencode(text)) > _MAX_PATH or any(len(os.fsencode(p)) > _MAX_NAME for p in text.split("/")):
         raise ValueError(f"is too long for a path ({_MAX_NAME} bytes a name, {_MAX_PATH} in all)")
@@ -218,6 +212,5 @@ def expanded(text: str) -> str:
 def cache_folder(env: Mapping[str, str]) -> Path:
     """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
     configured = Path(env.get("XDG_CACHE_HOME", ""))
-    return (
-        configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
-    ) / "eval-factory"
+    home = configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    return home / "eval-factory"

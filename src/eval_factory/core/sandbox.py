@@ -19,7 +19,6 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 
-BUBBLEWRAP = "bwrap"
 _SYSTEM = (
     "/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/nix/store",
 )  # fmt: skip
@@ -28,8 +27,6 @@ TIMED_OUT = 124
 """What `timeout` ends with."""
 _MAX_OUTPUT = 16_000_000
 """Bytes of standard output that are read."""
-_TRIAL_S = 20.0
-_MAX_REASON = 300
 
 # seccomp-bpf: the number of the call is loaded, compared, and answered with an error or allowed.
 _LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -67,9 +64,6 @@ class Allowed:
     """Make connections."""
 
 
-_NOTHING = Allowed()
-
-
 @dataclass(frozen=True)
 class EndedProgram:
     """A program that has ended."""
@@ -85,7 +79,7 @@ class EndedProgram:
 def run(
     argv: Sequence[str],
     folder: Path,
-    allowed: Allowed = _NOTHING,
+    allowed: Allowed = Allowed(),
     *,
     env: Mapping[str, str],
     seconds: float,
@@ -150,22 +144,18 @@ def _mounted(paths: Sequence[str]) -> list[str]:
     return [argument for place, real in places.items() for argument in ("--ro-bind", real, place)]
 
 
-def require(why: str, allowed: Allowed = _NOTHING) -> None:
-    """Make a sandbox, as a trial.
+def require(why: str, allowed: Allowed = Allowed()) -> None:
+    """Make a sandbox, as a trial. `why`: who needs it, as the beginning of a sentence.
 
-    Args:
-        why: who needs it, as the beginning of a sentence.
-
-    Raises:
-        PrerequisiteError: there is none here; with the package that is missing.
+    Raises PrerequisiteError: there is none here; with the package that is missing.
     """
     with tempfile.TemporaryDirectory(prefix="eval-factory-") as folder:
         try:
-            ended = run(["/bin/sh", "-c", "echo ready"], Path(folder), allowed, env={}, seconds=_TRIAL_S)
+            ended = run(["/bin/sh", "-c", "echo ready"], Path(folder), allowed, env={}, seconds=20.0)
         except PrerequisiteError as error:
             raise PrerequisiteError(f"{why}\n  {error}\n  nothing was asked") from None
     if ended.output != b"ready\n":
-        reason = " ".join(ended.errors.decode(errors="replace").split())[-_MAX_REASON:] or f"code {ended.returncode}"
+        reason = " ".join(ended.errors.decode(errors="replace").split())[-300:] or f"code {ended.returncode}"
         raise PrerequisiteError(
             f"{why}\n  bubblewrap is installed, but cannot make a sandbox here: {reason}\n"
             "  it needs user namespaces: ask who administers this machine, or container, to allow them\n"
@@ -176,7 +166,7 @@ def require(why: str, allowed: Allowed = _NOTHING) -> None:
 def _program() -> str:
     if not sys.platform.startswith("linux") or platform.machine() not in _CALLS:
         raise PrerequisiteError("the sandbox (bubblewrap) needs Linux on x86_64 or aarch64")
-    program = shutil.which(BUBBLEWRAP)
+    program = shutil.which("bwrap")
     if program is None:
         raise PrerequisiteError(
             "the program bwrap is not installed: its package is bubblewrap"

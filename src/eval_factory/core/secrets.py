@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.foreign_text import with_each_text
 from eval_factory.core.safe_files import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
@@ -70,12 +71,10 @@ def _without(shapes: Iterable[_Shape], text: str) -> str:
     return text
 
 
-_LONG_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z")
-
-
 def looks_like_key(text: str) -> bool:
     """Whether `text`, where the NAME of a variable belongs, is more likely the key itself."""
-    return _without(_KEYS, text) != text or bool(_LONG_MIXED.match(text))
+    long_and_mixed = re.match(r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])[A-Za-z0-9_]{24,}\Z", text)
+    return _without(_KEYS, text) != text or long_and_mixed is not None
 
 
 def is_place(value: str) -> bool:
@@ -144,11 +143,7 @@ class Redactor:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str], names: Iterable[str] | None = None) -> Redactor:
-        """Knows the values of variables, unless they are paths, and the passwords in proxy addresses.
-
-        Args:
-            names: of the variables; if not given, all whose names are those of secrets.
-        """
+        """Knows the values of the variables `names` (None: all that are named so) but paths, and proxies' passwords."""
         names = filter(names_a_secret, env) if names is None else names
         values = [env[name] for name in names if env.get(name) and not is_place(env[name])]
         for name, value in env.items():
@@ -221,13 +216,12 @@ class Redactor:
 
     def tree(self, value: Any, *, known_only: bool = False) -> Any:
         """The same for every string in nested mappings and lists, names of fields included."""
-        return _tree(value, self.known if known_only else self.text)
+        return with_each_text(value, self.known if known_only else self.text)
 
     def line(self, value: Any) -> tuple[str, Any]:
         """The value without secrets, as a line of JSON and as itself.
 
-        Raises:
-            RecursionError: it is nested too deeply.
+        Raises RecursionError: it is nested too deeply.
         """
         text = json_line(value)
         # where no backslash is left, each string stands in `plain` as it is; most lines hold nothing to replace
@@ -238,58 +232,21 @@ class Redactor:
         return json_line(clean), clean
 
 
-def _tree(value: Any, clean: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, (dict, Mapping)):  # to ask for a Mapping alone is slow
-        return {_tree(key, clean): _tree(item, clean) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_tree(item, clean) for item in value]
-    return value
-
-
-LEAST_LENGTH_TO_SHOW_AN_END = 20
-SHOWN_CHARACTERS = 4
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME_OF_A_SECRET = re.compile(
     r"(?:key|token|secret|password|passwd|credentials?|authorization|(?:^|[_.-])(?:pass|pwd|auth|sig))[_-]?\d*\Z",
     re.IGNORECASE,
 )
-_FOLDERS_OF_THE_SHELL = ("PWD", "OLDPWD")
-"""Where a shell is and where it was: no password, whatever the names look like."""
 
 
-class Secret:
-    """A value that is used and never shown: `repr`, `str` and formatting all give the redaction mark."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def ending(self) -> str:
-        """The last four characters for a log line; none of a key shorter than twenty."""
-        if len(self._value) < LEAST_LENGTH_TO_SHOW_AN_END:
-            return "(too short to show)"
-        return self._value[-SHOWN_CHARACTERS:]
-
-    def __repr__(self) -> str:
-        return REDACTED
-
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return REDACTED
-
-    def __bool__(self) -> bool:
-        return bool(self._value)
+def ending_of(key: str) -> str:
+    """The last four characters for a log line; none of a key shorter than twenty."""
+    return key[-4:] if len(key) >= 20 else "(too short to show)"
 
 
 def is_variable_name(text: str) -> bool:
     """Whether `text` can be the name of an environment variable."""
-    return bool(_NAME.match(text))
+    return text.isascii() and text.isidentifier()
 
 
 def variable_of(service: str, name: str) -> str:
@@ -299,14 +256,14 @@ def variable_of(service: str, name: str) -> str:
 
 def names_a_secret(name: str) -> bool:
     """Whether a variable, or a field of a request, of this name is likely to hold a secret: USER_TOKEN, key, apiKey."""
-    return name not in _FOLDERS_OF_THE_SHELL and bool(_NAME_OF_A_SECRET.search(name))
+    folders_of_the_shell = ("PWD", "OLDPWD")
+    return name not in folders_of_the_shell and bool(_NAME_OF_A_SECRET.search(name))
 
 
 def secret_in(env: Mapping[str, str], name: str) -> str | None:
     """The secret in a variable, without white space around it (a Windows file leaves a CR); None where there is none.
 
-    Raises:
-        PrerequisiteError: it cannot be sent; the message names the variable.
+    Raises PrerequisiteError: it cannot be sent; the message names the variable.
     """
     return checked_secret(env.get(name) or "", name)
 
@@ -322,11 +279,6 @@ def checked_secret(value: str, origin: str) -> str | None:
     return value or None
 
 
-def first_secret(env: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """The secret of the first variable that is set. Raises PrerequisiteError, as `secret_in` does."""
-    return next((value for name in names if (value := secret_in(env, name))), None)
-
-
 def variables_in(tree: object) -> list[str]:
     """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be written with."""
     if isinstance(tree, str):
@@ -338,8 +290,7 @@ def variables_in(tree: object) -> list[str]:
 def filled(tree: Any, env: Mapping[str, str]) -> Any:
     """The tree with the secrets in place of `${NAME}`.
 
-    Raises:
-        PrerequisiteError: a variable is not set, or holds what cannot be sent.
+    Raises PrerequisiteError: a variable is not set, or holds what cannot be sent.
     """
     if isinstance(tree, str):
         return _VARIABLE.sub(lambda match: _needed(env, match[1]), tree)
@@ -364,20 +315,11 @@ _NO_SECRETS = re.compile(
 )
 """Fields of requests that are called so and hold none: eos_token, prompt_cache_key."""
 
-_BETWEEN_FIELDS = re.compile("[/?&;#]")
-_IN_A_LIST = re.compile(r"(?:\[\d+\])+\Z")
-_VALUE = "value"
-
 
 def field_names_a_secret(name: str) -> bool:
     """The same as `names_a_secret` of a field of a request or a URL, in any case: `?PWD=` is no shell's folder."""
-    name = _IN_A_LIST.sub("", name).lower()
+    name = re.sub(r"(?:\[\d+\])+\Z", "", name).lower()  # of an entry in a list: that of the list
     return names_a_secret(name) and not _NO_SECRETS.search(name)
-
-
-def field_before(text: str) -> str:
-    """The name of the field whose value begins at the end of `text`, a part of a URL."""
-    return _BETWEEN_FIELDS.split(text)[-1].rpartition("=")[0]
 
 
 def secret_field_of_url(parts: SplitResult) -> str | None:
@@ -391,22 +333,21 @@ def secret_field_of_url(parts: SplitResult) -> str | None:
     return None
 
 
-def secret_field_of(tree: Any) -> str | None:
-    """The dotted name of a field that holds a secret, in mappings and lists at any depth."""
-    return next(_fields(tree, ""), None)
+def secret_field_of(tree: Any, path: str = "") -> str | None:
+    """The dotted name of a field that holds a secret, in mappings and lists at any depth.
 
-
-def _fields(tree: Any, path: str) -> Iterator[str]:
-    """A list's entries, and what stands under `value`, belong to the field above them."""
+    A list's entries, and what stands under `value`, belong to the field above them.
+    """
+    if isinstance(tree, (str, int)):
+        return path if field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)) else None
+    below: list[tuple[str, Any]] = []
     if isinstance(tree, Mapping):
         for key, item in tree.items():
-            own = path if str(key).lower() == _VALUE and path else f"{path}.{key}" if path else str(key)
-            yield from _fields(item, own)
+            own = f"{path}.{key}" if path else str(key)
+            below.append((path if str(key).lower() == "value" and path else own, item))
     elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from _fields(item, path)
-    elif isinstance(tree, (str, int)) and field_names_a_secret(path.rpartition(".")[2]) and _is_one(str(tree)):
-        yield path
+        below = [(path, item) for item in tree]
+    return next((found for name, item in below if (found := secret_field_of(item, name))), None)
 
 
 def _is_one(value: str) -> bool:

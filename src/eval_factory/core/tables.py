@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -22,8 +22,6 @@ MAX_CELL = 2_000
 FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, the full-width forms among them
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
-GAP = "  "
-"""Between the columns on a screen."""
 
 
 class Code(str):
@@ -77,22 +75,19 @@ class Table:
 
 
 def screen(table: Table, widest: int | None = None) -> list[str]:
-    """The lines of a table for a terminal, in columns.
-
-    Args:
-        widest: characters of a column; a cell beyond pushes what follows it.
-    """
+    """The lines of a table for a terminal, in columns as wide as `widest`; a cell beyond pushes what follows it."""
     rows = [[_plain(cell) for cell in row] for row in [table.head, *table.rows]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if widest is not None:
         widths = [min(width, widest) for width in widths]
-    return [
-        GAP.join(
-            cell.rjust(widths[number]) if table.is_number(number) else cell.ljust(widths[number])
-            for number, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if table.is_number(number) else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _plain(cell: TableCell) -> str:
@@ -126,13 +121,11 @@ _MADE_INTO = re.compile(
 """In a word of which GitHub may make something."""
 _LIST = re.compile(r"(\d*)([-+.)]-*)")
 """A first word that would begin a list, or draw a line."""
-_BAR = "\u00a6"
-"""In code for the bar that ends a table's cell: no escape for it holds after a backslash."""
 
 
 def code(text: str) -> str:
     """As code, which nothing is made of. A text that is empty becomes a dash."""
-    line = one_line(text).replace("|", _BAR)
+    line = one_line(text).replace("|", "\u00a6")  # no escape for the bar that ends a cell holds after a backslash
     if not line:
         return "-"
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
@@ -156,25 +149,16 @@ def _word(word: str) -> str:
 
 
 def html(table: Table, most_rows: int | None = None) -> str:
-    """The table as HTML: the first column names its row, numbers have the class `n`, text may be broken.
-
-    Args:
-        most_rows: rows beyond are counted.
-    """
-    head = "".join(
-        f'<th scope="col"{_class(table, number)}>{_html_cell(cell)}</th>' for number, cell in enumerate(table.head)
-    )
-    lines = [f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+    """The first column names the row, numbers have the class `n`, text may break, rows past `most_rows` are counted."""
+    kinds = [' class="n"' if table.is_number(column) else ' class="name"' for column in range(len(table.head))]
+    titles = [f'<th scope="col"{kind}>{_html_cell(cell)}</th>' for kind, cell in zip(kinds, table.head, strict=True)]
+    lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
     for first, *others in table.rows[:most_rows]:
-        cells = "".join(f"<td{_class(table, at)}>{_html_cell(cell)}</td>" for at, cell in enumerate(others, start=1))
-        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{cells}</tr>')
+        cells = [f"<td{kind}>{_html_cell(cell)}</td>" for kind, cell in zip(kinds[1:], others, strict=True)]
+        lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>')
     if most_rows is not None and (more := len(table.rows) - most_rows) > 0:
         lines.append(f'<tr><td colspan="{len(table.head)}">{more} more: to_frame()</td></tr>')
     return "\n".join(["<table>", *lines, "</tbody></table>"])
-
-
-def _class(table: Table, column: int) -> str:
-    return ' class="n"' if table.is_number(column) else ' class="name"'
 
 
 def _html_cell(cell: TableCell) -> str:
@@ -212,15 +196,12 @@ _TEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 def latex(table: Table, caption: str, note: str) -> str:
     """A float that needs no package."""
     columns = "l" * (len(table.head) - table.numbers) + "r" * table.numbers
+    head, *rows = (" & ".join(_tex(_plain(cell)) for cell in row) for row in [table.head, *table.rows])
     return "\n".join([
         "\\begin{table}", "\\centering", f"\\caption{{{caption}}}", f"\\begin{{tabular}}{{{columns}}}", "\\hline",
-        f"{_tex_row(table.head)} \\\\ \\hline", *(f"{_tex_row(row)} \\\\" for row in table.rows),
+        f"{head} \\\\ \\hline", *(f"{row} \\\\" for row in rows),
         "\\hline", "\\end{tabular}", f"\\par\\smallskip {{\\footnotesize {_tex(note)}}}", "\\end{table}",
     ])  # fmt: skip
-
-
-def _tex_row(cells: Iterable[TableCell]) -> str:
-    return " & ".join(_tex(_plain(cell)) for cell in cells)
 
 
 def _tex(text: str) -> str:

@@ -85,16 +85,10 @@ def not_to_be_hung_up() -> Iterator[None]:
         signal.signal(_HANGUP, before)
 
 
-PARENT_CHECK_S = 0.1
-
-
 def end_with_parent(parent: int | None) -> None:
-    """End at once where the parent is gone already; else as soon as it is.
+    """End at once where the process `parent` is gone already, else as soon as it is; None: nobody is watched.
 
     A process whose parent ends gets another parent: its parent's id is no longer this one.
-
-    Args:
-        parent: the id of the process that started this one; None: nobody is watched.
     """
     if parent is None:
         return
@@ -103,7 +97,7 @@ def end_with_parent(parent: int | None) -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_S)
+            time.sleep(0.1)
         _end()
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
@@ -121,15 +115,10 @@ THRESHOLD = 100_000
 look takes 10 ms."""
 
 
-def keep_what_there_is() -> None:
-    """Python looks no more at what was made so far: it lives to the end of the process."""
-    gc.freeze()
-
-
 def collect_rarely() -> None:
     """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
     gc.set_threshold(THRESHOLD, 20, 20)
-    atexit.register(keep_what_there_is)
+    atexit.register(gc.freeze)
 
 
 Clock = Callable[[], float]

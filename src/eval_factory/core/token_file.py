@@ -25,7 +25,6 @@ RENEW_BEFORE_S, MAX_PART_OF_LIFETIME = 60.0, 0.25
 before than this part of its life: one of 30 s would be renewed at each request."""
 MAX_LIFETIME_S = 24 * 3600.0
 """Whatever the service, or a file, says."""
-MAX_FILE_BYTES = 65536
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def read_token(file: Path) -> Token | None:
             about = os.fstat(descriptor)
             if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
                 return None
-            document = json.loads(opened.read(MAX_FILE_BYTES))
+            document = json.loads(opened.read(65536))
         value, expires_at, lifetime = document["access_token"], document["expires_at"], document["lifetime_s"]
         is_possible = 0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
         if is_possible and isinstance(value, str) and value and document["file"] == file.name:

@@ -88,20 +88,14 @@ SERVED_AT = "EVAL_FACTORY_SERVED_AT"
 Only the processes of their cells have it."""
 PORT, REPLICA = "{port}", "{replica}"
 """What stands in a command for the port, and for the number, from 0, of one of several servers."""
-_UNSAFE = re.compile(r"[^a-z0-9]+")
-_MAX_NAME = 30
 
 
 def served_url(command: str, path: str) -> str:
     """The URL of what a command serves under `path`; another command has another one, but for the blanks in it."""
     words = shlex.split(command)
     digest = hashlib.sha256("\0".join(words).encode()).hexdigest()[:12]
-    program = _UNSAFE.sub("-", PurePath(words[0]).name.lower()).strip("-")[:_MAX_NAME] or "server"
+    program = re.sub("[^a-z0-9]+", "-", PurePath(words[0]).name.lower()).strip("-")[:30] or "server"
     return f"{SERVED_SCHEME}://{program}-{digest}{path}"
-
-
-def is_served(url: str) -> bool:
-    return url.startswith(f"{SERVED_SCHEME}:")
 
 
 def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
@@ -112,10 +106,9 @@ def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
 def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Where a URL is reached: the servers' own addresses for `served://`, else the URL itself.
 
-    Raises:
-        PrerequisiteError: no server is there.
+    Raises PrerequisiteError: no server is there.
     """
-    if not is_served(url):
+    if not url.startswith(f"{SERVED_SCHEME}:"):
         return (url,)
     addresses = env.get(SERVED_AT, "").split()
     if not addresses:

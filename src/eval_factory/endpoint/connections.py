@@ -27,14 +27,10 @@ from eval_factory.endpoint.openai_api import json_text
 CONNECT_TIMEOUT_S = 10.0
 OTHER_ADDRESS_S = 0.25
 """A host's next address is tried beside the one before after so long (RFC 8305)."""
-TLS_TRIED_S = 1.0
 MAX_ANSWERS, MAX_IDS = 100, 10_000
 """Of one connection: no more are shifted by an answer that nobody asked for. Of ids: a late answer comes soon."""
 PROXY_LOGIN = 407
-TOO_LATE = "no whole answer within {:g} s"
 NOT_IN_TIME = "no connection in time"
-STRAY = "an answer came that was given before, to another question"
-SPEAKS_NO_TLS = "what answers there speaks no TLS: the address has to begin with http://"
 PROXY_FAILED = "the proxy refused or could not be reached"
 NOT_UNIQUE = (
     "the endpoint gives the same id to answers to different questions: answers that nobody asked for cannot be told"
@@ -207,7 +203,8 @@ class Transport:
         wire: Wire | None = None
 
         def late() -> TransportError:
-            return TransportError(TOO_LATE.format(self.timeout_s), silent=wire is None or not wire.has_begun)
+            silent = wire is None or not wire.has_begun
+            return TransportError(f"no whole answer within {self.timeout_s:g} s", silent=silent)
 
         try:
             with _Deadline(self.timeout_s, late):
@@ -218,7 +215,7 @@ class Transport:
                 asked = question and wire.status < 300
                 if asked and self._ids.is_known(question, body, first=wire.answers == 1):
                     wire.close()
-                    raise TransportError(STRAY, stray=True)
+                    raise TransportError("an answer came that was given before, to another question", stray=True)
                 self._on_new.discard(hash(question))
                 return Reply(wire.status, wire.headers(), body, hold)
         except TransportError as error:
@@ -275,7 +272,8 @@ class Transport:
             raise TransportError(CUT, silent=True) from error
         except (OSError, ValueError) as error:
             if "wrong version number" in str(error).lower().replace("_", " "):
-                raise TransportError(SPEAKS_NO_TLS, unreachable=True) from error
+                said = "what answers there speaks no TLS: the address has to begin with http://"
+                raise TransportError(said, unreachable=True) from error
             raise TransportError(tls_failed(error), unreachable=True) from error
 
 
@@ -298,7 +296,7 @@ async def _speaks_tls(origin: _Origin) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
     try:
-        with _Deadline(TLS_TRIED_S, lambda: TransportError(NOT_IN_TIME)):
+        with _Deadline(1.0, lambda: TransportError(NOT_IN_TIME)):
             _, writer = await asyncio.open_connection(origin.host, origin.port, ssl=context)
         writer.transport.abort()
     except (OSError, UnicodeError, TransportError):

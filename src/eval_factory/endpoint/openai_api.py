@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_factory.core.foreign_text import said_in
+from eval_factory.core.foreign_text import said_in, with_each_text
 from eval_factory.core.thinking import Split, split_thinking
 
 KEY_VERSION = 1
@@ -107,10 +107,8 @@ NOT_FINITE = "the answer holds a number that is not finite"
 _MAX_TOKENS = 2**53
 """No count of tokens is larger; what is would not fit into the journal."""
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SURROGATE = "[\ud800-\udfff]"
 """Compiled at its first use."""
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_answer(data: bytes) -> Any:
@@ -122,7 +120,9 @@ def parse_answer(data: bytes) -> Any:
         text = data.decode(json.detect_encoding(data), "surrogatepass")
         answer = parse_cached(text)
         is_plain = text.isascii() or not re.search(_SURROGATE, text)
-        return answer if is_plain and not _ESCAPED_SURROGATE.search(text) else _without_surrogates(answer)
+        if is_plain and not re.search(r"\\u[dD][89a-fA-F]", text):
+            return answer
+        return with_each_text(answer, lambda text: re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text))
     except (ValueError, RecursionError) as error:
         raise UnusableAnswer("the answer is not JSON") from error
 
@@ -136,16 +136,6 @@ def _finite(digits: str) -> float:
 
 parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).decode  # made once: it takes time
 """An answer from the cache, of an older version perhaps. Raises UnusableAnswer."""
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return re.sub(_SURROGATE, REPLACEMENT, value)
-    if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    return value
 
 
 @dataclass(frozen=True)
@@ -168,15 +158,13 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
     if not isinstance(choices, list) or not choices:
         raise UnusableAnswer("the answer holds no choices")
     try:
-        return tuple(_read_choice(choice, endpoint_type) for choice in _in_order(choices))
+        # by their indices, which need not be the order in which they stand; as they stand where these say nothing
+        indices = {index for choice in choices if type(index := choice.get("index")) is int}
+        if len(indices) == len(choices):
+            choices = sorted(choices, key=lambda choice: choice["index"])
+        return tuple(_read_choice(choice, endpoint_type) for choice in choices)
     except (AttributeError, TypeError, KeyError, ValueError, OverflowError) as error:
         raise UnusableAnswer("a choice has an unknown form") from error
-
-
-def _in_order(choices: list[Any]) -> list[Any]:
-    """By their indices, which need not be the order in which they stand; as they stand where these say nothing."""
-    indices = {index for choice in choices if type(index := choice.get("index")) is int}
-    return choices if len(indices) < len(choices) else sorted(choices, key=lambda choice: choice["index"])
 
 
 def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
@@ -188,17 +176,12 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         raise UnusableAnswer(f"a choice holds no {field}")
     is_chat = endpoint_type == CHAT
     said = choice.get("message") or {} if is_chat else {"content": choice.get("text")}
+    content: Any = said.get("content")
+    if not isinstance(content, str):  # nothing, or a list of parts of which the text ones count
+        content = "".join(part.get("text") or "" for part in (() if content is None else content))
     reasoning = said.get("reasoning_content") or said.get("reasoning")
     tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
-    text, reason = _text_of(said.get("content")), choice.get("finish_reason")
-    return Choice(text, reason, reasoning if isinstance(reasoning, str) else None, tokens)
-
-
-def _text_of(content: Any) -> str:
-    """Text, null (empty), or a list of parts of which the text ones count."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return "".join(part.get("text") or "" for part in content)
+    return Choice(content, choice.get("finish_reason"), reasoning if isinstance(reasoning, str) else None, tokens)
 
 
 def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:

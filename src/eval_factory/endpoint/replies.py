@@ -163,10 +163,12 @@ class StopMessages:
     def refused(self, status: int, said: str) -> str:
         """Of the key (401, 403), or of the address or the model (404)."""
         if status == 404:
-            model = repr(self.settings.model_id)
+            model, parts, hint = repr(self.settings.model_id), urlsplit(self.url), ""
+            if not urlsplit(base_of(self.url)).path.strip("/"):  # most print their address without /v1
+                hint = f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
             return self.of_role(
                 f"{self.url} answers 404: there is no such address, or no model {model}{_it_says(said)}\n"
-                f"  check {self._settings('url', 'model_id')}{self._with_v1()}"
+                f"  check {self._settings('url', 'model_id')}{hint}"
             )
         asked = f"Authentication error detected: {self.url} answers {status}{_it_says(said)}"
         return self.of_role(f"{asked}\n  {self._key_advice()}")
@@ -232,13 +234,6 @@ class StopMessages:
         own, role = next(iter(self.settings.key_names), None), self.settings.role
         set_own = f"set this judge's own, {own}, or " if own not in (None, self.key_name) and self.key_name else ""
         return f"{sent}; {set_own}name a variable as api_key in the entry {role} of config.params.extra.judges"
-
-    def _with_v1(self) -> str:
-        """Most servers answer under /v1, and print their address without it."""
-        parts = urlsplit(self.url)
-        if urlsplit(base_of(self.url)).path.strip("/"):
-            return ""
-        return f"; most servers answer under /v1: {urlunsplit((parts.scheme, parts.netloc, '/v1', '', ''))}"
 
 
 def _listed(names: Sequence[str]) -> str:

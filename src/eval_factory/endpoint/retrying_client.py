@@ -126,12 +126,7 @@ class _Tries:
         self._retries, self._waits = retries, retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = self._moves = 0
-
-    def may_move(self, most: int) -> bool:
-        """Whether a server that is lost costs no retry: once for each of the others."""
-        self._moves += 1
-        return self._moves <= most
+        self._malformed = self.moves = 0
 
     def pause_after(self, error: TransportError, server: Server, *, was_there: bool) -> float | None:
         """Seconds to the next try; None where there is none.
@@ -261,8 +256,10 @@ class RetryingClient:
         """Seconds to the next try, at once where another server is well; None where there is none."""
         another = not error.stray and self._servers.failed(turn.server, turn.since, _asked(error.headers))
         lost = error.silent and latency < self._timeout_s
-        if another and lost and tries.may_move(len(self._servers.all) - 1):
-            return 0.0
+        if another and lost:
+            tries.moves += 1
+            if tries.moves < len(self._servers.all):  # to each of the others once it costs no retry
+                return 0.0
         pause = tries.pause_after(error, turn.server, was_there=self._servers.has_answered)
         return 0.0 if another and pause is not None else pause
 

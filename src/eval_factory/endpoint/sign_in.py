@@ -23,7 +23,7 @@ from eval_factory.core import bridge
 from eval_factory.core.foreign_text import one_line, said_in
 from eval_factory.core.proxies import certificates, certificates_hint, proxy_for
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
-from eval_factory.core.secrets import Redactor, first_secret, secret_in, variable_of
+from eval_factory.core.secrets import Redactor, secret_in, variable_of
 from eval_factory.core.token_file import MAX_LIFETIME_S, OAuthSettings, Token, read_token, token_file, write_token
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
@@ -88,31 +88,27 @@ class OAuthSignIn(SignIn):
         return bridge.run_in_thread(self._renewed, refused)
 
     def _renewed(self, refused: str | None) -> str:
-        with self._lock:
-            self._token = self._shared(refused)
-            self._redactor.learn(self._token.value)
-            return self._token.value
-
-    def _shared(self, refused: str | None) -> Token:
-        """The token that the file holds, or a new one that is put there; one process at a time."""
+        """The token that the file holds, or a new one that is put there; one thread and one process at a time."""
         from filelock import FileLock, Timeout  # loads asyncio, and most runs sign in with a key
 
-        try:
-            self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
-                cached = read_token(self._file)
-                if cached is not None and cached.is_fresh and f"Bearer {cached.value}" != refused:
-                    return cached
-                new, old = f"Creating new {self.service} OAuth token", f"{self.service} OAuth token expired, refreshing"
-                self._say(old if cached else new)
-                token = self._fetch()
-                write_token(self._file, token)
-                return token
-        except Timeout:
-            raise self._error(f"another process holds {self._file}.lock") from None
-        except OSError as error:
-            reason = f"cannot cache it in {self._file}: {error.strerror}"
-            raise self._error(reason, "  set XDG_CACHE_HOME to a folder that you may write to") from error
+        with self._lock:
+            try:
+                self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+                with FileLock(f"{self._file}.lock", timeout=LOCK_TIMEOUT_S, mode=PRIVATE):
+                    token = read_token(self._file)
+                    if token is None or not token.is_fresh or f"Bearer {token.value}" == refused:
+                        new = f"Creating new {self.service} OAuth token"
+                        self._say(f"{self.service} OAuth token expired, refreshing" if token else new)
+                        token = self._fetch()
+                        write_token(self._file, token)
+            except Timeout:
+                raise self._error(f"another process holds {self._file}.lock") from None
+            except OSError as error:
+                reason = f"cannot cache it in {self._file}: {error.strerror}"
+                raise self._error(reason, "  set XDG_CACHE_HOME to a folder that you may write to") from error
+            self._token = token
+            self._redactor.learn(token.value)
+            return token.value
 
     def _fetch(self) -> Token:
         # Imported here: they take 50 ms, and most runs sign in with a key.
@@ -145,7 +141,10 @@ class OAuthSignIn(SignIn):
         except requests.RequestException:
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
-            raise self._error(f"{self._status}{_told_by(error)}") from None
+            # what it is told may be anything that JSON knows
+            code, description = (said_in(said) if said else "" for said in (error.error, error.description))
+            told = " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
+            raise self._error(f"{self._status}{told}") from None
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None
@@ -170,12 +169,6 @@ class OAuthSignIn(SignIn):
         )
 
 
-def _told_by(error: Any) -> str:
-    """`(code) description` of an error that a token endpoint answered; each may be anything that JSON knows."""
-    code, description = (said_in(said) if said else "" for said in (error.error, error.description))
-    return " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
-
-
 def _reason_of(error: BaseException) -> BaseException:
     """The innermost reason: requests and urllib3 wrap it in what repeats the address."""
     inner = getattr(error, "reason", None) or next(iter(error.args), None)
@@ -188,7 +181,7 @@ def sign_in(
     """How requests are signed. Raises PrerequisiteError: one of the variables holds what cannot be sent."""
     if settings.oauth is not None:
         return OAuthSignIn(settings.oauth, env=env, redactor=redactor, say=say)
-    key = first_secret(env, settings.key_names)
+    key = next((value for name in settings.key_names if (value := secret_in(env, name))), None)
     if key:
         redactor.learn(key)
     return SignIn(key)

@@ -171,12 +171,12 @@ def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]
     if HelmRunSettings.from_environment(env).run_id is not None:
         return
     try:
-        found = read_file((_local_path(argv) / names.SETTINGS).read_text(encoding="utf-8"))
+        variables, through_proxies = read_file((_local_path(argv) / names.SETTINGS).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return
-    env.update(found.variables)
-    if found.through_proxies is not None:
-        proxies = {url: proxy for url in found.through_proxies if (proxy := proxy_from_environment(url))}
+    env.update(variables)
+    if through_proxies is not None:
+        proxies = {url: proxy for url in through_proxies if (proxy := proxy_from_environment(url))}
         env.update(HelmRunSettings(proxies=proxies).environment())
         for name in PROXY_VARIABLES:
             env.pop(name, None)

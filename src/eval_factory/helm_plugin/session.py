@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, together
+from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, SpendingTrackers
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.jury_form import HELMS_FORM, JuryForm
-from eval_factory.core.logs import LIMIT_REACHED, EventWriter, run_id
+from eval_factory.core.logs import LIMIT_REACHED, EventWriter
 from eval_factory.core.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
@@ -178,13 +178,15 @@ def session_for(root: Path) -> Session:
         session = _sessions.get(root)
         if session is None:
             rundir = RunDir(root)
-            this_run = run_id()
+            settings = HelmRunSettings.from_environment(os.environ)
+            this_run = settings.run_id or f"pid{os.getpid()}-{time.time_ns()}"
             redactor = Redactor.from_environment(os.environ, ["HF_TOKEN"])
             events = EventWriter(rundir.events, this_run, redactor)
-            settings = HelmRunSettings.from_environment(os.environ)
             cache = ResponseCache(rundir.cache_db, this_run)
             limits = None if settings.limits is None else SharedLimits(settings.limits)
-            tracker = together(tracker_of(settings, rundir.cache_db), None if limits is None else limits.budget)
+            of_suite = None if limits is None else limits.budget
+            trackers = [one for one in (tracker_of(settings, rundir.cache_db), of_suite) if one is not None]
+            tracker = SpendingTrackers(trackers) if trackers else None
             spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
             form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)

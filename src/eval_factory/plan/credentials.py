@@ -13,7 +13,7 @@ from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.secrets import Secret, checked_secret, is_placeholder, secret_in, variable_of
+from eval_factory.core.secrets import checked_secret, ending_of, is_placeholder, secret_in, variable_of
 from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.run_plan import Plan
@@ -161,7 +161,7 @@ def _unused_oauth_clients(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 
 def _used(name: str, role: str, key: str) -> str:
-    return f"Using API key {name} for {role}, ends with {Secret(key).ending()}"
+    return f"Using API key {name} for {role}, ends with {ending_of(key)}"
 
 
 @dataclass(frozen=True)

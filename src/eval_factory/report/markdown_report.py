@@ -12,7 +12,7 @@ from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
-from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report.sentences import (
     choice_order_line,
@@ -144,7 +144,7 @@ def _failures(result: TaskResult) -> Iterator[str]:
     if causes:
         yield from ("## What failed", "")
         for cause in causes[:_MAX_CAUSES]:
-            who = "the model" if cause.is_of_the_model else f"judge {code(cause.role)}"
+            who = "the model" if cause.role == MODEL_ROLE else f"judge {code(cause.role)}"
             yield f"- {who}: {prose(line_of(cause))}"
         yield from _more(len(causes) - _MAX_CAUSES, "cause", "validity.failures")
 

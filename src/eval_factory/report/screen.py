@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.formats import counted
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
@@ -118,7 +119,7 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
     shown = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
     for cause in causes:
         if cause in shown:
-            who = "failed" if cause.is_of_the_model else f"judge {cause.role}"
+            who = "failed" if cause.role == MODEL_ROLE else f"judge {cause.role}"
             yield f"  {who}: {line_of(cause)}"
     if more := len(causes) - len(shown):
         yield f"  {counted(more, 'more cause')} of failures: validity.failures, report.html"

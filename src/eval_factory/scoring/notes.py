@@ -71,7 +71,8 @@ def why_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ..
     Args:
         max_unreadable: the greatest share of them that may not, from 0 to 1 (`extra.max_unreadable`).
     """
-    if instances.unreadable_share <= max_unreadable:
+    answered = instances.requested - instances.failed
+    if not answered or instances.unreadable / answered <= max_unreadable:
         return ()
     unfinished = instances.thinking_unfinished
     silent = instances.unreadable - instances.unparsed - unfinished
@@ -82,7 +83,6 @@ def why_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ..
     ]
     found = sorted((reason for reason in reasons if reason[0]), key=lambda reason: -reason[0])
     counted = ", ".join(f"{count} {what}" for count, what, _ in found)
-    answered = instances.requested - instances.failed
     how_many = f"{instances.unreadable} of {answered} answers say nothing that can be scored ({counted})"
     lines = [
         f"{how_many}; max_unreadable is {max_unreadable:g}",

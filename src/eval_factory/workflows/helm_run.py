@@ -93,7 +93,7 @@ def run_helm(
         InterruptedRunError
     """
     run_id = uuid.uuid4().hex
-    hidden = PROXY_VARIABLES if settings.offline else frozenset()
+    hidden = PROXY_VARIABLES if settings.allowed is not None else frozenset()
     seen = {name: value for name, value in context.env.items() if name not in hidden}
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())

@@ -42,9 +42,10 @@ random.seed(1)
 imported = threading.Event()
 threading.Thread(target=goes_on, daemon=True).start()
 for number in (signal.SIGTERM, signal.SIGINT) * 40:
-    threading.Timer(random.uniform(0.002, 0.02), os.kill, (os.getpid(), number)).start()
     until = time.monotonic() + 10
     try:
+        # inside: on a busy machine it may be over before `start` returns
+        threading.Timer(random.uniform(0.002, 0.02), os.kill, (os.getpid(), number)).start()
         while time.monotonic() < until:
             imports("this_one")
         sys.exit("an interrupt was lost")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from eval_factory.core.budget import Budget, LongPrompts, Price, Spending, SpendingTracker, together
+from eval_factory.core.budget import Budget, LongPrompts, Price, Spending, SpendingTracker, SpendingTrackers
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,7 @@ def test_threads_together_send_no_request_too_many() -> None:
 
 def test_every_budget_has_to_allow_a_request_and_is_told_what_it_took() -> None:
     own, shared = SpendingTracker(Budget(max_requests=9)), SpendingTracker(Budget(max_requests=1))
-    both = together(own, None, shared)
-    assert both is not None
+    both = SpendingTrackers([own, shared])
     assert both.begin() is None
     both.spend(tokens=5, cost=0.5)
     assert own.spent == shared.spent == Spending(1, 5, 0.5)

@@ -66,7 +66,7 @@ def test_the_model_comes_before_its_judges() -> None:
     causes = Causes()
     for role in ("b", "a", "b", MODEL_ROLE):
         causes.add(role, "no")
-    assert [(one.role, one.count, one.is_of_the_model) for one in causes.listed()] == [
+    assert [(one.role, one.count, one.role == MODEL_ROLE) for one in causes.listed()] == [
         (MODEL_ROLE, 1, True), ("a", 1, False), ("b", 2, False),
     ]  # fmt: skip
 

@@ -90,6 +90,18 @@ def test_each_criterion_of_a_rubric_is_met_or_not() -> None:
     assert whole.sha256_of(CASE) != found.sha256_of(CASE)
 
 
+def test_any_part_of_what_is_shown_changes_its_digest() -> None:
+    shown = [("q", "a", "c"), ("q", "b", "c"), ("q", "a", "d"), ("qa", "", "c"), ("\ud800", "a", "c")]
+    found = asked(CASE, "rubric_score", (0, 1))
+    digests = {
+        found.sha256_of(
+            replace(CASE, prompt=prompt, completion=completion, criteria=({"criterion": name, "points": 1},))
+        )
+        for prompt, completion, name in shown
+    }
+    assert len(digests) == len(shown)
+
+
 def test_turns_are_shown_without_what_says_who_answers() -> None:
     turns = (
         {"role": "system", "content": "You are GPT."}, {"role": "system", "content": "A ward."},

@@ -6,6 +6,7 @@ logging.yaml names, which is before HELM reads its configurations; the others by
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -128,7 +129,7 @@ def asked_in_one_thread() -> None:
     def parallel_map(process: Callable[[Any], Any], items: list[Any], parallelism: int) -> list[Any]:
         if parallelism == 1:
             return in_threads(process, items, parallelism)  # type: ignore[no-any-return]
-        this_process.keep_what_there_is()  # or Python looks for 20 ms at what was loaded, while requests wait
+        gc.freeze()  # or Python looks for 20 ms at what was loaded, while requests wait
         with htrack_block(f"Asking {len(items)} requests, at most {parallelism} at once"):
             return map_at_once(process, items, parallelism)
 

@@ -10,6 +10,7 @@ and says stands in executors/local_runs.py; everything here ends with the suite.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -21,7 +22,7 @@ from typing import TextIO
 
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, write_atomic
-from eval_factory.core.this_process import collect_rarely, end_with_parent, keep_what_there_is
+from eval_factory.core.this_process import collect_rarely, end_with_parent
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.executors.runs import RunSpec
 from eval_factory.workflows.options import Options
@@ -165,7 +166,7 @@ def main(arguments: list[str]) -> None:
     if fork:
         for name in _NEEDED:
             importlib.import_module(name)
-        keep_what_there_is()  # no cell's collector looks at it: its pages stay shared
+        gc.freeze()  # no cell's collector looks at it: its pages stay shared
     events = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no message
     serve(0, events, fork=fork)
