@@ -92,10 +92,13 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """HELM's own; an answer that it cannot score costs its instance only."""
         with of_a_run(Unscorable(self._report_unscorable)) as self._unscorable:
             super().run_one(run_spec)
+        self._score_trivial_answers(run_spec)
+
+    def _score_trivial_answers(self, run_spec: RunSpec) -> None:
+        """The floors of the scores that were just written, in a share of the run's time and of that of earlier ones."""
         state, self._annotated = self._annotated, None
         if state is None:
             return
-        # The floors of the scores that were just written; earlier runs that this one goes on with count as its time.
         seconds = time.monotonic() - STARTED + self._session.cache.seconds_before()
         limit = TimeLimit(seconds / SHARE, clock_for(run_spec))
         failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path), limit)

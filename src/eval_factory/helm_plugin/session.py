@@ -55,6 +55,10 @@ class RunSpending:
             return MAX_COST
         return None if self._tracker is None else self._tracker.begin()
 
+    def spend(self, *, tokens: int, cost: float) -> None:
+        if self._tracker is not None:
+            self._tracker.spend(tokens=tokens, cost=cost)
+
     def answered(self, role: str, body: Mapping[str, Any], completion: Completion) -> None:
         """Count the answer to a body. One whose cost nobody knows is the last: the limit could be exceeded."""
         if self._tracker is None:
@@ -63,7 +67,7 @@ class RunSpending:
         cost = limit_cost(completion.body.get("usage"), tokens, self._prices.get(role))
         if cost is None and self._budget.max_cost is not None:
             self.is_countable = False
-        self._tracker.spend(tokens=sum(tokens), cost=cost or 0.0)
+        self.spend(tokens=sum(tokens), cost=cost or 0.0)
 
     def watch(self, stop: Callable[[str], None]) -> None:
         """Call `stop` when the time is over: who waits for a pause to end would not look at the clock."""
