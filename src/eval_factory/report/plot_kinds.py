@@ -16,15 +16,14 @@ from eval_factory.report.drawing import (
     Colour,
     Drawing,
     Line,
+    Polygon,
     Rect,
     Shape,
     Text,
-    diamond,
     fitted,
     hatching,
     label,
     text_width,
-    triangle,
 )
 
 LABEL_HEIGHT = 46.0
@@ -162,7 +161,7 @@ def interval_plot(
     for mark, on_the_right in _in_rows(axis, marks):
         x, text = axis.x(mark.value), mark.text(axis)
         shapes.append(Line(x, middle - 16, x, row, "second", 1.5, dashed=True))
-        shapes.append(triangle(x, row - 6, 6.0, "second", text))
+        shapes.append(Polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text))
         labels.append(_beside(axis, x, row, text, on_the_right=on_the_right))
         words.append(text)
         row += ROW
@@ -275,10 +274,11 @@ def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
         yield Line(low, y, high, y, "data", 2.5)
         yield from (Line(end, y - 5, end, y + 5, "data", 2.5) for end in (low, high))
     text = f"{row.label}: {row.text(axis)}"
+    x = axis.x(row.value)
     if row.stands_out:
-        yield diamond(axis.x(row.value), y, 8.0, "second", text)
+        yield Polygon(((x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)), "second", text)
     else:
-        yield Circle(axis.x(row.value), y, 5.5, "data", text)
+        yield Circle(x, y, 5.5, "data", text)
 
 
 def _hatched(left: float, right: float, y: float, height: float, title: str = "") -> Iterator[Shape]:
