@@ -265,11 +265,12 @@ def _artist(shape: Shape, **how: Any) -> Any:
         return lines.Line2D(*ends, linewidth=shape.width * _POINTS, color=COLOURS[shape.colour], **how)
     if isinstance(shape, Text):
         # the font that matplotlib brings along: no machine need have any
-        font = font_manager.FontProperties(fname=Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
-        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS, "fontproperties": font}
+        file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS}
+        how |= {"fontproperties": font_manager.FontProperties(fname=file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
         how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
-        return text.Text(shape.x, shape.y, _in_letters_of(font_manager.get_font(font.get_file()), shape.text), **how)
+        return text.Text(shape.x, shape.y, _in_letters_of(font_manager.get_font(file), shape.text), **how)
     how |= {"facecolor": COLOURS[shape.fill], "linewidth": 0}
     if isinstance(shape, Rect):
         return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **how)
