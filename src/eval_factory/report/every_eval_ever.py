@@ -16,33 +16,18 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import AskedEndpoint, InstanceRecord, Score
+from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Score
 from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report import stored_facts
-from eval_factory.report.documents import without_nulls
+from eval_factory.report.documents import check_document, without_nulls
 from eval_factory.report.reader import StoredResult
 
 _SCHEMA_VERSION = "0.3.0"
-
-
-def check_record(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
-    """Raises `jsonschema.ValidationError` where a record is not what the schema demands: a defect of ours."""
-    _validator(kind).validate(record)
-
-
-@cache
-def _validator(kind: str) -> Any:
-    import jsonschema  # takes long to import
-
-    path = resources.files("eval_factory.report") / "schemas" / "every_eval_ever.schema.json"
-    definitions = json.loads(path.read_text(encoding="utf-8"))["definitions"]
-    return jsonschema.Draft7Validator({"$ref": f"#/definitions/{kind}", "definitions": definitions})
+_SCHEMA = "every_eval_ever.schema.json"
 
 
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -131,7 +116,7 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
         record |= _write_samples(stored, record, folder, samples)
     else:
         (folder / samples).unlink(missing_ok=True)
-    check_record(record, "aggregate")
+    check_document(record, _SCHEMA, "aggregate")
     path = folder / inside / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
@@ -151,7 +136,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             f"{stored.folder}: no score of {result.task} can be exported: of none is it known whether more is better"
         )
     developer, model = _names_of_model(stored, publisher)
-    asked = stored_facts.model_endpoint(stored)
+    asked = provenance.endpoints.get(MODEL_ROLE)
     return {
         "schema_version": _SCHEMA_VERSION,
         "evaluation_id": f"{result.task}/{stored_facts.model_id(stored)}/{stored_facts.result_digest(stored)[:16]}",
@@ -210,7 +195,7 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
         "source_data": _source_data(stored),
         "metric_config": config,
         "score_details": {"score": score.value, "details": _details(stored, name), "uncertainty": uncertainty},
-        "generation_config": {"generation_args": _generation_args(stored_facts.model_endpoint(stored))},
+        "generation_config": {"generation_args": _generation_args(stored)},
     }
 
 
@@ -238,8 +223,9 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
     return details
 
 
-def _generation_args(asked: AskedEndpoint | None) -> dict[str, Any]:
+def _generation_args(stored: StoredResult) -> dict[str, Any]:
     """Where all requests had the same."""
+    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
     if asked is None or len(asked.sampling) != 1:
         return {}
     sent = asked.sampling[0]
@@ -274,7 +260,7 @@ def _write_samples(stored: StoredResult, record: Mapping[str, Any], folder: Path
         return {}
     with atomic_file(folder / file) as lines:
         for sample in samples_of(stored, record):
-            check_record(sample, "instance")
+            check_document(sample, _SCHEMA, "instance")
             line = json_line(sample) + "\n"
             digest.update(line.encode())
             lines.write(line)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
@@ -46,8 +47,8 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
     Args:
         with_texts: also answers of benchmarks whose data are not public.
     """
-    model, asked = stored_facts.model_id(stored), stored_facts.model_endpoint(stored)
-    result, provenance = stored.result, stored.result.provenance
+    model, result, provenance = stored_facts.model_id(stored), stored.result, stored.result.provenance
+    asked = provenance.endpoints.get(MODEL_ROLE)
     params = {"task": result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
     params |= _flat(stored.config.get("params") or {}, "params")
     tags = {

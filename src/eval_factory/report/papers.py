@@ -63,22 +63,17 @@ class Citations:
 
 
 class Writer(Protocol):
-    """What writes the sentences of a document: of one run, or of several together."""
+    """What writes the sentences of a document: of one run, or of several together.
+
+    `said`: the sentences of a template, its lines without empty ones. `of_each`: the same, run by run: two runs with
+    one value are two measurements. `of_comparison`: what the models beside each other add to an item of TRIPOD-LLM.
+    """
 
     @property
     def cite(self) -> Citations: ...
-
-    def said(self, template: str) -> list[str]:
-        """The sentences of a template: its lines, without empty ones."""
-        ...
-
-    def of_each(self, template: str) -> list[str]:
-        """The same, run by run: two runs with one value are two measurements."""
-        ...
-
-    def of_comparison(self, item: str) -> list[str]:
-        """What the models beside each other add to an item of TRIPOD-LLM."""
-        ...
+    def said(self, template: str) -> list[str]: ...
+    def of_each(self, template: str) -> list[str]: ...
+    def of_comparison(self, item: str) -> list[str]: ...
 
 
 @dataclass(frozen=True)
