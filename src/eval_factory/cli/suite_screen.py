@@ -34,7 +34,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_journal as states
-from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, SuiteObserver, SuiteState
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import (
     GOES,
