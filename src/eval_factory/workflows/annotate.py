@@ -21,7 +21,6 @@ from eval_factory.analysis.annotation_sheets import (
     csv_sheet,
     drawn,
     drawn_sample,
-    group_field,
     layers_of,
     rater_order,
     read_returns,
@@ -147,7 +146,8 @@ def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord
     Raises:
         ConfigError: no answer can be rated.
     """
-    field_of = group_field(stored.result.groups, (one.categories for one in records))
+    known = {name for one in records for name in one.categories}
+    field_of = next((name for name in stored.result.groups if name in known), None)
     candidates = [
         Candidate(AnswerKey(one.id, one.trial), value, str(one.categories.get(field_of, "")) if field_of else "")
         for one in records
