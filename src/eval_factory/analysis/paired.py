@@ -160,11 +160,9 @@ _NOT_TESTED = dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_va
 
 
 def _of_proportions(differences: Sequence[float], confidence: float) -> dict[str, Any]:
-    """Intervals, p value, method and smallest difference."""
     from scipy import stats  # imported here: it takes most of a second
 
-    count = len(differences)
-    b_only, a_only = differences.count(1), differences.count(-1)
+    count, b_only, a_only = len(differences), differences.count(1), differences.count(-1)
     discordant = a_only + b_only
     low, high = tango_interval(b_only, a_only, count, confidence)
     low90, high90 = tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE)
@@ -176,8 +174,8 @@ def _of_proportions(differences: Sequence[float], confidence: float) -> dict[str
 def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Score interval of the difference of two paired proportions, (b_only - a_only) / count.
 
-    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject. It has a
-    width where no pair is discordant, too.
+    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject, with a's
+    share of discordant pairs at its constrained maximum (section 3). It has a width where no pair is discordant, too.
 
     Args:
         b_only, a_only: instances that b alone has right, that a alone has right.
@@ -188,24 +186,18 @@ def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CON
     estimate = (b_only - a_only) / count
 
     def beyond(difference: float) -> float:
-        return abs(_tango_score(difference, b_only, a_only, count)) - critical
+        excess = b_only - a_only - count * difference
+        if excess == 0:
+            return -critical
+        linear = (2 * count - b_only + a_only) * difference - b_only - a_only
+        constant = -a_only * difference * (1 - difference)
+        share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
+        variance = count * (2 * share + difference * (1 - difference))
+        return (abs(excess) / math.sqrt(variance) if variance > 0 else math.inf) - critical
 
     low = -1.0 if estimate == -1 else optimize.brentq(beyond, -1, estimate)
     high = 1.0 if estimate == 1 else optimize.brentq(beyond, estimate, 1)
     return float(low), float(high)
-
-
-def _tango_score(difference: float, b_only: int, a_only: int, count: int) -> float:
-    """The score statistic of a true difference, with a's share of discordant pairs at its constrained maximum
-    (Tango 1998, section 3)."""
-    excess = b_only - a_only - count * difference
-    if excess == 0:
-        return 0.0
-    linear = (2 * count - b_only + a_only) * difference - b_only - a_only
-    constant = -a_only * difference * (1 - difference)
-    share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
-    variance = count * (2 * share + difference * (1 - difference))
-    return excess / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, excess)
 
 
 def mcnemar_mde(discordant: int, count: int) -> float | None:
@@ -272,7 +264,6 @@ def _of_means(
     if stderr is None or freedom < LEAST_SOURCES - 1:
         return {**_NOT_TESTED, "method": method}
     width = math.inf if scale is None else scale[1] - scale[0]
-
     half, half90 = (
         float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr for share in (confidence, EQUIVALENCE_CONFIDENCE)
     )
@@ -298,24 +289,18 @@ def _mean_and_stderr(
 
     Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
     """
-    groups = len(clusters)
-    values = [value for cluster in clusters for value in cluster]
-    mean = statistics.fmean(values)
-    if groups < 2:
-        return mean, None
-    count = len(values)
-    if scale is None:
-        equal = all(value == values[0] for value in values)
-        return mean, None if equal else math.sqrt(_spread(clusters, mean) * groups / (groups - 1)) / count
-    reach = (scale[1] - scale[0]) * weight
-    total = count + 2 * weight
-    center = mean * count / total
-    spread = _spread(clusters, center) + (reach - weight * center) ** 2 + (reach + weight * center) ** 2
+    groups, values = len(clusters), [value for cluster in clusters for value in cluster]
+    total: float = len(values)
+    center = statistics.fmean(values)
+    if groups < 2 or (scale is None and all(value == values[0] for value in values)):
+        return center, None
+    ends = (0.0, 0.0)
+    if scale is not None:
+        reach = (scale[1] - scale[0]) * weight
+        center, total = center * total / (total + 2 * weight), total + 2 * weight
+        ends = (reach - weight * center) ** 2, (reach + weight * center) ** 2
+    spread = sum(sum(value - center for value in cluster) ** 2 for cluster in clusters) + ends[0] + ends[1]
     return center, math.sqrt(spread * groups / (groups - 1)) / total
-
-
-def _spread(clusters: Sequence[Sequence[float]], center: float) -> float:
-    return sum(sum(value - center for value in cluster) ** 2 for cluster in clusters)
 
 
 def sign_flip_p(sums: Sequence[float]) -> float:

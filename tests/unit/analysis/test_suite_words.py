@@ -23,7 +23,7 @@ ONE = CellResult(
 
 
 def of(*found: CellResult, **changes: Any) -> SuiteResults:
-    return replace(SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), (), (), ()), **changes)
+    return replace(SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), {}, (), ()), **changes)
 
 
 def test_how_much_of_the_suite_there_is() -> None:
