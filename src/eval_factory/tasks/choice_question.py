@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 DataRow = Mapping[str, Any]
@@ -166,7 +165,7 @@ _REFERENCES = (
     rf"\bson\s+{_RIGHT_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
     r"^\W*(?:all|none|neither|both)\W*$",
 )
-_IS_LABEL = r"\W*[A-Za-z]\W*"
+_REFERENCE = "|".join(f"(?:{one})" for one in _REFERENCES)
 
 
 def why_kept(choices: Sequence[str]) -> str | None:
@@ -177,20 +176,15 @@ def why_kept(choices: Sequence[str]) -> str | None:
     """
     if len(set(choices)) < 2:
         return ALONE
-    if all(re.fullmatch(_IS_LABEL, choice) for choice in choices):
+    if all(re.fullmatch(r"\W*[A-Za-z]\W*", choice) for choice in choices):
         return LABELS
     return REFERS if any(map(refers_to_others, choices)) else None
 
 
 def refers_to_others(choice: str) -> bool:
     """Whether a choice means something only beside others, or in its place: "none of the above", "both A and B"."""
-    return _reference().search(choice) is not None
-
-
-@cache
-def _reference() -> re.Pattern[str]:
-    """Compiled when choices are looked at: a configuration is checked without."""
-    return re.compile("|".join(f"(?:{one})" for one in _REFERENCES), re.IGNORECASE)
+    # re compiles it, once, when choices are looked at: a configuration is checked without
+    return re.search(_REFERENCE, choice, re.IGNORECASE) is not None
 
 
 def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:

@@ -46,10 +46,6 @@ def note_on_quasi(where: str) -> str:
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 CLUSTER = "cluster"
 """The source (note, patient, article) that a row shares with others."""
-_ONE_LETTER = r"\W*(?![YNTF]\b)[A-Za-z]\W*"
-"""Beside Y, N, T and F, which are words (yes, no, true, false) where no row is answered by an option's letter."""
-_QUESTION = "question"
-"""A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
 
 def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:
@@ -94,10 +90,10 @@ def check_columns(
         if name not in header:
             hint = did_you_mean(name, header) or f"; it has {has}"
             found.problems.append(f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}")
+        if name in (CORRECT, INCORRECT):
+            found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
     if columns is not None and not columns:
         found.problems.append(f"{prompt_file}: names no column in braces, so every instance would be the same")
-    for name in (name for name in columns or [] if name in (CORRECT, INCORRECT)):
-        found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
     if CORRECT not in header and (needing or INCORRECT in header):
         hint = did_you_mean(CORRECT, header) or f"; it has {has}"
         found.problems.append(f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}")
@@ -116,15 +112,13 @@ class RightAnswers:
         shown, answer = options_shown(prompt), correct.strip()
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
         self.by_letter |= answer in letters
-        if (
-            answer in letters
-            or answer in shown.values()
-            or not (shown or (incorrect and set(incorrect) <= set(LETTERS)))
-        ):
+        are_letters = incorrect and set(incorrect) <= set(LETTERS)
+        if answer in letters or answer in shown.values() or not (shown or are_letters):
             return
         listed = f"none of the options that the prompt lists ({', '.join(letters)})" if shown else "no letter"
         problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
-        if re.fullmatch(_ONE_LETTER, answer):
+        # Y, N, T and F are words (yes, no, true, false) where no row is answered by an option's letter
+        if re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer):
             yield problem
         else:
             self.words.append(problem)
@@ -194,10 +188,21 @@ class _Rows:
             )
             return
         cells = dict(zip(self.header, row, strict=True))
-        ids = _id_problems(cells, self.named, number)
-        wrong = [*_row_problems(cells), *ids, *_prompt_problems(cells, self.columns)]
+        wrong = list(_row_problems(cells))
+        # results are joined to the table by the id, so it has to tell one row from all others
+        remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
+        name = cells.get(ID)
+        if name is not None and not name.strip():
+            wrong.append(f"column {ID}: is empty; {remedy}")
+        elif name is not None and (earlier := self.named.setdefault(name, number)) != number:
+            wrong.append(f"column {ID}: is the same as in row {earlier}; {remedy}")
+        asked = [name for name in self.columns if name in cells]
+        # a column that is called question is what is asked, no matter what else the prompt shows
+        questions = [name for name in asked if name.lower() == "question"] or asked
+        if questions and not any(cells[name].strip() for name in questions):
+            wrong.append(f"column {' and '.join(questions)}: is empty, so nothing would be asked")
         self.problems += [f"{where}, {problem}" for problem in wrong]
-        first = self.asked.setdefault(hash(tuple(cells[name] for name in self.columns if name in cells)), number)
+        first = self.asked.setdefault(hash(tuple(cells[name] for name in asked)), number)
         if first != number:
             self.repeated.append((first, number))
         if self.prompt is None:
@@ -213,28 +218,6 @@ class _Rows:
 
 def _number_of(column: int | None) -> str:
     return "" if column is None else f", column {column + 1}"
-
-
-def _id_problems(row: Mapping[str, str], named: dict[str, int], number: int) -> Iterator[str]:
-    """Results are joined to the table by it, so it has to tell one row from all others."""
-    name = row.get(ID)
-    if name is None:
-        return
-    remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
-    if not name.strip():
-        yield f"column {ID}: is empty; {remedy}"
-        return
-    earlier = named.setdefault(name, number)
-    if earlier != number:
-        yield f"column {ID}: is the same as in row {earlier}; {remedy}"
-
-
-def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
-    """An instance that asks nothing."""
-    asked = [name for name in columns if name in row]
-    questions = [name for name in asked if name.lower() == _QUESTION] or asked
-    if questions and not any(row[name].strip() for name in questions):
-        yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

@@ -30,7 +30,6 @@ _MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
-_NOTHING_RESERVED = "must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
 _SCALE_FORM = "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
 _CRITERIA_FORM = "write a list such as [{name: accuracy, description: what it says is right}]"
 _KEYS = ("name", "description")
@@ -43,10 +42,8 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
         where: the file and the metric, which messages begin with.
         scale: None where it is not said; so for `criteria`.
     """
-    found = [
-        *([] if scale is None else _of_scale(f"{where}.{SCALE}", scale)),
-        *([] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)),
-    ]
+    found = [] if scale is None else list(_of_scale(f"{where}.{SCALE}", scale))
+    found += [] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)
     problems += found
     return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
 
@@ -107,10 +104,9 @@ def _of_text(where: str, text: Any, longest: int) -> Iterator[str]:
     if not isinstance(text, str) or text.strip() != text or not 1 <= len(text) <= longest:
         yield f"{where}: must be a text of 1 to {longest} characters, without spaces around it"
     elif _RESERVED.search(text):
-        yield f"{where}: {_NOTHING_RESERVED}"
+        yield where + ": must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
 
 
-SCORE_FIELD = "score"
 JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
 """What HELM fills into a judge's prompt."""
 
@@ -141,9 +137,11 @@ def columns_of_prompt(path: Path, prompt_file: Path, found: Findings) -> list[st
                 continue
             columns.append(name)
     except ValueError:
+        # where a brace stands that opens or closes nothing
+        without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
+        line = re.split(r"[{}]", without_pairs, maxsplit=1)[0].count("\n") + 1
         found.problems.append(
-            f"{prompt_file}: line {_line_of_lone_brace(text)}: has an unmatched brace;"
-            " write {{ and }} for braces that stay as they are"
+            f"{prompt_file}: line {line}: has an unmatched brace; write {{{{ and }}}} for braces that stay as they are"
         )
         return None
     return list(dict.fromkeys(columns))
@@ -151,12 +149,6 @@ def columns_of_prompt(path: Path, prompt_file: Path, found: Findings) -> list[st
 
 def _line_of(text: str, part: str) -> int:
     return text.count("\n", 0, max(text.find(part), 0)) + 1
-
-
-def _line_of_lone_brace(text: str) -> int:
-    """Where a brace stands that opens nothing or closes nothing."""
-    without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
-    return text.count("\n", 0, re.search(r"[{}]|\Z", without_pairs).start()) + 1  # type: ignore[union-attr]
 
 
 def check_judge_prompt(
@@ -167,7 +159,7 @@ def check_judge_prompt(
     except ConfigError as error:
         found.problems += error.problems
         return
-    names: list[str] = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
+    names = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
     for match in string.Template.pattern.finditer(text):
         name = match["named"] or match["braced"]
         if name in JUDGE_PLACES:
@@ -179,8 +171,8 @@ def check_judge_prompt(
         found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
         found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
-    found.problems += [f"{file}: {problem}" for problem in _not_filled(text, header or (), form)]
-    found.problems += [f"{file}: {problem}" for problem in _form_problems(text, form)]
+    problems = [*_not_filled(text, header or (), form), *_form_problems(text, form)]
+    found.problems += [f"{file}: {problem}" for problem in problems]
 
 
 def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
@@ -188,14 +180,11 @@ def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[st
     for name in re.findall(r"\{([^{}\n]+)\}", text):
         meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header
         if meant and name not in places:
-            why = _why_not_filled(name, places)
+            why = f"by HELM; a judge's prompt has {', '.join(places)}"
+            if name in (SCALE_PLACE, CRITERIA_PLACE):
+                add = "add that key to benchmark.yaml, or write the text here"
+                why = f"where the jury's metric has no {name.lower()}; {add}"
             yield f"line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}"
-
-
-def _why_not_filled(name: str, known: Sequence[str]) -> str:
-    if name in (SCALE_PLACE, CRITERIA_PLACE):
-        return f"where the jury's metric has no {name.lower()}; add that key to benchmark.yaml, or write the text here"
-    return f"by HELM; a judge's prompt has {', '.join(known)}"
 
 
 def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
@@ -233,8 +222,5 @@ def _criteria_problems(text: str) -> Iterator[str]:
         yield f"line {line}: <rubric_criteria> names no criterion; write {form}"
     for name, fields in criteria.items():
         texts = isinstance(fields, list) and all(isinstance(item, str) for item in fields)
-        if not texts or SCORE_FIELD not in fields:
-            yield (
-                f"line {line}: the criterion {name!r} must have a list of fields, {SCORE_FIELD!r} among them;"
-                f" write {form}"
-            )
+        if not texts or "score" not in fields:
+            yield f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; write {form}"
