@@ -112,11 +112,7 @@ class Policy:
 
 
 def load_policy(path: Path) -> Policy:
-    """Read and check a policy.
-
-    Raises:
-        ConfigError: with every mistake that was found.
-    """
+    """Read and check a policy. Raises ConfigError: with every mistake that was found."""
     document = load_mapping(path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits")
     try:
         file = PolicyFile.model_validate(document)

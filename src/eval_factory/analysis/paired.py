@@ -79,7 +79,6 @@ class PairedDifference:
     """How many; None where none are declared."""
     discordant: int
     """Pairs whose values differ."""
-    confidence: float = CONFIDENCE
     ci90_low: float | None = None
     """The 90 % interval, from which equivalence is concluded."""
     ci90_high: float | None = None
@@ -100,7 +99,6 @@ def paired_difference(
     *,
     clusters: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
-    confidence: float = CONFIDENCE,
 ) -> PairedDifference:
     """How far b's values are above a's.
 
@@ -118,9 +116,9 @@ def paired_difference(
     declared = None if clusters is None else len(set(clusters))
     differences = [after - before for before, after in zip(a, b, strict=True)]
     if scale == PROPORTION and set(a) | set(b) <= {0, 1} and declared in (None, len(a)):
-        tested = _of_proportions(differences, confidence)
+        tested = _of_proportions(differences)
     else:
-        tested = _of_means(differences, clusters, scale, confidence)
+        tested = _of_means(differences, clusters, scale)
     return PairedDifference(
         n=len(a),
         value_a=statistics.fmean(a),
@@ -128,7 +126,6 @@ def paired_difference(
         difference=statistics.fmean(differences),
         clusters=declared,
         discordant=sum(value != 0 for value in differences),
-        confidence=confidence,
         few_sources=None if clusters is None else few_sources(clusters),
         **tested,
     )
@@ -156,15 +153,12 @@ def equivalence(found: PairedDifference, margin: float) -> Evidence:
     return Evidence.REFUTED if found.ci90_high < -margin or found.ci90_low > margin else Evidence.INCONCLUSIVE
 
 
-_NOT_TESTED = dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde"))
-
-
-def _of_proportions(differences: Sequence[float], confidence: float) -> dict[str, Any]:
+def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
     from scipy import stats  # imported here: it takes most of a second
 
     count, b_only, a_only = len(differences), differences.count(1), differences.count(-1)
     discordant = a_only + b_only
-    low, high = tango_interval(b_only, a_only, count, confidence)
+    low, high = tango_interval(b_only, a_only, count)
     low90, high90 = tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE)
     p_value = float(stats.binomtest(b_only, discordant).pvalue) if discordant else 1.0
     ends = {"ci_low": low, "ci_high": high, "ci90_low": low90, "ci90_high": high90}
@@ -248,7 +242,7 @@ def mean_mde(
 
 
 def _of_means(
-    differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None, confidence: float
+    differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None
 ) -> dict[str, Any]:
     from scipy import stats
 
@@ -262,19 +256,18 @@ def _of_means(
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = effective_clusters(names) - 1
     if stderr is None or freedom < LEAST_SOURCES - 1:
-        return {**_NOT_TESTED, "method": method}
+        return {**dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")), "method": method}
     width = math.inf if scale is None else scale[1] - scale[0]
-    half, half90 = (
-        float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr for share in (confidence, EQUIVALENCE_CONFIDENCE)
-    )
-    ends = {"ci_low": max(-width, center - half), "ci_high": min(width, center + half)}
-    ends90 = {"ci90_low": max(-width, center - half90), "ci90_high": min(width, center + half90)}
+    found: dict[str, Any] = {}
+    for name, share in (("ci", CONFIDENCE), ("ci90", EQUIVALENCE_CONFIDENCE)):
+        half = float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr
+        found |= {f"{name}_low": max(-width, center - half), f"{name}_high": min(width, center + half)}
     if few:
         smallest_p, p_value = 2.0 ** (1 - len(members)), sign_flip_p([sum(values) for values in members.values()])
     else:
         smallest_p, p_value = 0.0, float(2 * stats.t.sf(abs(center) / stderr, freedom))
     mde = mean_mde(list(members.values()), scale, weight, freedom) if smallest_p < ALPHA else None
-    return {**ends, **ends90, "p_value": p_value, "method": method, "mde": mde}
+    return {**found, "p_value": p_value, "method": method, "mde": mde}
 
 
 def _mean_and_stderr(
@@ -292,7 +285,7 @@ def _mean_and_stderr(
     groups, values = len(clusters), [value for cluster in clusters for value in cluster]
     total: float = len(values)
     center = statistics.fmean(values)
-    if groups < 2 or (scale is None and all(value == values[0] for value in values)):
+    if groups < 2 or (scale is None and len(set(values)) == 1):
         return center, None
     ends = (0.0, 0.0)
     if scale is not None:

@@ -167,24 +167,31 @@ NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
 def suite_markdown(results: SuiteResults, root: Path) -> str:
-    """The table, for an issue, a wiki or a job's summary.
-
-    Args:
-        root: the suite's folder, to which the cells' folders are relative.
-    """
+    """For an issue, a wiki or a job's summary. `root`: the suite's folder, to which the cells' folders are relative."""
     cost = words.total_cost(results)
     lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
+    rates = [NO_WIN_RATES]
+    if results.has_win_rates:
+        rates = [*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES]
+    rates += _listed("Left out of the win rates:", ((left.name, left.reason) for left in results.left_out))
+    compared = words.pair_table(results.benchmarks)
+    pairs = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
+    refused = [
+        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
+        for benchmark in results.benchmarks
+        for models, reasons in words.refused_pairs(benchmark)
+    ]
+    refusals = list(_listed("Not compared:", refused))
     for title, section in (
-        ("Scores", _scores(results) if results.cells else []),
-        ("Win rates", _win_rates(results)),
-        ("Other metric groups", _groups(results)),
-        ("Comparisons", _comparisons(results)),
+        ("Scores", list(_scores(results)) if results.cells else []),
+        ("Win rates", rates),
+        ("Other metric groups", list(_groups(results))),
+        ("Comparisons", pairs + refusals if pairs else refusals[1:]),
         ("Missing", in_markdown(words.missing_table(results)) if results.missing else []),
         ("Runs", in_markdown(_runs(results, root)) if results.cells else []),
     ):
-        found = list(section)
-        if found:
-            lines += ["", f"## {title}", "", *found]
+        if section:
+            lines += ["", f"## {title}", "", *section]
     return "\n".join(lines) + "\n"
 
 
@@ -216,14 +223,6 @@ def _listed(title: str, reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield from ("", title, "", *items)
 
 
-def _win_rates(results: SuiteResults) -> Iterator[str]:
-    if results.has_win_rates:
-        yield from (*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES)
-    else:
-        yield NO_WIN_RATES
-    yield from _listed("Left out of the win rates:", ((left.name, left.reason) for left in results.left_out))
-
-
 def _groups(results: SuiteResults) -> Iterator[str]:
     tables = words.group_tables(results)
     if not tables:
@@ -235,18 +234,6 @@ def _groups(results: SuiteResults) -> Iterator[str]:
     rates = [[group, *found] for group, found in words.group_win_rates(results).items()]
     if rates:
         yield from in_markdown(Table(["mean win rate", *results.targets], rates, count))
-
-
-def _comparisons(results: SuiteResults) -> Iterator[str]:
-    compared = words.pair_table(results.benchmarks)
-    lines = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
-    refused = (
-        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
-        for benchmark in results.benchmarks
-        for models, reasons in words.refused_pairs(benchmark)
-    )
-    lines += _listed("Not compared:", refused)
-    yield from lines if compared.rows else lines[1:]
 
 
 def _runs(results: SuiteResults, root: Path) -> Table:
@@ -285,11 +272,7 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
-    """The page.
-
-    Args:
-        root: the suite's folder, where the page will be: links to the runs' reports are relative to it.
-    """
+    """The page. `root`: the suite's folder, where the page will be: links to the runs' reports are relative to it."""
     style = tables_style()
     tables = {
         "missing": words.missing_table(results),

@@ -203,7 +203,9 @@ def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
     Fractions: a sum of rounded numbers that ought to be 0 may be above it.
     """
     own, others = _of(one, columns), _of(other, columns)
-    least, most = [_least(one, each) for each in own], [_most(other, each) for each in others]
+    # wins that are certain, as a share of the other models; all but those that certainly are none
+    least = [Fraction(sum(better == one for better, _ in each.certain), len(each.values) - 1) for each in own]
+    most = [1 - Fraction(sum(worse == other for _, worse in each.certain), len(each.values) - 1) for each in others]
     if own != others:
         return sum(least) * len(most) > sum(most) * len(least)
     apart = Fraction(0)
@@ -212,13 +214,3 @@ def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
         certain = (one, other) in column.certain
         apart += max(wins - wins_of_other, a_win) if certain else wins - wins_of_other
     return apart > 0
-
-
-def _least(model: str, column: Column) -> Fraction:
-    """Wins that are certain, as a share of the other models."""
-    return Fraction(sum(better == model for better, _ in column.certain), len(column.values) - 1)
-
-
-def _most(model: str, column: Column) -> Fraction:
-    """All but those that certainly are none."""
-    return 1 - Fraction(sum(worse == model for _, worse in column.certain), len(column.values) - 1)

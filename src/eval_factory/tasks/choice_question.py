@@ -73,11 +73,7 @@ def is_blank(value: Any) -> bool:
 
 
 def cell_text(row: DataRow, column: str) -> str:
-    """The text of a cell that has to be filled.
-
-    Raises:
-        RowFaultError: it is not.
-    """
+    """The text of a cell that has to be filled. Raises RowFaultError: it is not."""
     if column not in row:
         raise RowFaultError(column, "is missing")
     value = row[column]
@@ -118,11 +114,7 @@ def chosen_options(
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:
-    """A mapping from letters, in their order.
-
-    Raises:
-        RowFaultError: the cell holds none.
-    """
+    """A mapping from letters, in their order. Raises RowFaultError: the cell holds none."""
     value = row.get(column)
     if value is None:
         raise RowFaultError(column, "is missing")

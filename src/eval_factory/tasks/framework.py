@@ -141,10 +141,7 @@ class ClusterRule(_Part):
     """Fields of such a record that name the source: the first that it has."""
 
     def check(self) -> None:
-        """
-        Raises:
-            ValueError: it says too little, too much, or no pattern with one group.
-        """
+        """Raises ValueError: it says too little, too much, or no pattern with one group."""
         if (self.field is None) == (self.text is None):
             raise ValueError("a cluster is found by `field` or by `text`: give one of them")
         try:

@@ -130,10 +130,7 @@ def list_tasks(tag: str | None = None, *, framework: Framework | None = None) ->
 
 
 def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
-    """
-    Raises:
-        ConfigError: no task has the tag.
-    """
+    """Raises ConfigError: no task has the tag."""
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})
