@@ -196,12 +196,8 @@ def sheet_cell(text: str) -> str:
 def csv_sheet(
     sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
 ) -> str:
-    """A line for each question about each answer; the texts of an answer stand in its first line alone.
-
-    Args:
-        order: codes of the answers.
-        shown: code -> what the rater sees.
-    """
+    """A line for each question about each answer, in the order of the answers' codes; the texts of an answer stand in
+    its first line alone. `shown`: code -> what the rater sees."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -321,11 +317,7 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
 
 
 def _rows_of(file: Path) -> Iterator[_Row]:
-    """Rows with anything in them; the header is row 1.
-
-    Raises:
-        ValueError: it is no table with the columns that are needed.
-    """
+    """Rows with anything in them; the header is row 1. Raises ValueError: a column that is needed is not there."""
     with open_regular(file) as opened:
         content = opened.read(_LARGEST + 1)
     if len(content) > _LARGEST:
@@ -346,11 +338,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
 
 
 def decoded_sheet(content: bytes) -> str:
-    """UTF-8, with a mark or without; UTF-16 with one; else what Windows' programs write in the West.
-
-    Raises:
-        ValueError: it is binary.
-    """
+    """UTF-8, or UTF-16 with a mark; else what Windows' programs write in the West. Raises ValueError: it is binary."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16")
     if b"\0" in content:

@@ -286,11 +286,7 @@ def compare(
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
-    """Results by their main metrics, each with each: those that cannot be compared keep no others from it.
-
-    Args:
-        sides: of results that have a main score, with its values.
-    """
+    """Results with a main score, by it, each with each: those that cannot be compared keep no others from it."""
     models = [Model(side.label, side.stored.folder, side.stored.result.provenance.target) for side in sides]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):

@@ -23,11 +23,7 @@ Texts = Mapping[str, Mapping[str, str]]
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
-    """Of the instances that flipped: first those that are right in a alone.
-
-    Raises:
-        PrerequisiteError: the files of instances cannot be read.
-    """
+    """Of the instances that flipped: first those that are right in a alone. Raises PrerequisiteError."""
     ids = [*comparison.flips.a_only, *comparison.flips.b_only]
     found: dict[str, dict[str, str]] = {key: {} for key in ids}
     for model in (comparison.a, comparison.b):
@@ -205,11 +201,7 @@ def comparison_markdown(compared: Compared) -> str:
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
-    """The page of two output folders or more. Results that cannot be compared are shown with the reasons.
-
-    Raises:
-        ConfigError, PrerequisiteError: what `compare` raises.
-    """
+    """The page of two output folders or more, with the reasons where they cannot be compared. Raises as `compare`."""
     from markupsafe import Markup  # imported here, as the rest of the page: a comparison as text needs none of it
 
     from eval_factory.report.page.document import Beside, page, shown_of

@@ -286,11 +286,7 @@ def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: 
 def difference_in_group(
     a: StoredResult, b: StoredResult, comparison: Comparison, group: tuple[str, str]
 ) -> PairedDifference | None:
-    """Of the instances that both have a value of, as in the comparison of all; None where there is none.
-
-    Args:
-        group: a field of the instances and its value.
-    """
+    """Of the instances that both have a value of, as in the comparison of all; None where there is none."""
     field, value = group
 
     def is_member(record: InstanceRecord) -> bool:

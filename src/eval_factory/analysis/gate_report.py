@@ -162,12 +162,8 @@ def gate_statement(
     """The statement of a benchmark whose limits were held against numbers.
 
     Args:
-        metric: the score that the limits are of.
         evaluator: a URI of who ran the evaluation.
         of: what the checks are part of; the lock of its policy is in the statement where it is older than the run.
-
-    Raises:
-        PrerequisiteError: the folder has no checksums, or its result does not say when it was made.
     """
     record = stored.result.provenance
     rundir = RunDir(stored.folder)

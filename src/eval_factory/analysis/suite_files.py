@@ -316,14 +316,8 @@ def _in_html(table: Table) -> Markup:
 
 
 def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None) -> None:
-    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml.
-
-    Args:
-        into: where they are written, if not into the suite's own folder.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml, where `into` is not given into the suite's own
+    folder. Raises OSError."""
     document = results_document(results, folder.root)
     documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder

@@ -72,11 +72,6 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def cost(cell: CellResult) -> str:
-    """US dollars; of what has a known price."""
-    return NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
-
-
 def total_cost(results: SuiteResults) -> str:
     """Of the runs whose cost is known; empty where none is."""
     known = [cell.cost for cell in results.cells if cell.cost is not None]
@@ -195,6 +190,7 @@ def missing_table(results: SuiteResults) -> Table:
 
 
 def paid(cell: CellResult) -> list[str]:
-    """Prompt tokens, answer tokens, cost."""
+    """Prompt tokens, answer tokens, and US dollars of what has a known price."""
     tokens = (cell.prompt_tokens, cell.completion_tokens)
-    return [*(formats.count(count, missing=NOTHING) for count in tokens), cost(cell)]
+    cost = NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
+    return [*(formats.count(count, missing=NOTHING) for count in tokens), cost]

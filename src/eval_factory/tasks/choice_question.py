@@ -97,11 +97,8 @@ def chosen_options(
     Args:
         choices: its name in the published form -> its text; one without text is none.
         right: the name of the right one.
-        answer_column: the column that says which is right.
-        choices_column: the column that holds the choices.
-
-    Raises:
-        RowFaultError: there are too few or too many, one is no text, or none of them is the right one.
+        answer_column, choices_column: what a RowFaultError names: there are too few or too many choices, one is no
+            text, or none of them is the right one.
     """
     shown = {name: text for name, text in choices.items() if not is_blank(text)}
     if any(not isinstance(text, str) for text in shown.values()):

@@ -137,7 +137,9 @@ def load_benchmark(path: Path) -> Benchmark:
         with contextlib.suppress(ValidationError):
             metrics[number] = _Metric.model_validate(metric)
     prompt, dataset = (_file_named_by(path, document.get(name)) for name in ("prompt_file", "dataset_file"))
-    parts = _Parts(path, prompt, dataset, metrics)
+    judge_prompts = [_file_named_by(path, one.prompt_file) for one in metrics.values() if one.name == JURY]
+    names = [metric.name for metric in metrics.values()]
+    parts = _Parts(path, prompt, dataset, names, [file for file in judge_prompts if file is not None])
     number, jury = next(((at, one) for at, one in metrics.items() if one.name == JURY), (0, _Metric(name=JURY)))
     form = jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems)
     _check_metrics(path, metrics, found)
@@ -151,7 +153,7 @@ def load_benchmark(path: Path) -> Benchmark:
         prompt_file=prompt,
         dataset_file=dataset,
         max_tokens=shape.max_tokens,
-        metrics=tuple(parts.names),
+        metrics=tuple(names),
         judge_prompt_file=next(iter(parts.judge_prompts), None),
         instances=rows,
         sha256=_hashes(path, prompt, dataset, *parts.judge_prompts),
@@ -207,22 +209,13 @@ class _Parts:
     path: Path
     prompt_file: Path | None
     dataset_file: Path | None
-    metrics: Mapping[int, _Metric]
-    """By their place in the list."""
-
-    @property
-    def names(self) -> list[str]:
-        return [metric.name for metric in self.metrics.values()]
+    metrics: list[str]
+    judge_prompts: list[Path]
 
     @property
     def needing(self) -> str | None:
         """The metric that cannot do without right answers, if one cannot."""
-        return next((name for name in self.names if name != JURY), None)
-
-    @property
-    def judge_prompts(self) -> list[Path]:
-        files = [_file_named_by(self.path, one.prompt_file) for one in self.metrics.values() if one.name == JURY]
-        return [file for file in files if file is not None]
+        return next((name for name in self.metrics if name != JURY), None)
 
 
 def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape], problems: list[str]) -> _Shape | None:
@@ -265,20 +258,20 @@ def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, l
         return 0, []
     prompt_file = parts.prompt_file or parts.path.parent
     custom_table.check_columns(prompt_file, parts.dataset_file, columns, header, parts.needing, found)
-    _check_incorrect_answers(parts.dataset_file, parts.names, header, found)
+    _check_incorrect_answers(parts.dataset_file, parts.metrics, header, found)
     prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
-    compared = prompt if EXACT_MATCH in parts.names else None
+    compared = prompt if EXACT_MATCH in parts.metrics else None
     return custom_table.check_rows(parts.dataset_file, header, columns or [], found, compared), header
 
 
 def _check_conversations(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
     file = parts.dataset_file or parts.path.parent
-    quasi = EXACT_MATCH in parts.names
+    quasi = EXACT_MATCH in parts.metrics
     rows = message_files.check_conversations(parts.path, file, parts.needing, found, quasi=quasi)
     header = message_files.fields_of(rows)
     for judge_prompt in parts.judge_prompts:
         prompt_check.check_judge_prompt(parts.path, judge_prompt, header if rows else None, found, form)
-    _check_incorrect_answers(file, parts.names, header, found)
+    _check_incorrect_answers(file, parts.metrics, header, found)
     return len(rows), header
 
 

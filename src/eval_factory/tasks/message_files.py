@@ -148,13 +148,8 @@ def fields_of(rows: Iterable[Conversation]) -> list[str]:
 def check_conversations(
     path: Path, file: Path, needing: str | None, found: Findings, *, quasi: bool
 ) -> list[Conversation]:
-    """What is wrong in the file, and what is noted of it.
-
-    Args:
-        path: the benchmark's YAML, which names the file.
-        needing: the metric that cannot do without right answers, if one cannot.
-        quasi: the benchmark has HELM's quasi metrics.
-    """
+    """`path`: the benchmark's YAML, which names the file. `needing`: the metric that cannot do without right answers,
+    if one cannot. `quasi`: the benchmark has HELM's quasi metrics."""
     try:
         read = read_conversations(file)
     except OSError as error:

@@ -61,7 +61,18 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
     index = load_index()
     found: list[str] = []
-    entry = parse_run_entry(name.removeprefix(prefix_of(framework)), found)
+    # split as HELM does: at the first colon, at commas, at the first equals sign of each
+    run_spec, colon, rest = name.removeprefix(prefix_of(framework)).partition(":")
+    arguments: dict[str, str] = {}
+    for part in rest.split(",") if colon else []:
+        key, equals, value = part.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            found.append(f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}")
+        elif key in arguments:
+            found.append(f"{WHERE}: {key} is given twice")
+        arguments[key] = value.strip()
+    entry = RunEntry(run_spec.strip(), arguments)
     spec = index.run_specs.get(entry.name)
     if spec is None and framework.task(entry.name) is not None:
         without = f"write it without {prefix_of(framework)!r}"
@@ -74,21 +85,6 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
         found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
     problems += found
     return None if found or spec is None else _task(entry, spec, framework)
-
-
-def parse_run_entry(text: str, problems: list[str]) -> RunEntry:
-    """Split as HELM does: at the first colon, at commas, at the first equals sign of each."""
-    name, colon, rest = text.partition(":")
-    arguments: dict[str, str] = {}
-    for part in rest.split(",") if colon else []:
-        key, equals, value = part.partition("=")
-        key = key.strip()
-        if not equals or not key:
-            problems.append(f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}")
-        elif key in arguments:
-            problems.append(f"{WHERE}: {key} is given twice")
-        arguments[key] = value.strip()
-    return RunEntry(name.strip(), arguments)
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list[str]:
