@@ -69,8 +69,8 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
         smallest = min(range(len(layers)), key=lambda at: len(layers[at].keys))
         beside = [at for at in (smallest - 1, smallest + 1) if 0 <= at < len(layers)]
         first, second = sorted((smallest, min(beside, key=lambda at: len(layers[at].keys))))
-        one, other = layers[first], layers[second]
-        layers[first : second + 1] = [AnswerLayer(f"{one.name}; {other.name}", one.keys + other.keys)]
+        name, keys = f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys
+        layers[first : second + 1] = [AnswerLayer(name, keys)]
     return layers
 
 

@@ -12,17 +12,8 @@ from pathlib import Path
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
+from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
-from eval_factory.tasks.file_problems import (
-    Findings,
-    TableError,
-    not_utf8,
-    other_form,
-    other_kind,
-    shortened,
-    table_rows,
-    unreadable_file,
-)
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -48,18 +39,18 @@ CLUSTER = "cluster"
 """The source (note, patient, article) that a row shares with others."""
 
 
-def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:
+def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> list[str] | None:
     """The names of the columns; None where the table cannot be read."""
     try:
-        form = other_kind(dataset_file) or other_form(dataset_file)
-        header = None if form else next((row for _, row in table_rows(dataset_file)), None)
+        form = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
+        header = None if form else next((row for _, row in file_problems.table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += unreadable_file(dataset_file, error, "dataset_file", path).problems
+        found.problems += file_problems.unreadable_file(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
-        found.problems += not_utf8(dataset_file).problems
+        found.problems += file_problems.not_utf8(dataset_file).problems
         return None
-    except TableError as error:
+    except file_problems.TableError as error:
         found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
         return None
     if form:
@@ -82,7 +73,7 @@ def check_columns(
     columns: Sequence[str] | None,
     header: Sequence[str],
     needing: str | None,
-    found: Findings,
+    found: file_problems.Findings,
 ) -> None:
     """`needing` is the metric that cannot do without right answers, if one cannot."""
     has = ", ".join(map(printable, header))
@@ -129,7 +120,7 @@ class RightAnswers:
 
 
 def check_rows(
-    file: Path, header: Sequence[str], columns: Sequence[str], found: Findings, prompt: str | None = None
+    file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, prompt: str | None = None
 ) -> int:
     """Check each row; how many there are.
 
@@ -138,11 +129,11 @@ def check_rows(
     """
     rows, count = _Rows(header, columns, prompt), 0
     try:
-        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
+        for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
-        rows.problems += not_utf8(file).problems
-    except TableError as error:
+        rows.problems += file_problems.not_utf8(file).problems
+    except file_problems.TableError as error:
         column = error.column
         has_name = column is not None and column < len(header)
         cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
@@ -150,7 +141,7 @@ def check_rows(
     problems = rows.problems + rows.answers.in_other_words()
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
-    found.problems += shortened(problems, f"{file}: ", "its rows")
+    found.problems += file_problems.shortened(problems, f"{file}: ", "its rows")
     if rows.repeated and any(name in header for name in columns):
         first, second = rows.repeated[0]
         give = "1 row gives" if len(rows.repeated) == 1 else f"{len(rows.repeated)} rows give"

@@ -320,17 +320,14 @@ def framework_of(record: Mapping[str, Any]) -> Framework:
         "oauth": {name: OAuthService(**service) for name, service in record["oauth"].items()},
         "evaluations": tuple(_task(task) for task in record["evaluations"]),
     }
-    framework = Framework(**{**record, **parts})
-    for task in framework.evaluations:
-        if task.helm.cluster is not None:
-            task.helm.cluster.check()
-    return framework
+    return Framework(**{**record, **parts})
 
 
 def _task(record: Mapping[str, Any]) -> Task:
     helm = _unchanging(record["helm"])
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
+        helm["cluster"].check()
     if "parameters" in helm:
         helm["parameters"] = {
             name: ScenarioParameter(**{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))})

@@ -247,29 +247,25 @@ def _whole(text: str) -> int | None:
 
 
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]:
-    return list(map(_line, _applying(layout, values)))
-
-
-def _line(entry: FileLayout) -> str:
-    where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
-    kind = f" ({entry.format})" if entry.format else ""
-    columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
-    parts = [f"with the columns {', '.join(columns)}"] if columns else []
-    for path, attributes in entry.elements.items():
-        each = ", ".join(f"{name}: {one_of(values)}" for name, values in attributes.items())
-        parts.append(f"with an element {path}{f' ({each})' if each else ''}")
-    if entry.at_least > 1:
-        when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
-        parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
-    if entry.lines_as is not None:
-        parts.append(f"with as many lines as {entry.lines_as}")
-    if entry.numbered:
-        parts.append("each named by a whole number, and nothing else there")
-    if entry.one_per is not None:
-        parts.append(f"one for each {entry.one_per.column} of {entry.one_per.file}")
-    if entry.in_every is not None:
-        parts.append(f"and one in every other folder of {entry.in_every}")
-    return f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}"
+    lines = []
+    for entry in _applying(layout, values):
+        where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
+        kind = f" ({entry.format})" if entry.format else ""
+        may = {name: f"{name} ({one_of(cells)})" for name, cells in entry.allowed.items()}
+        columns = [may.get(name, name) for name in entry.columns]
+        parts = [f"with the columns {', '.join(columns)}"] if columns else []
+        for path, attributes in entry.elements.items():
+            each = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+            parts.append(f"with an element {path}{f' ({each})' if each else ''}")
+        if entry.at_least > 1:
+            when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
+            parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
+        parts += [f"with as many lines as {entry.lines_as}"] if entry.lines_as else []
+        parts += ["each named by a whole number, and nothing else there"] if entry.numbered else []
+        parts += [f"one for each {entry.one_per.column} of {entry.one_per.file}"] if entry.one_per else []
+        parts += [f"and one in every other folder of {entry.in_every}"] if entry.in_every else []
+        lines.append(f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}")
+    return lines
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:

@@ -10,18 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core import jury_form
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.core.jury_form import (
-    CRITERIA,
-    CRITERIA_PLACE,
-    HELMS_FORM,
-    MAX,
-    MIN,
-    SCALE,
-    SCALE_PLACE,
-    JuryForm,
-    jury_form_of,
-)
+from eval_factory.core.jury_form import CRITERIA, CRITERIA_PLACE, MAX, MIN, SCALE, SCALE_PLACE, JuryForm
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
@@ -32,7 +23,6 @@ _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
 _SCALE_FORM = "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
 _CRITERIA_FORM = "write a list such as [{name: accuracy, description: what it says is right}]"
-_KEYS = ("name", "description")
 
 
 def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> JuryForm:
@@ -45,7 +35,7 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
     found = [] if scale is None else list(_of_scale(f"{where}.{SCALE}", scale))
     found += [] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)
     problems += found
-    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
+    return jury_form.HELMS_FORM if found else jury_form.jury_form_of({SCALE: scale, CRITERIA: criteria})
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:
@@ -89,8 +79,8 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
             yield f"{where}.{number}: must be a mapping; {_CRITERIA_FORM}"
             continue
         for key in one:
-            if key not in _KEYS:
-                hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
+            if key not in ("name", "description"):
+                hint = did_you_mean(str(key), ("name", "description")) or "; known here: name, description"
                 yield f"{where}.{number}: unknown key {key}{hint}"
         name, text = one.get("name"), one.get("description", "")
         yield from _of_text(f"{where}.{number}.name", name, _MAX_NAME_LENGTH)
@@ -128,14 +118,14 @@ def columns_of_prompt(path: Path, prompt_file: Path, found: Findings) -> list[st
         for _, name, form, conversion in string.Formatter().parse(text):
             if name is None:
                 continue
-            if not name or form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit():
-                shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-                found.problems.append(
-                    f"{prompt_file}: line {_line_of(text, '{' + shown)}: {{{shown}}} is not the name of a column;"
-                    " write {name} for the column name, and {{ and }} for braces that stay as they are"
-                )
+            if name and not (form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit()):
+                columns.append(name)
                 continue
-            columns.append(name)
+            shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            found.problems.append(
+                f"{prompt_file}: line {_line_of(text, '{' + shown)}: {{{shown}}} is not the name of a column;"
+                " write {name} for the column name, and {{ and }} for braces that stay as they are"
+            )
     except ValueError:
         # where a brace stands that opens or closes nothing
         without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
@@ -151,9 +141,7 @@ def _line_of(text: str, part: str) -> int:
     return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
-def check_judge_prompt(
-    path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm = HELMS_FORM
-) -> None:
+def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm) -> None:
     try:
         text = read_text(file, "the judges' prompt_file", path)
     except ConfigError as error:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
@@ -30,9 +30,7 @@ from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 EVERY_TIER = "all"
 
 
-@dataclass(frozen=True)
-class PublishedForm:
-    name: str
+class PublishedForm(NamedTuple):
     columns: tuple[str, ...]
     """Without which no question can be read."""
     convert: Callable[[DataRow], ChoiceQuestion | None]
@@ -54,8 +52,7 @@ def medxpertqa(row: DataRow) -> ChoiceQuestion:
 
 def careqa_question(row: DataRow) -> ChoiceQuestion:
     """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one, from 1."""
-    columns = ("op1", "op2", "op3", "op4")
-    options = {str(number): row.get(name) for number, name in enumerate(columns, start=1)}
+    options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
     name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
     return ChoiceQuestion(name, cell_text(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
@@ -99,8 +96,7 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
 
     The row is a question with its patient's documents (`published_files.py`); `correct` is the right choice's text.
     """
-    columns = ("answer_a", "answer_b", "answer_c", "answer_d", "answer_e")
-    options = {name: row.get(name) for name in columns}
+    options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
     equal = next((name for name, text in options.items() if not is_blank(text) and _plain(str(text)) == right), "")
     choices, index = chosen_options(options, equal, "correct", "answer_a to answer_e")
@@ -119,21 +115,14 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).rstrip(".").casefold()
 
 
+_OF_AFRIMED = ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier")
 FORMS = {
-    form.name: form
-    for form in (
-        PublishedForm("medxpertqa", ("id", "question", "options", "label"), medxpertqa),
-        PublishedForm("careqa", ("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
-        PublishedForm(
-            "afrimed_qa",
-            ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier"),
-            afrimed_question,
-        ),
-        PublishedForm("metamedqa", ("question", "options", "answer_idx"), metamedqa_question),
-        PublishedForm("longhealth", ("patient", "texts", "question", "correct"), longhealth_question),
-    )
+    "medxpertqa": PublishedForm(("id", "question", "options", "label"), medxpertqa),
+    "careqa": PublishedForm(("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
+    "afrimed_qa": PublishedForm(_OF_AFRIMED, afrimed_question),
+    "metamedqa": PublishedForm(("question", "options", "answer_idx"), metamedqa_question),
+    "longhealth": PublishedForm(("patient", "texts", "question", "correct"), longhealth_question),
 }
-
 
 _CAREQA = "https://huggingface.co/datasets/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
 PUBLISHED = {
@@ -178,7 +167,7 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
     """
     found, known = ChoiceFile(), FORMS[form]
     try:
-        for where, row in _rows(path, known):
+        for where, row in _rows(path, form):
             missing = [name for name in known.columns if name not in row]
             if missing and not found.questions and not found.problems and not found.left_out:
                 there = ", ".join(map(str, row)) or "none"
@@ -207,7 +196,7 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
     return found
 
 
-def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, DataRow]]:
+def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
     kind = path.suffix.lower()
     if kind == ".parquet":
         import pyarrow.parquet
@@ -219,7 +208,7 @@ def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, DataRow]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.DictReader(file), start=1):
                 yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}
-    elif form.name == "longhealth":
+    elif form == "longhealth":
         yield from _patient_rows(_json(path.read_text(encoding="utf-8-sig"), "it"))
     else:
         text = path.read_text(encoding="utf-8-sig")
