@@ -12,6 +12,7 @@ from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report.sentences import (
@@ -39,7 +40,7 @@ def markdown_report(result: TaskResult) -> str:
     head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
     failures = []
     for cause in sorted(validity.failures, key=lambda cause: -cause.count):
-        who = "the model" if cause.is_of_the_model else f"judge {code(cause.role)}"
+        who = "the model" if cause.role == MODEL_ROLE else f"judge {code(cause.role)}"
         failures.append(f"{who}: {prose(line_of(cause))}")
     parts = [
         [f"# {code(result.task)}: {code(result.provenance.target)}"],

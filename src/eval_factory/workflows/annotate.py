@@ -20,7 +20,6 @@ from eval_factory.analysis.annotation_sheets import (
     csv_sheet,
     drawn,
     drawn_sample,
-    group_field,
     layers_of,
     rater_order,
     read_returns,
@@ -135,7 +134,8 @@ def _chosen(
     """
     records = [record for record in stored.result.instances if record.metrics]
     asked = asked_of(stored.result, records, kind, system_prompts(stored))
-    field_of = group_field(stored.result.groups, (one.categories for one in records))
+    known = {name for one in records for name in one.categories}
+    field_of = next((name for name in stored.result.groups if name in known), None)
     candidates = [
         Candidate(AnswerKey(one.id, one.trial), value, str(one.categories.get(field_of, "")) if field_of else "")
         for one in records
