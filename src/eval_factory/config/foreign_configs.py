@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from eval_factory.config.load import nested
-from eval_factory.config.merge import Layer, Source, is_credential, merge
+from eval_factory.config.merge import Layer, Source, is_credential, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
 from eval_factory.core.errors import ConfigError, did_you_mean
@@ -37,13 +37,12 @@ _Load = Callable[[Mapping[str, Any], Framework], object]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
 _TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
-_ADVICE, _SAID, _LAUNCHER = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"]
+_ADVICE, _SAID, _LAUNCHER, _KNOWN = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"], _TABLE["known"]
 LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
-_KNOWN = _TABLE["known"]
-ADAPTER = "target.api_endpoint.adapter_config"
+ENDPOINT, PARAMS, EXTRA = "target.api_endpoint", "config.params", "config.params.extra"
+ADAPTER = f"{ENDPOINT}.adapter_config"
 NO_EFFECT: Mapping[str, Sequence[str]] = _TABLE["no_effect"]
 ONLY: Mapping[str, Mapping[str, Any]] = {f"{ADAPTER}.{name}": only for name, only in _TABLE["only"].items()}
-ENDPOINT, PARAMS, EXTRA, THEIRS = "target.api_endpoint", "config.params", "config.params.extra", "nemo_evaluator_config"
 _READ: Mapping[str, tuple[str, ...]] = {
     "config": ("type", "output_dir", "params"),
     PARAMS: (*Params.model_fields, "task"),
@@ -58,11 +57,12 @@ _INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
 
-
-_INTERCEPTORS, _TASK = f"{ADAPTER}.interceptors", "config.params.task"
-_COMMAND, _FRAMEWORK = "command", "framework_name"
-_OTHERS = (_INTERCEPTORS, _TASK, _COMMAND, _FRAMEWORK)
-_PATHS = (*(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys), *ONLY, *_OTHERS)
+_INTERCEPTORS, _TASK = f"{ADAPTER}.interceptors", f"{PARAMS}.task"
+_PATHS = (
+    *(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys),
+    *ONLY,
+    *(_INTERCEPTORS, _TASK, "command", "framework_name"),
+)
 Foreign = dict[str, Any]
 """Dotted path of such a key -> what the configuration says of it."""
 
@@ -78,10 +78,8 @@ def take_keys(layers: Sequence[Layer]) -> Foreign:
     for _, tree in layers:
         for path in _PATHS:
             *parents, name = path.split(".")
-            section: Any = tree
-            for parent in parents:
-                section = section.get(parent) if isinstance(section, dict) else None
-            if isinstance(section, dict) and name in section:
+            section = section_at(tree, parents)
+            if name in section:
                 found[path] = section.pop(name)
     return {path: value for path, value in found.items() if value is not None}
 
@@ -92,39 +90,36 @@ def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> It
         only = ONLY.get(path, {"values": [value]})
         if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
             yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
-    yield from _interceptor_problems(foreign.get(_INTERCEPTORS, []))
-    names = () if task is None else (task.name, f"{framework.framework.name}.{task.name}", task.helm.run_spec)
+    if not isinstance(foreign.get(_INTERCEPTORS, []), list):
+        yield f"{_INTERCEPTORS}: must be a list"
+    for _, interceptor, _ in _interceptors(foreign.get(_INTERCEPTORS)):
+        if interceptor not in _TABLE["harmless"]:
+            ours = _TABLE["interceptors"].get(interceptor, {}).get("ours")
+            instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
+            yield f"{_INTERCEPTORS}: {interceptor!r} would change the results and is not followed; {instead}"
+    name = framework.framework.name
+    names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
     if names and foreign.get(_TASK, names[0]) not in names:
         yield f"{_TASK}: is not the task that config.type names, {names[0]}; give one of them"
-    name = framework.framework.name
-    if foreign.get(_FRAMEWORK, name) != name:
-        yield f"{_FRAMEWORK}: is not {name!r}: the configuration is of another framework"
-    ours = framework.framework.pkg_name
-    if _COMMAND in foreign and ours not in str(foreign[_COMMAND]):
-        yield f"{_COMMAND}: would change what is run and is not followed; leave it out"
+    if foreign.get("framework_name", name) != name:
+        yield f"framework_name: is not {name!r}: the configuration is of another framework"
+    if "command" in foreign and framework.framework.pkg_name not in str(foreign["command"]):
+        yield "command: would change what is run and is not followed; leave it out"
 
 
-def _interceptor_problems(interceptors: Any) -> Iterator[str]:
-    if not isinstance(interceptors, list):
-        yield f"{_INTERCEPTORS}: must be a list"
-        return
-    for entry in interceptors:
+def _interceptors(given: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Number, name and section of each interceptor that is not turned off."""
+    for number, entry in enumerate(given if isinstance(given, list) else []):
         one = entry if isinstance(entry, Mapping) else {"name": entry}
-        name = str(one.get("name"))
-        if one.get("enabled") is False or name in _TABLE["harmless"]:
-            continue
-        ours = _TABLE["interceptors"].get(name, {}).get("ours")
-        instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
-        yield f"{_INTERCEPTORS}: {name!r} would change the results and is not followed; {instead}"
+        if one.get("enabled") is not False:
+            yield number, str(one.get("name")), one
 
 
 def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
     """`use_system_prompt: false` turns a system prompt off that stands in the configuration all the same."""
-    section: Any = merged
-    for name in ADAPTER.split("."):
-        section = section.get(name) if isinstance(section, dict) else None
-    if isinstance(section, dict) and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
-        section["custom_system_prompt"] = None
+    adapter = section_at(merged, ADAPTER.split("."))
+    if adapter and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
+        adapter["custom_system_prompt"] = None
 
 
 def warning_of(foreign: Foreign) -> str | None:
@@ -331,9 +326,8 @@ class _Import:
             default = (variable[2] or "").strip().strip("'\"")
             has_one = variable[2] is not None and default not in ("null", "None")
             return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
-        value: Any = self.document
-        for part in name.split("."):
-            value = _mapping(value).get(part)
+        *sections, last = name.split(".")
+        value = section_at(self.document, sections).get(last)
         is_plain = isinstance(value, (str, int, float)) and value != _MISSING and depth < 10
         return self.plain(value, path, depth + 1) if is_plain else None
 
@@ -362,7 +356,9 @@ class _Import:
         asked = {option: value for name, option in options.items() if (value := execution.get(name))}
         slurm: _Tree = {}
         for name, value in {**asked.pop("", {}), **asked}.items():
-            key, text = OWN_OPTIONS.get(name, name), _slurm_text(value)
+            key, text = OWN_OPTIONS.get(name, name), str(value).removeprefix("gpu:")
+            if isinstance(value, int) and value >= 3600:  # YAML takes 4:00:00 for 14400
+                text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
             if key is None:
                 self.note(f"execution.sbatch_extra_flags.{name}", "eval-factory sets it itself; leave it out")
             elif name in OWN_OPTIONS:
@@ -386,39 +382,34 @@ class _Import:
         options = {} if own else form["options"]
         if place:
             place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
-        serve = {
-            "command": " ".join((own or form["command"].format(**said)).split()),
-            "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
-            "health": _mapping(given.get("endpoints")).get("health"),
-            "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
-            "replicas": self._replicas(execution),
-            "env": self._inherited(given),
-        }
-        return _without_nothing(serve)
-
-    def _replicas(self, execution: Mapping[str, Any]) -> int | None:
         instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
         if instances != 1:
             self.note("execution.num_instances", _ADVICE["num_instances"])
         if nodes not in (1, instances):
             self.note("execution.num_nodes", _ADVICE["num_nodes"])
-        return instances if instances != 1 else None
-
-    def _inherited(self, deployment: Mapping[str, Any]) -> list[Any]:
-        """The variables that a server gets under their own names; the others are noted."""
-        variables = _variables("deployment.env_vars", deployment)
-        inherited = [where for where, source in variables.items() if where.endswith(f".{source}")]
-        for where in variables:
-            if where not in inherited:
+        inherited = []  # a server gets variables under their own names alone
+        for where, source in _variables("deployment.env_vars", given).items():
+            if where.endswith(f".{source}"):
+                inherited.append(source)
+            else:
                 self.note(where, _ADVICE["env_vars"])
-        return [variables[where] for where in inherited]
+        serve = {
+            "command": " ".join((own or form["command"].format(**said)).split()),
+            "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
+            "health": _mapping(given.get("endpoints")).get("health"),
+            "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
+            "replicas": instances if instances != 1 else None,
+            "env": inherited,
+        }
+        return _without_nothing(serve)
 
     def check(self, document: Mapping[str, Any], task: Task | None) -> None:
         """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
         tree = _with_samples(document, task)
         try:
             if task is not None:
-                tree["target"]["api_endpoint"].setdefault("url", _sample("url"))  # of a server that is yet to start
+                # of a server that is yet to start
+                tree["target"]["api_endpoint"].setdefault("url", _TABLE["samples"]["url"])
             self.load(tree, self.framework)
         except ConfigError as error:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
@@ -427,18 +418,16 @@ class _Import:
     def defaults_not_given(self, runs: Sequence[tuple[Task, _Tree]]) -> None:
         """The container asks with defaults of its own; here the benchmark's hold."""
         defaults: Mapping[str, Any] = _TABLE["defaults"]
-        without: dict[tuple[str, ...], list[str]] = {}
+        without: dict[tuple[str, ...], dict[str, None]] = {}
         for task, run in runs:
             params = run["config"].get("params", {})
             given = {*params, *(["max_new_tokens"] if "num_output_tokens" in params.get("extra", {}) else [])}
             missing = tuple(name for name in defaults if name not in given)
             if missing and task.name in _TABLE["tasks"].split():
-                without.setdefault(missing, []).append(task.name)
+                without.setdefault(missing, {})[task.name] = None
         for missing, names in without.items():
             theirs = ", ".join(f"{name} {defaults[name]}" for name in missing)
-            self.note(
-                f"{', '.join(missing)} of {', '.join(dict.fromkeys(names))}", _SAID["default"].format(theirs=theirs)
-            )
+            self.note(f"{', '.join(missing)} of {', '.join(names)}", _SAID["default"].format(theirs=theirs))
 
 
 @dataclass
@@ -475,16 +464,15 @@ class _Run:
         else:
             endpoint.pop("url", None)  # a launcher too asks the server that it starts
         endpoint.setdefault("model_id", f"${{{variable_for('model_id')}}}")
-        first = ("url", "model_id", "type", "api_key")
-        names = dict.fromkeys([*(name for name in first if name in endpoint), *endpoint])
-        params = _filled(params)
+        params = {name: value for name, value in params.items() if value != {}}
+        in_order = ("url", "model_id", "type", "api_key", *endpoint)
         return {
             "config": {
                 "type": self.task.name,
                 "output_dir": config.get("output_dir", f"results/{self.task.name.replace(':', '_')}"),
                 **({"params": params} if params else {}),
             },
-            "target": {"api_endpoint": _filled({name: endpoint[name] for name in names})},
+            "target": {"api_endpoint": {name: endpoint[name] for name in in_order if endpoint.get(name, {}) != {}}},
         }
 
     def section(self, path: str, given: Any) -> _Tree:
@@ -502,7 +490,7 @@ class _Run:
 
     def params(self, params: _Tree) -> None:
         if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
-            self.note(f"{PARAMS}.task", f"is another task than {self.task.name}; name the task that is meant")
+            self.note(_TASK, f"is another task than {self.task.name}; name the task that is meant")
         samples = params.get("limit_samples")
         if isinstance(samples, float) and samples.is_integer():
             params["limit_samples"] = int(samples)
@@ -540,13 +528,8 @@ class _Run:
             self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
 
     def adapter(self, adapter: _Tree) -> None:
-        interceptors = adapter.pop("interceptors", [])
-        for number, entry in enumerate(interceptors if isinstance(interceptors, list) else []):
-            one = entry if isinstance(entry, Mapping) else {"name": entry}
-            name, path = str(one.get("name")), f"{ADAPTER}.interceptors[{number}]"
-            known = _TABLE["interceptors"].get(name)
-            if one.get("enabled") is False:
-                continue
+        for number, name, one in _interceptors(adapter.pop("interceptors", [])):
+            path, known = f"{_INTERCEPTORS}[{number}]", _TABLE["interceptors"].get(name)
             if known is None:
                 harmless = f"{name}: {_ADVICE['caching']}" if name in _TABLE["harmless"] else None
                 self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
@@ -565,11 +548,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _filled(tree: Mapping[str, Any]) -> _Tree:
-    """Without what is empty; an empty list says something."""
-    return {name: value for name, value in tree.items() if value != {}}
-
-
 def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     """`env_vars`: path of a variable of the container -> the user's that it is filled from; None: a value is given."""
     found = {f"{path}.{name}": _SOURCE.match(str(value)) for name, value in _mapping(section.get("env_vars")).items()}
@@ -578,19 +556,12 @@ def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
-    theirs, overrides = _mapping(section.get(THEIRS)), _mapping(section.get("overrides"))
+    theirs, overrides = _mapping(section.get("nemo_evaluator_config")), _mapping(section.get("overrides"))
     found = [
-        (f"{path}.{THEIRS}.", theirs),
+        (f"{path}.nemo_evaluator_config.", theirs),
         (f"{path}.overrides.", nested({path.lstrip("+"): value for path, value in overrides.items()})),
     ]
     return [layer for layer in found if layer[1]]
-
-
-def _slurm_text(value: Any) -> str:
-    """YAML takes 4:00:00 for 14400; `gpu:8` is 8."""
-    if isinstance(value, int) and value >= 3600:
-        return f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
-    return str(value).removeprefix("gpu:")
 
 
 def _asked_for(tree: Any, path: str) -> list[str]:
@@ -611,52 +582,41 @@ def _with_samples(tree: Any, task: Task | None, name: str = "") -> Any:
     if not isinstance(tree, str) or not _VARIABLE.fullmatch(tree):
         return _VARIABLE.sub("x", tree) if isinstance(tree, str) else tree
     rule = task.helm.parameters.get(name) if task is not None else None
-    return rule.allowed[0] if rule is not None and rule.allowed else _sample(name)
-
-
-def _sample(name: str) -> Any:
-    """A value that is valid for a key of that name."""
+    if rule is not None and rule.allowed:
+        return rule.allowed[0]
     return _TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
 
 
 def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    flat = [_flat_params(run) for _, run in runs]
+    flat = []
+    for _, run in runs:
+        params = dict(run["config"].get("params", {}))
+        extra = params.pop("extra", {})
+        flat.append({**params, **{f"extra.{name}": value for name, value in extra.items()}})
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
     names = _distinct([_slug(task.name) for task, _ in runs])
-    evaluations: list[Any] = []
-    for (task, _), name, params in zip(runs, names, flat, strict=True):
-        own = nested({key: value for key, value in params.items() if key not in shared})
-        entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
-        evaluations.append(task.name if len(entry) == 1 else entry)
     endpoints = [run["target"]["api_endpoint"] for _, run in runs]
     different = [one for number, one in enumerate(endpoints) if one not in endpoints[:number]]
     targets = dict(zip(_distinct([_target_name(one["model_id"]) for one in different]), different, strict=True))
-    excluded = [
-        {"evaluation": name, "target": target}
-        for name, own in zip(names, endpoints, strict=True)
-        for target, endpoint in targets.items()
-        if endpoint != own
-    ]
+    evaluations: list[Any] = []
+    excluded = []
+    for (task, _), name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
+        own = nested({key: value for key, value in params.items() if key not in shared})
+        entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
+        evaluations.append(task.name if len(entry) == 1 else entry)
+        others = [target for target, endpoint in targets.items() if endpoint != own_endpoint]
+        excluded += [{"evaluation": name, "target": target} for target in others]
+    served = [_without_nothing({"name": name, "api_endpoint": one, "serve": serve}) for name, one in targets.items()]
     suite = {
         "output_dir": output_dir,
         **place,
         "params": nested(shared),
         "evaluations": evaluations,
-        "targets": [
-            _without_nothing({"name": name, "api_endpoint": endpoint, "serve": serve})
-            for name, endpoint in targets.items()
-        ],
+        "targets": served,
         "exclude": excluded,
     }
     return {"suite": _without_nothing(suite)}
-
-
-def _flat_params(run: _Tree) -> _Tree:
-    """The `params` of a run config; what is under `extra` by its path."""
-    params = run["config"].get("params", {})
-    flat = {name: value for name, value in params.items() if name != "extra"}
-    return {**flat, **{f"extra.{name}": value for name, value in params.get("extra", {}).items()}}
 
 
 def _without_nothing(tree: _Tree) -> _Tree:

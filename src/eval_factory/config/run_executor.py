@@ -36,28 +36,19 @@ class RunExecutor:
 
 def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
     """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null is the default."""
-    defaults = framework.defaults.suite
+    defaults, known = framework.defaults.suite, get_args(ExecutorName)
     name, sections = defaults[EXECUTOR], []
     for source, tree in layers:
         chosen, section = tree.pop(EXECUTOR, None), tree.pop(SLURM, None)
-        found = [*_wrong_name(chosen), *_wrong_section(section)]
+        found = []
+        if chosen is not None and chosen not in known:
+            found.append(f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(chosen)}")
+        if section is not None:
+            from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few have one
+
+            found += problems_with(section, SLURM, SlurmSection)
         problems += [f"{source.value}: {problem}" for problem in found]
         if not found:
             name = name if chosen is None else chosen
             sections.append(section)
     return RunExecutor(name, with_defaults(defaults[SLURM], *sections))
-
-
-def _wrong_name(name: Any) -> list[str]:
-    known = get_args(ExecutorName)
-    if name is None or name in known:
-        return []
-    return [f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(name)}"]
-
-
-def _wrong_section(section: Any) -> list[str]:
-    if section is None:
-        return []
-    from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few run configs have one
-
-    return list(problems_with(section, SLURM, SlurmSection))
