@@ -59,7 +59,10 @@ def run_config_schema(framework: Framework) -> _Schema:
         default = framework.defaults.suite[name]
         schema["properties"][name] = _field(places["properties"][name], name, places["$defs"], default)
     params = schema["properties"]["config"]["properties"]
-    params["type"] = {**params["type"], **_types(framework)}
+    names, own = [task.name for task in framework.evaluations], framework.framework.name
+    known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
+    also = {"type": "string", "pattern": rf"^({own}:.+|{own}\.({'|'.join(names)})$)"}
+    params["type"]["anyOf"] = [known, also, _VARIABLE, {"type": "null"}]
     extra: _Schema = params["params"]["properties"]["extra"]["properties"]
     for name, about in _of_tasks(framework).items():
         extra[name]["description"] += f" {about}"
@@ -69,14 +72,6 @@ def run_config_schema(framework: Framework) -> _Schema:
         "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
         **schema,
     }
-
-
-def _types(framework: Framework) -> _Schema:
-    names = [task.name for task in framework.evaluations]
-    name = framework.framework.name
-    known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
-    also = "|".join([f"{name}:.+", rf"{name}\.({'|'.join(names)})$"])
-    return {"anyOf": [known, {"type": "string", "pattern": f"^({also})"}, _VARIABLE, {"type": "null"}]}
 
 
 def _of_tasks(framework: Framework) -> dict[str, str]:
@@ -120,7 +115,9 @@ def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: An
         return {**described, **_option(field, path, models, default), "type": ["object", "null"]}
     options = [_option(option, path, models) for option in field.get("anyOf", [field]) if option.get("type") != "null"]
     plain = {} if default in (None, {}, []) else {"default": default}
-    variable = [] if any(map(_holds_no_variable, options)) else [_VARIABLE]
+    # A list or a mapping is no variable, and a text may be one anyway.
+    none = any(one["type"] in ("array", "object") or (one["type"] == "string" and "enum" not in one) for one in options)
+    variable = [] if none else [_VARIABLE]
     return {**described, **plain, "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])]}
 
 
@@ -142,23 +139,15 @@ def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults:
     return found
 
 
-def _holds_no_variable(option: _Schema) -> bool:
-    """A text may be one anyway; a list or a mapping is none."""
-    return option["type"] in ("array", "object") or (option["type"] == "string" and "enum" not in option)
-
-
 def suite_schema(framework: Framework) -> _Schema:
     of_model = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
-    shared = {
-        "params": run["config"]["properties"]["params"],
-        "api_endpoint": run["target"]["properties"]["api_endpoint"],
-        "type": run["config"]["properties"]["type"],
-    }
+    of_run = {**run["config"]["properties"], **run["target"]["properties"]}
+    shared = {name: of_run[name] for name in _SHARED}
     section = _mapping(of_model, TOP, of_model["$defs"], framework.defaults.suite)
     properties = section["properties"]
+    extra = shared["params"]["properties"]["extra"]["properties"]
     for name in HANDED:
-        extra = shared["params"]["properties"]["extra"]["properties"]
         if name in extra:
             properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]

@@ -241,9 +241,7 @@ class CellPattern(StrictModel):
         return self
 
 
-def _entry(value: object) -> object:
-    """The name of a task alone is an evaluation of it."""
-    return {"type": value} if isinstance(value, str) else value
+_TaskAlone = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
 
 
 class SuiteSection(StrictModel):
@@ -253,7 +251,7 @@ class SuiteSection(StrictModel):
     preset: OneLineText | None = None
     extends: PathText | None = None
     params: _Tree | None = None
-    evaluations: list[Annotated[EvaluationEntry, BeforeValidator(_entry)]] | None = None
+    evaluations: list[Annotated[EvaluationEntry, _TaskAlone]] | None = None
     targets: list[TargetEntry] | None = None
     variants: list[VariantEntry] | None = None
     include: list[CellPattern] | None = None
