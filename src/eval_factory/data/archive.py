@@ -69,7 +69,10 @@ def pack(root: Path, target: Path) -> int:
                 tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
             ):
                 for name in names:
-                    _add(archive, root, name)
+                    info = tarfile.TarInfo(name)
+                    with (root / name).open("rb") as file:
+                        info.size, info.mode = os.fstat(file.fileno()).st_size, 0o644
+                        archive.addfile(info, file)
             raw.flush()
             os.fsync(raw.fileno())
             partial.replace(target)
@@ -96,14 +99,6 @@ def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
             raise BusyError(f"{target}: another process is packing into it")
         raw.truncate(0)
         yield raw
-
-
-def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
-    info = tarfile.TarInfo(name)
-    with (root / name).open("rb") as file:
-        info.size = os.fstat(file.fileno()).st_size
-        info.mode = 0o644
-        archive.addfile(info, file)
 
 
 def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT) -> Manifest:

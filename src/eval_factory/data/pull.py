@@ -41,7 +41,7 @@ from eval_factory.data.bundle import (
 )
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import looked_through
-from eval_factory.data.sources import HubDataset, Listing, Nltk, Sources, relative_path
+from eval_factory.data.sources import HubDataset, Listing, Sources, TaskSources, relative_path
 
 SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")
@@ -235,7 +235,6 @@ LEADERBOARDS = "leaderboards"
 """Not a task: HELM's conf files."""
 LARGEST_NLTK = 256 << 20
 LARGEST_MEMBER = 1 << 30
-MEMBERS_OF = "archives.part"
 
 _Say = Callable[[str], None]
 
@@ -261,7 +260,9 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
                     notes = pull_it(name, sources, stage, fetcher, say)
                 except (FetchError, PrerequisiteError) as error:
                     stage.discard()
-                    failures.append(_failure(name, error))
+                    hint = "; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
+                    unreachable = isinstance(error, FetchError) and error.unreachable
+                    failures.append(f"{name}: not pulled, nothing was written: {error}{hint if unreachable else ''}")
                     continue
                 if notes is None:
                     continue
@@ -276,27 +277,21 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         raise PrerequisiteError("\n".join(failures))
 
 
-def _failure(name: str, error: Exception) -> str:
-    failed = f"{name}: not pulled, nothing was written: {error}"
-    if not (isinstance(error, FetchError) and error.unreachable):
-        return failed
-    return f"{failed}; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
-
-
 def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> list[str] | None:
     """Stage all of a task. None where there is nothing to pull."""
-    task = sources.asked(name) or sources.task(name)
+    task = sources.asked(name) or TaskSources(scenario=name)
     notes: list[str] = []
+    archives = stage.folder / "archives.part"
     for file in task.files:
         url = sources.url(file.url)
         target = stage.path(f"{SCENARIOS}/{task.scenario}/{file.path}", url)
         if file.member is None:
             fetcher.file(url, target, sha256=file.sha256)
         else:
-            _stage_member(file.member, url, target, stage.folder / MEMBERS_OF, fetcher)
+            _stage_member(file.member, url, target, archives, fetcher)
         if file.form is not None:
             notes.append(looked_through(target, file.form, url))
-    shutil.rmtree(stage.folder / MEMBERS_OF, ignore_errors=True)
+    shutil.rmtree(archives, ignore_errors=True)
     if task.files:
         notes.append(f"{len(task.files)} files" if len(task.files) > 1 else "1 file")
     if task.listing is not None:
@@ -401,28 +396,22 @@ def _pull_listing(
 def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
     """No medical benchmark reads these: where they are unavailable, the bundle is complete all the same."""
     for name, package in sources.nltk.items():
+        url, archive = sources.url(package.url), stage.folder / f"{name}.zip"
         try:
-            _stage_nltk(name, package, sources, stage, fetcher)
+            fetcher.file(url, archive)
+            with _opened(archive, url) as members:
+                inside = [info for info in members.infolist() if not info.is_dir()]
+                wanted = [info for info in inside if info.filename.startswith(package.members)]
+                if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
+                    raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
+                for info in wanted:
+                    target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
+                    with members.open(info) as source:
+                        target.write_bytes(source.read(LARGEST_NLTK))
+            archive.unlink()
         except (FetchError, PrerequisiteError) as error:
             stage.discard()
             say(f"nltk {name}: not pulled ({error}); no medical benchmark reads it")
             continue
         stage.commit()
         say(f"nltk {name}: pulled")
-
-
-def _stage_nltk(name: str, package: Nltk, sources: Sources, stage: Staging, fetcher: Fetcher) -> None:
-    url = sources.url(package.url)
-    archive = stage.folder / f"{name}.zip"
-    fetcher.file(url, archive)
-    with _opened(archive, url) as members:
-        wanted = [
-            info for info in members.infolist() if info.filename.startswith(package.members) and not info.is_dir()
-        ]
-        if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
-            raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
-        for info in wanted:
-            target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
-            with members.open(info) as source:
-                target.write_bytes(source.read(LARGEST_NLTK))
-    archive.unlink()

@@ -139,7 +139,7 @@ def how_to_get(plan: Plan, to: str) -> str:
             f" its files into {folder} and its data sets of the Hub into HF_HOME"
         )
     task = task_sources(plan, sources)
-    if not task.can_be_pulled:
+    if not (task.files or task.listing or task.hub or task.tiktoken):
         whose = "are your own files" if task.own_data else "come with eval-factory"
         return (
             f"  the data of {plan.task_name} {whose}, so 'eval-factory data pull' has nothing for it: run it once with"
@@ -149,28 +149,22 @@ def how_to_get(plan: Plan, to: str) -> str:
     return f"  on a machine with a network: eval-factory data pull {asked} {to}"
 
 
-def data_dir_of(plan: Plan) -> Path | None:
-    text = plan.evaluation.run.config.params.extra.data_dir
-    return None if text is None else Path(os.path.abspath(os.path.expanduser(text)))
-
-
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     """Look for all that the run will read. None: no bundle is used.
 
     Raises:
         PrerequisiteError: something is not there, or not what the manifest says; the message names it and the command.
     """
-    sources = load_sources()
-    root = data_dir_of(plan)
+    sources, extra = load_sources(), plan.evaluation.run.config.params.extra
     task = task_sources(plan, sources)
-    if root is None:
-        if plan.evaluation.run.config.params.extra.offline:
+    if extra.data_dir is None:
+        if extra.offline:
             _check_without_bundle(plan, task, sources, env)
         return None
+    root = Path(os.path.abspath(os.path.expanduser(extra.data_dir)))
     manifest = read_manifest(root)
-    needs = tuple(
-        needs_of(task, manifest, root, sources, all_files=HelmRunSettings.from_environment(env).all_files is True)
-    )
+    all_files = HelmRunSettings.from_environment(env).all_files is True
+    needs = tuple(needs_of(task, manifest, root, sources, all_files=all_files))
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
@@ -225,7 +219,7 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
 
     Raises:
-        PrerequisiteError: the bundle was changed since it was looked through.
+        PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link.
     """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
@@ -235,25 +229,20 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
     for folder, target in places.items():
         inside = [name for name in wanted if name.startswith(f"{folder}/")]
-        if inside:
-            _replace_links(plan.rundir.helm, target)
-            _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
-
-
-def _replace_links(helm: Path, target: Path) -> None:
-    """Take links out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
-
-    Raises:
-        PrerequisiteError: HELM's folder itself is one; what earlier runs put there is not lost from sight.
-    """
-    if helm.is_symlink():
-        raise PrerequisiteError(
-            f"{helm}: is a link, and files of a data bundle are not placed through one\n"
-            "  link the output folder itself instead, or choose another with --output_dir"
-        )
-    for folder in reversed([target, *target.parents]):
-        if folder.is_relative_to(helm) and folder.is_symlink():
-            folder.unlink()
+        if not inside:
+            continue
+        # Links go out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
+        # HELM's folder itself is left where it is one: what earlier runs put there is not lost from sight.
+        helm = plan.rundir.helm
+        if helm.is_symlink():
+            raise PrerequisiteError(
+                f"{helm}: is a link, and files of a data bundle are not placed through one\n"
+                "  link the output folder itself instead, or choose another with --output_dir"
+            )
+        for above in reversed([target, *target.parents]):
+            if above.is_relative_to(helm) and above.is_symlink():
+                above.unlink()
+        _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
 
 
 def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:

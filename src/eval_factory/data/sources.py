@@ -17,7 +17,6 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 
-TABLE = "sources.yml"
 _MAX_NAME, _MAX_PATH = 240, 1000
 """In bytes: what any file system takes, with room for a suffix and for the folders that a bundle lies in."""
 
@@ -142,11 +141,6 @@ class TaskSources(StrictModel):
     variant: str = ""
     """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
 
-    @property
-    def can_be_pulled(self) -> bool:
-        """Whether `data pull` would write anything; of the user's own data, and of the package's, it does not."""
-        return bool(self.files or self.listing or self.hub or self.tiktoken)
-
     def of_subset(self, subset: str | None) -> TaskSources:
         """Without what belongs to other subsets; None means all."""
         files = tuple(file for file in self.files if subset is None or file.when in (None, subset))
@@ -174,10 +168,6 @@ class Sources(StrictModel):
 
     def url(self, template: str) -> str:
         return template.format_map(self.origins)
-
-    def task(self, name: str) -> TaskSources:
-        """What a task needs; nothing where the table does not know it."""
-        return self.tasks.get(name) or TaskSources(scenario=name)
 
     def asked(self, text: str) -> TaskSources | None:
         """The sources of `TASK` or `TASK:name=value`; None where the table does not know it."""
@@ -211,5 +201,5 @@ class Sources(StrictModel):
 @lru_cache(maxsize=1)
 def load_sources() -> Sources:
     """The packaged table."""
-    text = resources.files("eval_factory.data").joinpath(TABLE).read_text(encoding="utf-8")
+    text = resources.files("eval_factory.data").joinpath("sources.yml").read_text(encoding="utf-8")
     return Sources.model_validate(parse_own(text))
