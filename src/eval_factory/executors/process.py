@@ -65,7 +65,6 @@ class Execution:
 _TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
-GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
 def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
@@ -109,7 +108,10 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         reader.start()
         try:
             spec.lock.share_with(process.pid)
-            _send(spec.once_begun(), process.stdin)
+            line = spec.once_begun()
+            if process.stdin is not None:  # it gets the line, and the end of its input
+                with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
+                    source.write("" if line is None else f"{line}\n")
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
@@ -146,13 +148,6 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
         ) from error
-
-
-def _send(line: str | None, source: IO[str] | None) -> None:
-    """And the end of its input. A program that has ended needs nothing any more."""
-    if source is not None:
-        with contextlib.suppress(BrokenPipeError), source:
-            source.write("" if line is None else f"{line}\n")
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
@@ -245,7 +240,8 @@ def git_hash(folder: Path) -> str | None:
 
     git gets neither keys nor the variables of another repository (GIT_DIR).
     """
-    env = {name: os.environ[name] for name in GIT_SEES if name in os.environ}
+    seen = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
+    env = {name: os.environ[name] for name in seen if name in os.environ}
     try:
         found = run_captured(["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"], env, 10)
     except OSError:
