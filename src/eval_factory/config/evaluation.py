@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from eval_factory.config import foreign_configs, run_executor
+from eval_factory.config import taken_keys
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
-from eval_factory.config.run_executor import RunExecutor
+from eval_factory.config.taken_keys import RunExecutor
 from eval_factory.config.wrong_values import UNKNOWN_KEY, known_keys, unknown_key, wrong_value
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
@@ -153,8 +153,8 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    foreign = foreign_configs.take_keys(user_layers)
-    executor = run_executor.take_executor(user_layers, framework, problems)
+    foreign = taken_keys.take_keys(user_layers)
+    executor = taken_keys.take_executor(user_layers, framework, problems)
     task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     of_task = {} if task is None else {**task.defaults["config"]}
@@ -162,9 +162,9 @@ def build_evaluation(
     layers = [(Source.FRAMEWORK, defaults), (Source.TASK, {"config": of_task}), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
-    problems += foreign_configs.problems_of(foreign, task, framework)
+    problems += taken_keys.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
-    foreign_configs.without_unused_prompt(merged, foreign)
+    taken_keys.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
         if BENCHMARK_KEY in task.helm.parameters:
@@ -176,7 +176,7 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
-    warning = foreign_configs.warning_of(foreign)
+    warning = taken_keys.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
 
 
@@ -250,11 +250,12 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
         where = f"{request.run_config}: "
     if detail["type"] != "extra_forbidden":
         return f"{where}{path}: {wrong_value(detail)}"
-    if path in run_executor.SERVED:
-        return f"{where}{UNKNOWN_KEY}{path}{run_executor.OF_A_SUITE}"
+    if path in ("serve", "target.serve", "target.api_endpoint.serve"):  # only a suite has a target's `serve`
+        instead = "write a suite of one target with `serve` (docs/serve.md), and start run_suite"
+        return f"{where}{UNKNOWN_KEY}{path}: run_eval starts no server; {instead}"
     parent, _, name = path.rpartition(".")
-    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
-    return f"{where}{unknown_key(path, name, known, foreign_configs.known_in(parent))}"
+    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *taken_keys.KEYS]
+    return f"{where}{unknown_key(path, name, known, taken_keys.known_in(parent))}"
 
 
 def _with_benchmark(

@@ -1,32 +1,28 @@
-"""Configurations of nemo-evaluator-launcher and EvalFactory: read as ours (`run_eval`), made ours (`import_config`).
+"""`import_config`: configurations of nemo-evaluator-launcher and EvalFactory made ours.
 
-`run_eval` accepts keys that change no result. What would change one, were it followed, is a mistake: a score of other
-requests than the configuration speaks of is worse than none.
-
-For `import_config` a file becomes plain values, then `config` and `target` of each task, key by key, then one document,
-which our own loader checks. What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the
-tables of both.
+A file becomes plain values, then `config` and `target` of each task, key by key, then one document, which our own
+loader checks. What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from eval_factory.config.load import nested
-from eval_factory.config.merge import Layer, Source, is_credential, merge, section_at
+from eval_factory.config.load import each_text, nested
+from eval_factory.config.merge import Source, is_credential, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
+from eval_factory.config.taken_keys import ADAPTER, INTERCEPTORS, NO_EFFECT, ONLY, TABLE, TASK, interceptors_in
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import load_mapping, parse_own
+from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
 from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
@@ -36,13 +32,9 @@ _Tree = dict[str, Any]
 _Load = Callable[[Mapping[str, Any], Framework], object]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
-_TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
-_ADVICE, _SAID, _LAUNCHER, _KNOWN = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"], _TABLE["known"]
+_ADVICE, _SAID, _LAUNCHER, _KNOWN = TABLE["advice"], TABLE["said"], TABLE["launcher"], TABLE["known"]
 LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
 ENDPOINT, PARAMS, EXTRA = "target.api_endpoint", "config.params", "config.params.extra"
-ADAPTER = f"{ENDPOINT}.adapter_config"
-NO_EFFECT: Mapping[str, Sequence[str]] = _TABLE["no_effect"]
-ONLY: Mapping[str, Mapping[str, Any]] = {f"{ADAPTER}.{name}": only for name, only in _TABLE["only"].items()}
 _READ: Mapping[str, tuple[str, ...]] = {
     "config": ("type", "output_dir", "params"),
     PARAMS: (*Params.model_fields, "task"),
@@ -56,81 +48,6 @@ _MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
-
-_INTERCEPTORS, _TASK = f"{ADAPTER}.interceptors", f"{PARAMS}.task"
-_PATHS = (
-    *(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys),
-    *ONLY,
-    *(_INTERCEPTORS, _TASK, "command", "framework_name"),
-)
-Foreign = dict[str, Any]
-"""Dotted path of such a key -> what the configuration says of it."""
-
-
-def known_in(section: str) -> list[str]:
-    """The names of such keys in a section."""
-    return [path.rpartition(".")[2] for path in _PATHS if path.rpartition(".")[0] == section]
-
-
-def take_keys(layers: Sequence[Layer]) -> Foreign:
-    """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
-    found: Foreign = {}
-    for _, tree in layers:
-        for path in _PATHS:
-            *parents, name = path.split(".")
-            section = section_at(tree, parents)
-            if name in section:
-                found[path] = section.pop(name)
-    return {path: value for path, value in found.items() if value is not None}
-
-
-def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
-    """What the configuration asks for and does not get."""
-    for path, value in foreign.items():
-        only = ONLY.get(path, {"values": [value]})
-        if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
-            yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
-    if not isinstance(foreign.get(_INTERCEPTORS, []), list):
-        yield f"{_INTERCEPTORS}: must be a list"
-    for _, interceptor, _ in _interceptors(foreign.get(_INTERCEPTORS)):
-        if interceptor not in _TABLE["harmless"]:
-            ours = _TABLE["interceptors"].get(interceptor, {}).get("ours")
-            instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
-            yield f"{_INTERCEPTORS}: {interceptor!r} would change the results and is not followed; {instead}"
-    name = framework.framework.name
-    names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
-    if names and foreign.get(_TASK, names[0]) not in names:
-        yield f"{_TASK}: is not the task that config.type names, {names[0]}; give one of them"
-    if foreign.get("framework_name", name) != name:
-        yield f"framework_name: is not {name!r}: the configuration is of another framework"
-    if "command" in foreign and framework.framework.pkg_name not in str(foreign["command"]):
-        yield "command: would change what is run and is not followed; leave it out"
-
-
-def _interceptors(given: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
-    """Number, name and section of each interceptor that is not turned off."""
-    for number, entry in enumerate(given if isinstance(given, list) else []):
-        one = entry if isinstance(entry, Mapping) else {"name": entry}
-        if one.get("enabled") is not False:
-            yield number, str(one.get("name")), one
-
-
-def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
-    """`use_system_prompt: false` turns a system prompt off that stands in the configuration all the same."""
-    adapter = section_at(merged, ADAPTER.split("."))
-    if adapter and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
-        adapter["custom_system_prompt"] = None
-
-
-def warning_of(foreign: Foreign) -> str | None:
-    """One line that names all that has no effect."""
-    sections: dict[str, list[str]] = {}
-    for path in foreign:
-        section, _, name = path.rpartition(".")
-        if path not in ONLY:
-            sections.setdefault(section, []).append(name)
-    named = "; ".join(f"{f'{section}: ' if section else ''}{', '.join(keys)}" for section, keys in sections.items())
-    return f"keys without an effect here: {named}" if named else None
 
 
 @dataclass(frozen=True)
@@ -169,8 +86,8 @@ def translated(path: Path, framework: Framework, load: _Load) -> Translation:
     """
     document = load_mapping(path, _KNOWN)
     if keys := list(written_keys(document)):
-        raise ConfigError([f"{path}: {where}: {_TABLE['written_key']}" for where in keys])
-    for refused in _TABLE["refused"]:
+        raise ConfigError([f"{path}: {where}: {TABLE['written_key']}" for where in keys])
+    for refused in TABLE["refused"]:
         if set(document).issuperset(refused["sections"]):
             raise ConfigError(f"{path}: {refused['why'].format(path=path, known=_KNOWN)}")
     work = _Import(path, framework, document, load)
@@ -180,8 +97,12 @@ def translated(path: Path, framework: Framework, load: _Load) -> Translation:
         program, written = EVAL_FACTORY, work.of_run_config()
     else:
         raise ConfigError(f"{path}: is no configuration that is known; {_KNOWN}")
-    for where in _asked_for(written, ""):
-        work.note(where, _SAID["not given"].format(name=variable_for(where)))
+
+    def note_what_is_asked(where: str, text: str) -> None:
+        if text == f"${{{variable_for(where)}}}":  # the file leaves it to the user
+            work.note(where, _SAID["not given"].format(name=variable_for(where)))
+
+    each_text(written, note_what_is_asked)
     unchanged = written == {name: value for name, value in document.items() if name in written}
     return Translation(program, written, tuple(dict.fromkeys(work.findings)), unchanged)
 
@@ -236,7 +157,8 @@ class _Import:
 
     def of_launcher(self) -> _Tree:
         self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
-        plain = self.plain({name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}, "")
+        read = {name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}
+        plain = each_text(read, self.plain)
         execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
         executor, kind = self.types(execution, deployment)
         self.kept("", self.document, _LAUNCHER[""])
@@ -300,20 +222,14 @@ class _Import:
             self.note(where, f"eval-factory has no task {shown}{near}; {_SAID['tasks']}")
         return task
 
-    def plain(self, tree: Any, path: str, depth: int = 0) -> Any:
-        """Hydra's texts as ours, `???` as a variable; null, and a finding, where that cannot be.
+    def plain(self, path: str, text: str, depth: int = 0) -> Any:
+        """A text of Hydra's as ours, `???` as a variable; null, and a finding, where that cannot be.
 
         https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
         """
-        if isinstance(tree, Mapping):
-            return {name: self.plain(value, f"{path}.{name}".lstrip("."), depth) for name, value in tree.items()}
-        if isinstance(tree, list):
-            return [self.plain(value, f"{path}[{number}]", depth) for number, value in enumerate(tree)]
-        if not isinstance(tree, str):
-            return tree
-        if tree == _MISSING:
+        if text == _MISSING:
             return f"${{{variable_for(path)}}}"
-        parts = _INTERPOLATION.split(tree)  # texts, and between them what stands in `${}`
+        parts = _INTERPOLATION.split(text)  # texts, and between them what stands in `${}`
         values = [self.followed(part, path, depth) if number % 2 else part for number, part in enumerate(parts)]
         if any(value is None or (not number % 2 and "${" in value) for number, value in enumerate(values)):
             self.note(path, "is an interpolation that is not followed here; write the value itself")
@@ -328,8 +244,9 @@ class _Import:
             return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
         *sections, last = name.split(".")
         value = section_at(self.document, sections).get(last)
-        is_plain = isinstance(value, (str, int, float)) and value != _MISSING and depth < 10
-        return self.plain(value, path, depth + 1) if is_plain else None
+        if not isinstance(value, (str, int, float)) or value == _MISSING or depth >= 10:
+            return None
+        return self.plain(path, value, depth + 1) if isinstance(value, str) else value
 
     def types(self, execution: Mapping[str, Any], deployment: Mapping[str, Any]) -> tuple[str, str]:
         """The types of execution and deployment: said there, or by the files that the config is made of."""
@@ -347,7 +264,7 @@ class _Import:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
         from eval_factory.config.suite_model import OWN_OPTIONS  # imported here: a run config needs no suites
 
-        options = _TABLE["sbatch"] if executor == "slurm" else {}
+        options = TABLE["sbatch"] if executor == "slurm" else {}
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
         if executor != "slurm":
             if executor != "local":
@@ -370,7 +287,7 @@ class _Import:
 
     def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree) -> _Tree | None:
         """`deployment` as the `serve` of a target."""
-        own, form = str(given.get("command") or "").strip(), _TABLE["servers"].get(kind)
+        own, form = str(given.get("command") or "").strip(), TABLE["servers"].get(kind)
         if kind == "none":
             return None
         if form is None or "\n" in own:  # a script; a server is started without a shell
@@ -405,11 +322,22 @@ class _Import:
 
     def check(self, document: Mapping[str, Any], task: Task | None) -> None:
         """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
-        tree = _with_samples(document, task)
+
+        def sample(path: str, text: str) -> Any:
+            """A value in the place of a variable: one that is valid where it stands."""
+            name = path.rpartition(".")[2].partition("[")[0]
+            rule = task.helm.parameters.get(name) if task is not None else None
+            if not _VARIABLE.fullmatch(text):
+                return _VARIABLE.sub("x", text)
+            if rule is not None and rule.allowed:
+                return rule.allowed[0]
+            return TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
+
+        tree = each_text(document, sample)
         try:
             if task is not None:
                 # of a server that is yet to start
-                tree["target"]["api_endpoint"].setdefault("url", _TABLE["samples"]["url"])
+                tree["target"]["api_endpoint"].setdefault("url", TABLE["samples"]["url"])
             self.load(tree, self.framework)
         except ConfigError as error:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
@@ -417,13 +345,13 @@ class _Import:
 
     def defaults_not_given(self, runs: Sequence[tuple[Task, _Tree]]) -> None:
         """The container asks with defaults of its own; here the benchmark's hold."""
-        defaults: Mapping[str, Any] = _TABLE["defaults"]
+        defaults: Mapping[str, Any] = TABLE["defaults"]
         without: dict[tuple[str, ...], dict[str, None]] = {}
         for task, run in runs:
             params = run["config"].get("params", {})
             given = {*params, *(["max_new_tokens"] if "num_output_tokens" in params.get("extra", {}) else [])}
             missing = tuple(name for name in defaults if name not in given)
-            if missing and task.name in _TABLE["tasks"].split():
+            if missing and task.name in TABLE["tasks"].split():
                 without.setdefault(missing, {})[task.name] = None
         for missing, names in without.items():
             theirs = ", ".join(f"{name} {defaults[name]}" for name in missing)
@@ -490,7 +418,7 @@ class _Run:
 
     def params(self, params: _Tree) -> None:
         if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
-            self.note(_TASK, f"is another task than {self.task.name}; name the task that is meant")
+            self.note(TASK, f"is another task than {self.task.name}; name the task that is meant")
         samples = params.get("limit_samples")
         if isinstance(samples, float) and samples.is_integer():
             params["limit_samples"] = int(samples)
@@ -528,10 +456,10 @@ class _Run:
             self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
 
     def adapter(self, adapter: _Tree) -> None:
-        for number, name, one in _interceptors(adapter.pop("interceptors", [])):
-            path, known = f"{_INTERCEPTORS}[{number}]", _TABLE["interceptors"].get(name)
+        for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
+            path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
             if known is None:
-                harmless = f"{name}: {_ADVICE['caching']}" if name in _TABLE["harmless"] else None
+                harmless = f"{name}: {_ADVICE['caching']}" if name in TABLE["harmless"] else None
                 self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
                 continue
             config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
@@ -562,29 +490,6 @@ def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
         (f"{path}.overrides.", nested({path.lstrip("+"): value for path, value in overrides.items()})),
     ]
     return [layer for layer in found if layer[1]]
-
-
-def _asked_for(tree: Any, path: str) -> list[str]:
-    """Paths of values that the file leaves to the user, each of them now a variable."""
-    if isinstance(tree, Mapping):
-        return [found for name, value in tree.items() for found in _asked_for(value, f"{path}.{name}".lstrip("."))]
-    if isinstance(tree, list):
-        return [found for number, value in enumerate(tree) for found in _asked_for(value, f"{path}[{number}]")]
-    return [path] if tree == f"${{{variable_for(path)}}}" else []
-
-
-def _with_samples(tree: Any, task: Task | None, name: str = "") -> Any:
-    """The tree with a value in the place of each variable: one that is valid where it stands."""
-    if isinstance(tree, Mapping):
-        return {key: _with_samples(value, task, str(key)) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_with_samples(value, task, name) for value in tree]
-    if not isinstance(tree, str) or not _VARIABLE.fullmatch(tree):
-        return _VARIABLE.sub("x", tree) if isinstance(tree, str) else tree
-    rule = task.helm.parameters.get(name) if task is not None else None
-    if rule is not None and rule.allowed:
-        return rule.allowed[0]
-    return _TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
 
 
 def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:

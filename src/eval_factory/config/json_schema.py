@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from eval_factory.config import foreign_configs
+from eval_factory.config import taken_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
-from eval_factory.config.run_executor import KEYS, SLURM
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
+from eval_factory.config.taken_keys import KEYS, SLURM
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework
@@ -96,7 +96,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
         properties[name] = _field(field, where, models, default, needed=name in required)
         if name == "api_key":
             properties["api_key_name"] = {**properties[name], "description": "The same as api_key."}
-    for name in foreign_configs.known_in(path):
+    for name in taken_keys.known_in(path):
         properties[name] = {"description": "Accepted, without an effect here."}
     needed = {"required": required} if _in_suite(path) else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
