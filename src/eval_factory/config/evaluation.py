@@ -155,7 +155,13 @@ def build_evaluation(
     user_layers = _user_layers(request, env, problems)
     foreign = taken_keys.take_keys(user_layers)
     executor = taken_keys.take_executor(user_layers, framework, problems)
-    task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
+    if task is None:
+        named = [section_at(tree, ("config",)).get("type") for _, tree in reversed(user_layers)]
+        name = next((one for one in named if one is not None), None)
+        if name is None:
+            problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
+        elif isinstance(name, str):  # the shape check reports another
+            task = task_named(name, framework, problems)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     of_task = {} if task is None else {**task.defaults["config"]}
     of_task.pop("supported_endpoint_types", None)
@@ -204,19 +210,8 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
         endpoint["api_key"] = name
 
 
-def _chosen_name(layers: list[Layer], problems: list[str]) -> str | None:
-    for _, tree in reversed(layers):
-        name = section_at(tree, ("config",)).get("type")
-        if name is not None:
-            return name if isinstance(name, str) else None  # the shape check reports it
-    problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
-    return None
-
-
-def task_named(name: str | None, framework: Framework, problems: list[str]) -> Task | None:
+def task_named(name: str, framework: Framework, problems: list[str]) -> Task | None:
     """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
-    if name is None:
-        return None
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems)
     task = framework.task(name)

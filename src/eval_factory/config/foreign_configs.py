@@ -335,8 +335,7 @@ class _Import:
 
         tree = each_text(document, sample)
         try:
-            if task is not None:
-                # of a server that is yet to start
+            if task is not None:  # its server may be yet to start
                 tree["target"]["api_endpoint"].setdefault("url", TABLE["samples"]["url"])
             self.load(tree, self.framework)
         except ConfigError as error:
@@ -408,28 +407,27 @@ class _Run:
         for name in tree:
             if f"{path}.{name}" in _READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name])
-        settle = {PARAMS: self.params, EXTRA: self.extra, ENDPOINT: self.endpoint, ADAPTER: self.adapter}.get(path)
-        if settle is not None:
-            settle(tree)
+        if path == PARAMS:
+            self.settle_params(tree, tree.get("extra", {}))
+        elif path == ENDPOINT:
+            self.settle_endpoint(tree, tree.get("adapter_config", {}))
         return tree
 
     def note(self, path: str, said: str) -> None:
         self.work.note(f"{self.prefix}{path}", said)
 
-    def params(self, params: _Tree) -> None:
-        if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
-            self.note(TASK, f"is another task than {self.task.name}; name the task that is meant")
-        samples = params.get("limit_samples")
-        if isinstance(samples, float) and samples.is_integer():
-            params["limit_samples"] = int(samples)
-
-    def extra(self, extra: _Tree) -> None:
+    def settle_params(self, params: _Tree, extra: _Tree) -> None:
         for name in list(extra):
             if name in SCENARIO_PARAMETERS and name not in self.task.helm.parameters:
                 del extra[name]
                 self.note(f"{EXTRA}.{name}", f"{self.task.name} has no {name}; leave it out")
             elif name.endswith("_api_key"):
                 extra[name] = self.variable(extra[name])
+        if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
+            self.note(TASK, f"is another task than {self.task.name}; name the task that is meant")
+        samples = params.get("limit_samples")
+        if isinstance(samples, float) and samples.is_integer():
+            params["limit_samples"] = int(samples)
 
     def variable(self, name: Any) -> Any:
         """The name of the user's variable. Where a key itself would be filled in, its variable is meant."""
@@ -440,7 +438,15 @@ class _Run:
         self.work.keys.add(name)
         return self.renamed.get(name) or name
 
-    def endpoint(self, endpoint: _Tree) -> None:
+    def settle_endpoint(self, endpoint: _Tree, adapter: _Tree) -> None:
+        for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
+            path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
+            if known is None:
+                harmless = f"{name}: {_ADVICE['caching']}" if name in TABLE["harmless"] else None
+                self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
+                continue
+            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
+            adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
         said = "api_key_name" in endpoint or "api_key" in endpoint
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and (named.startswith("<") or named == "${API_KEY_NAME}"):
@@ -454,16 +460,6 @@ class _Run:
             endpoint["type"] = "chat" if kind == "vlm" else kind
         elif kind is not None:
             self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
-
-    def adapter(self, adapter: _Tree) -> None:
-        for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
-            path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
-            if known is None:
-                harmless = f"{name}: {_ADVICE['caching']}" if name in TABLE["harmless"] else None
-                self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
-                continue
-            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
-            adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
 
 
 def variable_for(path: str) -> str:

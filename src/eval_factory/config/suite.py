@@ -11,21 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from eval_factory.config import suite_layers
 from eval_factory.config.evaluation import Request, build_evaluation, task_named
 from eval_factory.config.merge import leaves, with_defaults
 from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
-from eval_factory.config.suite_layers import (
-    DEFAULT_VARIANT,
-    HANDED,
-    TOP,
-    merged,
-    name_with_variant,
-    normal_form,
-    over,
-    problems_of_values,
-    read_layers,
-)
+from eval_factory.config.suite_layers import HANDED, TOP, name_with_variant, over
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
 from eval_factory.config.wrong_values import UNKNOWN_KEY, problems_with
 from eval_factory.core.budget import Budget
@@ -59,7 +50,7 @@ class Combination:
 
 def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
     """All that `include` and `exclude` leave, in the order in which they are run."""
-    variants = section.get("variants") or [{"name": DEFAULT_VARIANT}]
+    variants = section.get("variants") or [{"name": suite_layers.DEFAULT_VARIANT}]
     every = [
         Combination(evaluation, variant, target)
         for evaluation in section["evaluations"]
@@ -226,7 +217,8 @@ def build_suite(
     """
     framework = load_framework()
     problems: list[str] = []
-    layers = read_layers(path if document is None else document, flags or {}, tuple(overrides), env, problems)
+    given = path if document is None else document
+    layers = suite_layers.read_layers(given, flags or {}, tuple(overrides), env, problems)
     of_sound_shape = []
     for layer in layers:
         found = list(problems_with(layer.tree, TOP, SuiteSection))  # not of what stands in `params` and endpoints
@@ -234,8 +226,11 @@ def build_suite(
         if all(problem.startswith(UNKNOWN_KEY) for problem in found):  # these do not prevent other checks
             of_sound_shape.append(layer)
     for layer in of_sound_shape:
-        problems += [f"{layer.begin}{problem}" for problem in problems_of_values(layer.tree, framework)]
-    section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
+        of_values = suite_layers.problems_of_values(layer.tree, framework)
+        problems += [f"{layer.begin}{problem}" for problem in of_values]
+    section = suite_layers.merged(
+        [(layer, suite_layers.normal_form(layer, framework, problems)) for layer in of_sound_shape]
+    )
     if problems:
         raise ConfigError(problems)
     problems += _missing(section, env)

@@ -42,7 +42,7 @@ from eval_factory.data.bundle import (
     read_manifest,
 )
 from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
-from eval_factory.data.sources import SourceFile, Sources, TaskSources, load_sources
+from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.helm import names, output
 from eval_factory.helm.output import scenario_folder
 from eval_factory.plan.run_plan import Plan
@@ -328,7 +328,9 @@ def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, s
         HelmError: it was not written down in a form that can be read.
     """
     yield from _other_revisions(plan)
-    for name, file in _scenario_files(plan):
+    task = task_sources(plan, load_sources())
+    for file in task.files:
+        name = f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}"
         if file.sha256 is not None and files.get(name, file.sha256) != file.sha256:
             yield name, file.sha256, files[name]
 
@@ -349,23 +351,16 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
         for dataset in output.hub_datasets(plan.rundir.helm)
         if dataset.revision != UNKNOWN_REVISION
     }
-    for name, file in _scenario_files(plan):
-        commit = _COMMIT.search(file.url)
-        if commit and name in files and file.sha256 in (None, files[name]):
-            found[name] = commit[0]
     task = task_sources(plan, load_sources())
     folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
+    for file in task.files:
+        name, commit = f"{folder}/{file.path}", _COMMIT.search(file.url)
+        if commit and name in files and file.sha256 in (None, files[name]):
+            found[name] = commit[0]
     commit = _COMMIT.search(task.listing.files) if task.listing else None
     if commit and any(name.startswith(f"{folder}/") for name in files):
         found[folder] = commit[0]
     return found
-
-
-def _scenario_files(plan: Plan) -> Iterator[tuple[str, SourceFile]]:
-    """By their names in the provenance."""
-    task = task_sources(plan, load_sources())
-    for file in task.files:
-        yield f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}", file
 
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
@@ -414,7 +409,11 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
     this output folder: every write changes the time of the last change, which no program can set back.
     """
     known = _read(rundir)
-    signs = {name: _signs(path) for name, path in files.items()}
+    signs: dict[str, dict[str, str | int]] = {}
+    for name, path in files.items():
+        found, real = path.stat(), str(path.resolve())
+        times = {"mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
+        signs[name] = {"path": real, "size": found.st_size, **times}
     changed = [
         name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)
     ]
@@ -433,11 +432,6 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
 def hashes_of(rundir: RunDir) -> dict[str, str]:
     """What the last run of this folder found of its own data."""
     return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
-
-
-def _signs(path: Path) -> dict[str, str | int]:
-    found, real = path.stat(), str(path.resolve())
-    return {"path": real, "size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
 
 
 def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:

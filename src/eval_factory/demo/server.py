@@ -126,16 +126,6 @@ def _error(message: str, kind: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
 
-def _prompt_of_chat(body: dict[str, Any]) -> str:
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise _BadRequest("'messages' is missing or empty")
-    contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
-    if not all(isinstance(content, str) for content in contents):
-        raise _BadRequest("every message needs a 'content' of text")
-    return str(contents[-1])
-
-
 def _completion(data: bytes, *, is_chat: bool) -> dict[str, Any]:
     """The body of a chat completion, or of a text completion; a token is a word here."""
     try:
@@ -144,7 +134,15 @@ def _completion(data: bytes, *, is_chat: bool) -> dict[str, Any]:
         raise _BadRequest("the body is not JSON") from None
     if not isinstance(body, dict):
         raise _BadRequest("the body is not a JSON object")
-    prompt = _prompt_of_chat(body) if is_chat else body.get("prompt")
+    prompt = body.get("prompt")
+    if is_chat:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise _BadRequest("'messages' is missing or empty")
+        contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
+        if not all(isinstance(content, str) for content in contents):
+            raise _BadRequest("every message needs a 'content' of text")
+        prompt = contents[-1]
     if not isinstance(prompt, str):
         raise _BadRequest("'prompt' is missing or not text")
     words = (embedded_judgement(prompt) or baseline_answer(prompt)).split(" ")
