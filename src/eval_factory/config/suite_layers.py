@@ -88,8 +88,6 @@ MAX_EXTENDED = 20
 COPY_IT = "a suite extends a file of its own folder, or below it: copy the file there"
 _OF_RUN_CONFIGS = ("config", "target")
 _PRESETS = Path(__file__).with_name("presets")
-NO_PRESET = (None, "none")
-"""These take back the preset that a weaker layer chooses."""
 
 
 @dataclass(frozen=True)
@@ -131,27 +129,20 @@ def read_layers(
         _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
         _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
     ]
-    chosen = next((layer for layer in reversed(own) if "preset" in layer.tree), None)
-    wanted = chosen is not None and chosen.tree["preset"] not in NO_PRESET
-    base = _preset(chosen, env, problems) if chosen is not None and wanted else []
+    base, known = [], preset_names()
+    begin, name = next(((one.begin, one.tree["preset"]) for one in reversed(own) if "preset" in one.tree), ("", None))
+    if isinstance(name, str) and name in known:
+        document = load_mapping(_PRESETS / f"{name}.yml", NEEDS)
+        base = [_layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)]
+    elif isinstance(name, str) and name != "none":  # that, and a null, take back what a weaker layer chooses
+        shown = REDACTED if looks_like_key(name) else repr(name)
+        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        problems.append(f"{begin}{TOP}.preset: there is no preset {shown}{hint}")
     return [layer for layer in [*base, *own] if layer.tree]
 
 
 def preset_names() -> list[str]:
     return sorted(path.stem for path in _PRESETS.glob("*.yml"))
-
-
-def _preset(chosen: SuiteLayer, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
-    known, name = preset_names(), chosen.tree["preset"]
-    if not isinstance(name, str):
-        return []  # the shape check reports it
-    if name not in known:
-        shown = REDACTED if looks_like_key(name) else repr(name)
-        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-        problems.append(f"{chosen.begin}{TOP}.preset: there is no preset {shown}{hint}")
-        return []
-    document = load_mapping(_PRESETS / f"{name}.yml", NEEDS)
-    return [_layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)]
 
 
 def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]) -> Iterable[SuiteLayer]:
