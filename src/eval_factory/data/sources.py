@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -27,11 +26,10 @@ def relative_path(text: str) -> str:
     Raises:
         ValueError: it is none; the message quotes it.
     """
-    parts = text.split("/")
-    if any(unicodedata.category(letter) == "Cs" for letter in text):
+    parts, kinds = text.split("/"), set(map(unicodedata.category, text))
+    if "Cs" in kinds:
         raise ValueError(f"'{printable(text)}' is no UTF-8")
-    bad = not text or any(part in ("", ".", "..") for part in parts)
-    if bad or "\\" in text or PurePosixPath(text).is_absolute() or _has_control(text):
+    if any(part in ("", ".", "..") for part in parts) or "\\" in text or "Cc" in kinds:
         raise ValueError(f"'{printable(text)}' is no plain relative path")
     if len(parts[0]) == 2 and parts[0][1] == ":":
         raise ValueError(f"'{printable(text)}' names a drive")
@@ -63,13 +61,9 @@ def plain_text(text: str) -> str:
     Raises:
         ValueError: it holds control characters.
     """
-    if _has_control(text):
+    if {"Cc", "Cs"}.intersection(map(unicodedata.category, text)):
         raise ValueError(f"'{printable(text)}' holds control characters")
     return text
-
-
-def _has_control(text: str) -> bool:
-    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 RelativePath = Annotated[str, AfterValidator(relative_path)]
