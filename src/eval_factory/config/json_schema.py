@@ -64,26 +64,20 @@ def run_config_schema(framework: Framework) -> _Schema:
     also = {"type": "string", "pattern": rf"^({own}:.+|{own}\.({'|'.join(names)})$)"}
     params["type"]["anyOf"] = [known, also, _VARIABLE, {"type": "null"}]
     extra: _Schema = params["params"]["properties"]["extra"]["properties"]
-    for name, about in _of_tasks(framework).items():
-        extra[name]["description"] += f" {about}"
+    reading: dict[str, list[str]] = {}
+    for task in framework.evaluations:
+        for name, rule in task.helm.parameters.items():
+            values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
+            for known_as in filter(None, (name, rule.other_name) if rule.fixed is None else ()):
+                reading.setdefault(known_as, []).append(f"{task.name}{values}")
+    for name, tasks in reading.items():
+        extra[name]["description"] += f" Tasks: {', '.join(tasks)}."
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: run config",
         "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
         **schema,
     }
-
-
-def _of_tasks(framework: Framework) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    for task in framework.evaluations:
-        for name, rule in task.helm.parameters.items():
-            if rule.fixed is None:
-                values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
-                found.setdefault(name, []).append(f"{task.name}{values}")
-                if rule.other_name:
-                    found.setdefault(rule.other_name, []).append(f"{task.name}{values}")
-    return {name: f"Tasks: {', '.join(tasks)}." for name, tasks in found.items()}
 
 
 def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any) -> _Schema:

@@ -138,7 +138,6 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
@@ -181,18 +180,15 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
     says on standard error is added to `log`.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    try:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as errors:
         return subprocess.Popen(
             list(argv),
             env=dict(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=descriptor,
+            stderr=errors,
             start_new_session=True,
         )
-    finally:
-        os.close(descriptor)
 
 
 def start_python(arguments: Sequence[str], *, said: str) -> int:
@@ -224,7 +220,6 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
             encoding="utf-8",
             errors="replace",
             timeout=timeout_s,
