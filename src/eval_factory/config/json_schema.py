@@ -142,8 +142,7 @@ def suite_schema(framework: Framework) -> _Schema:
     properties = section["properties"]
     extra = shared["params"]["properties"]["extra"]["properties"]
     for name in HANDED:
-        if name in extra:
-            properties[name] = {**extra[name], "description": properties[name]["description"]}
+        properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]
     of_targets = properties["targets"]["anyOf"][0]["items"]["properties"]["name"]["anyOf"][0]
     of_targets["pattern"] = of_targets["pattern"].replace("^", f"^(?!{OF_THE_SUITE})", 1)

@@ -23,7 +23,7 @@ from eval_factory.config import taken_keys
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, nested, parse_overrides
 from eval_factory.config.merge import Source, leaves, merge, section_at
-from eval_factory.config.model import ApiEndpoint, Extra, Params
+from eval_factory.config.model import ApiEndpoint, Params
 from eval_factory.config.rules import BENCHMARK_KEY
 from eval_factory.config.wrong_values import problems_with
 from eval_factory.core.errors import ConfigError, did_you_mean
@@ -47,10 +47,9 @@ def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterato
     """What is wrong with the parameters and the endpoints in a section of sound shape."""
     for where, params in params_of(tree):
         yield from _problems_of(params, where, "config.params", Params, framework)
-    for name in HANDED:
-        if tree.get(name) is not None and name in Extra.model_fields:
-            for problem in _problems_of({"extra": {name: tree[name]}}, TOP, "config.params", Params, framework):
-                yield problem.replace(f"{TOP}.extra.{name}", f"{TOP}.{name}")
+    handed = {name: tree[name] for name in HANDED if tree.get(name) is not None}
+    for problem in _problems_of({"extra": handed}, TOP, "config.params", Params, framework):
+        yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
         endpoint, where = target.get("api_endpoint") or {}, f"{TOP}.targets[{number}].api_endpoint"
         yield from _problems_of(endpoint, where, "target.api_endpoint", ApiEndpoint, framework)

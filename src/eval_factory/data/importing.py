@@ -96,12 +96,8 @@ def _datasets(hub: Path, sources: Sources) -> list[HubDataset]:
     known = {dataset.id: dataset for task in sources.tasks.values() for dataset in task.hub}
     for variant in (variant for task in sources.tasks.values() for variant in task.variants):
         known |= {dataset.id: dataset for dataset in variant.hub if dataset.id not in known}
-    found = []
-    for folder in sorted(hub.glob("*/*")):
-        if folder.is_dir():
-            name = folder.relative_to(hub).as_posix()
-            found.append(known.get(name) or HubDataset(id=name, config=None, revision=None))
-    return found
+    there = [folder.relative_to(hub).as_posix() for folder in sorted(hub.glob("*/*")) if folder.is_dir()]
+    return [known.get(name) or HubDataset(id=name, config=None, revision=None) for name in there]
 
 
 def _check_names(folder: Path, names: list[str]) -> None:
