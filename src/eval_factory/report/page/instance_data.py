@@ -317,7 +317,7 @@ class InstancePacker:
 
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
-        found = {
+        found: dict[str, Any] = {
             "metrics": dict(record.metrics), "finish_reason": record.finish_reason, "cached": record.cached,
             "prompt_tokens": record.prompt_tokens, "cluster": record.cluster, "sub_split": record.sub_split,
             "marks": dict(record.judges), "injection": list(record.injection),
