@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Comparability, Deviation, Instances, Provenance
+from eval_factory.core.results import MODEL_ROLE, Comparability, Deviation, Instances, Provenance
 from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
@@ -41,10 +41,6 @@ class ComparedRun:
     asked: int
     """Different instances: a trial of the same one is none."""
     provenance: Provenance
-
-    @property
-    def model(self) -> AskedEndpoint | None:
-        return self.provenance.endpoints.get(MODEL_ROLE)
 
 
 def comparability_of(facts: ComparedRun) -> Comparability:
@@ -99,8 +95,9 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
 
 def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
     """The fields of answered requests; where none was answered, what was to be sent."""
-    if facts.model is not None and facts.model.sampling:
-        return [dict(fields) for fields in facts.model.sampling]
+    model = facts.provenance.endpoints.get(MODEL_ROLE)
+    if model is not None and model.sampling:
+        return [dict(fields) for fields in model.sampling]
     top_p = facts.plan.model.top_p
     if facts.adapter.max_tokens is None or facts.adapter.temperature is None:  # HELM did not write its adapter down
         return []
