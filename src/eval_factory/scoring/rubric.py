@@ -209,9 +209,11 @@ class RubricTally:
         for metric in draft.metrics:
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
-        tally.judges = self._counts()
+        asked = sum(len(case.votes) for case in self.cases.values() if case.votes is not None)
         for judge in self.judges:
-            for reason in self.errors.get(judge, ()):
+            reasons = self.errors.get(judge, [])
+            tally.judges[judge] = JudgeCounts(asked, asked - len(reasons), len(reasons), self.families[judge])
+            for reason in reasons:
                 tally.causes.add(judge, reason)
         for key, case in self.cases.items():
             if case.votes is not None and case.score() is None:
@@ -220,13 +222,6 @@ class RubricTally:
             for tag in case.tags:
                 name, value = field_of(tag)
                 tally.members[name][value].append(key)
-
-    def _counts(self) -> dict[str, JudgeCounts]:
-        asked = sum(len(case.votes) for case in self.cases.values() if case.votes is not None)
-        failed = {judge: len(self.errors.get(judge, ())) for judge in self.judges}
-        return {
-            judge: JudgeCounts(asked, asked - count, count, self.families[judge]) for judge, count in failed.items()
-        }
 
     def publish(self, draft: Draft) -> None:
         """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""
@@ -248,7 +243,7 @@ class RubricTally:
         due = len(self.judges) * sum(len(case.criteria) for case in self.cases.values())
         draft.judgements = Judgements(due, sum(one.asked - one.unjudged for one in draft.rubric.judges.values()))
         most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
-        draft.not_reportable += judges_that_failed(self._counts(), most, "criteria")
+        draft.not_reportable += judges_that_failed(draft.tally.judges, most, "criteria")
 
     def group(self, draft: Draft) -> None:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""
