@@ -82,6 +82,8 @@ def collect(
             add(key, state)
     for step in steps:
         step(draft)
+    # where there is no main score, other reasons come first
+    draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
     columns = [*draft.metrics, *orders.by_order]
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
     scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
@@ -128,7 +130,6 @@ def _steps(
         rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
         lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
         lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes()),  # the longest notes
-        _report_main,  # where there is no main score, other reasons come first
     ]
     return [step for step in steps if step is not None]
 
@@ -219,10 +220,6 @@ def _group(draft: Draft) -> None:
     draft.groups = scores_by_group(
         draft.main_values, draft.tally.members, draft.missing, failed_as_zero=draft.as_zero, beside=corrected
     )
-
-
-def _report_main(draft: Draft) -> None:
-    draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:

@@ -106,16 +106,15 @@ OF_A_RUN = (
 )  # fmt: skip
 """HELM's own; what `helm-summarize` adds to a run folder later is not read."""
 
-OF_THE_PLUGIN = (
-    names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
-    names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE,
-)  # fmt: skip
-
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
+    of_the_plugin = (
+        names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
+        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE,
+    )  # fmt: skip
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
-    files = [*of_runs, *(rundir.helm / name for name in OF_THE_PLUGIN), rundir.cache_db]
+    files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
     return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}
 
 

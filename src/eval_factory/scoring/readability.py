@@ -168,6 +168,7 @@ class Raw:
     unfinished: bool = False
     """Whether it ends in the middle of the thinking."""
     declined: bool = False
+    """Whether the endpoint itself says that the model refused."""
 
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
