@@ -36,7 +36,7 @@ from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_lab
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
-from eval_factory.scoring.usage import usage_of, with_costs
+from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.errata import CORRECTED
 
 
@@ -71,8 +71,7 @@ def collect(
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
-    usage, changes = usage_of(cache_db, run_id, wall_s)
-    draft = Draft(plan, run, split, tally, metrics, with_costs(usage, plan, run_id), changes)
+    draft = Draft(plan, run, split, tally, metrics, *usage_of(plan, run_id, wall_s))
     draft.earlier_notes = () if remembered is None else remembered.notes
     steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
