@@ -64,14 +64,14 @@ def collect(
     split = run.main_split(entry.main_split)
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
-    cache_db = plan.rundir.cache_db
-    stated = StatedModels(plan.endpoints, journal.used_keys(cache_db, run_id), journal.read_servers(cache_db))
+    usage, changes, used = usage_of(plan, run_id, wall_s)
+    stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
     answers = StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
-    draft = Draft(plan, run, split, tally, metrics, *usage_of(plan, run_id, wall_s))
+    draft = Draft(plan, run, split, tally, metrics, usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]

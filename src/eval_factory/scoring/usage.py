@@ -91,9 +91,11 @@ class _Tally:
             self.latencies.append(attempt["latency_s"])
 
 
-def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:
-    """The usage, with what answers cost as far as it is known; and how requests were changed so that the endpoint took
-    them, in the run that paid for them.
+def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], set[str]]:
+    """The usage, with what answers cost as far as it is known; how requests were changed so that the endpoint took
+    them, in the run that paid for them; and the keys of the answers that this run got or took from the cache.
+
+    Others in the file may be of another endpoint's. The key of one that was archived since still stands here.
 
     Args:
         run_id: of the helm-run that made the result.
@@ -101,7 +103,8 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:
     """
     this_run: dict[str, _Tally] = defaultdict(_Tally)
     all_runs: dict[str, _Tally] = defaultdict(_Tally)
-    run_ids, used = set(), set()
+    run_ids = set()
+    used: set[str] = set()
     adjusted: dict[str, set[str]] = defaultdict(set)
     for attempt in journal.read_attempts(plan.rundir.cache_db):
         run_ids.add(attempt["run_id"])
@@ -118,7 +121,7 @@ def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:
     asked = [endpoint.role for endpoint in plan.endpoints]
     spent = _spent_by_role(this_run, costs, run_id, asked), _spent_by_role(all_runs, costs, None, asked)
     changes = sorted({how for key in used for how in adjusted[key]})
-    return Usage(*spent, len(run_ids), wall_s, cost_unknown=cost_unknown), changes
+    return Usage(*spent, len(run_ids), wall_s, cost_unknown=cost_unknown), changes, used
 
 
 def _spent_by_role(
