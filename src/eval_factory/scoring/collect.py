@@ -112,8 +112,7 @@ def _steps(
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete,  # marks of empty answers: the last change of a value
-        _about,  # true before anything was asked; after the last metric
-        _score,  # all values are there
+        _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
         _choose_main,  # all that follows asks which values the main metric lacks
         orders.complete,  # its score over all orders: none that could be the main one
@@ -142,21 +141,16 @@ def _keep_slots(draft: Draft) -> None:
                 metric.values[key], metric.helm_mean, metric.merged = 0.0, None, True
 
 
-def _about(draft: Draft) -> None:
-    """What is true before anything was asked; and the sources, of all metrics that there are."""
-    for metric in draft.metrics:
-        metric.clusters = draft.tally.clusters or None
-    task = draft.plan.evaluation.task
+def _score(draft: Draft) -> None:
+    """What is true before anything was asked, and the scores of all metrics with their bounds."""
+    task, tally, jury_metric = draft.plan.evaluation.task, draft.tally, draft.jury_metric
     draft.notes.add(Importance.BACKGROUND, *task.about.notes)
     if task.helm.main_split not in (None, draft.main_split):
         other = f"no instance of the main split {task.helm.main_split} was asked: these scores are of"
         draft.notes.add(Importance.DOUBTFUL, f"{other} {draft.main_split}")
-
-
-def _score(draft: Draft) -> None:
-    tally, jury_metric = draft.tally, draft.jury_metric
     of_all_judges = {}
     for metric in draft.metrics:
+        metric.clusters = tally.clusters or None
         judged = is_judged(metric, jury_metric)
         missing, as_zero = missing_judgements(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
         score = score_of(metric, missing, failed_as_zero=as_zero)
