@@ -187,6 +187,7 @@ class Ratings:
     """Answers with nothing in them, which no judge is asked about."""
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
+    """Of the answers, in characters."""
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
         if ratings:

@@ -77,12 +77,6 @@ class RatedAnswer:
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Judge -> the same."""
 
-    def score(self, asked: Asked) -> float | None:
-        """The people's, of those who rated all of it; None where nobody did."""
-        in_full = [given for given in self.by_rater.values() if len(given) == len(self.questions)]
-        scores = [asked.score_by(self.questions, [given[at] for at in range(len(given))]) for given in in_full]
-        return statistics.fmean(scores) if scores else None
-
     def units(self) -> Iterator[tuple[int, Unit]]:
         """(number of the question, rater -> rating), of what was rated."""
         for number in range(len(self.questions)):
@@ -108,8 +102,14 @@ class RatedResult:
     """Ratings of answers that are not these any more."""
 
     def people(self) -> dict[AnswerKey, float]:
-        """The people's score of each answer that somebody rated in full."""
-        return {key: score for key, one in self.rated.items() if (score := one.score(self.asked)) is not None}
+        """The people's score of each answer, of those who rated all of it; none where nobody did."""
+        found = {}
+        for key, one in self.rated.items():
+            in_full = [given for given in one.by_rater.values() if len(given) == len(one.questions)]
+            ratings = ([given[at] for at in range(len(given))] for given in in_full)
+            if in_full:
+                found[key] = statistics.fmean(self.asked.score_by(one.questions, each) for each in ratings)
+        return found
 
     def strata(self, values: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]) -> list[Stratum]:
         """`values`: the judge's, of every answer. `people`: the people's, of those that they rated."""

@@ -36,7 +36,7 @@ from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_lab
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
-from eval_factory.scoring.usage import usage_of, with_costs
+from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.errata import CORRECTED
 
 
@@ -64,15 +64,14 @@ def collect(
     split = run.main_split(entry.main_split)
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
-    cache_db = plan.rundir.cache_db
-    stated = StatedModels(plan.endpoints, journal.used_keys(cache_db, run_id), journal.read_servers(cache_db))
+    usage, changes, used = usage_of(plan, run_id, wall_s)
+    stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
     answers = StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
-    usage, changes = usage_of(cache_db, run_id, wall_s)
-    draft = Draft(plan, run, split, tally, metrics, with_costs(usage, plan, run_id), changes)
+    draft = Draft(plan, run, split, tally, metrics, usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
@@ -82,6 +81,8 @@ def collect(
             add(key, state)
     for step in steps:
         step(draft)
+    # where there is no main score, other reasons come first
+    draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
     columns = [*draft.metrics, *orders.by_order]
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
     scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
@@ -111,8 +112,7 @@ def _steps(
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete,  # marks of empty answers: the last change of a value
-        _about,  # true before anything was asked; after the last metric
-        _score,  # all values are there
+        _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
         _choose_main,  # all that follows asks which values the main metric lacks
         orders.complete,  # its score over all orders: none that could be the main one
@@ -128,7 +128,6 @@ def _steps(
         rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
         lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
         lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes()),  # the longest notes
-        _report_main,  # where there is no main score, other reasons come first
     ]
     return [step for step in steps if step is not None]
 
@@ -142,21 +141,16 @@ def _keep_slots(draft: Draft) -> None:
                 metric.values[key], metric.helm_mean, metric.merged = 0.0, None, True
 
 
-def _about(draft: Draft) -> None:
-    """What is true before anything was asked; and the sources, of all metrics that there are."""
-    for metric in draft.metrics:
-        metric.clusters = draft.tally.clusters or None
-    task = draft.plan.evaluation.task
+def _score(draft: Draft) -> None:
+    """What is true before anything was asked, and the scores of all metrics with their bounds."""
+    task, tally, jury_metric = draft.plan.evaluation.task, draft.tally, draft.jury_metric
     draft.notes.add(Importance.BACKGROUND, *task.about.notes)
     if task.helm.main_split not in (None, draft.main_split):
         other = f"no instance of the main split {task.helm.main_split} was asked: these scores are of"
         draft.notes.add(Importance.DOUBTFUL, f"{other} {draft.main_split}")
-
-
-def _score(draft: Draft) -> None:
-    tally, jury_metric = draft.tally, draft.jury_metric
     of_all_judges = {}
     for metric in draft.metrics:
+        metric.clusters = tally.clusters or None
         judged = is_judged(metric, jury_metric)
         missing, as_zero = missing_judgements(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
         score = score_of(metric, missing, failed_as_zero=as_zero)
@@ -219,10 +213,6 @@ def _group(draft: Draft) -> None:
     draft.groups = scores_by_group(
         draft.main_values, draft.tally.members, draft.missing, failed_as_zero=draft.as_zero, beside=corrected
     )
-
-
-def _report_main(draft: Draft) -> None:
-    draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
 
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:

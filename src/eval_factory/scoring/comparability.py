@@ -6,12 +6,12 @@ were answered, not from the configuration alone: an endpoint may refuse a field,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.results import MODEL_ROLE, AskedEndpoint, Comparability, Deviation, Instances, Provenance
+from eval_factory.core.results import MODEL_ROLE, Comparability, Deviation, Instances, Provenance
 from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
@@ -41,10 +41,6 @@ class ComparedRun:
     asked: int
     """Different instances: a trial of the same one is none."""
     provenance: Provenance
-
-    @property
-    def model(self) -> AskedEndpoint | None:
-        return self.provenance.endpoints.get(MODEL_ROLE)
 
 
 def comparability_of(facts: ComparedRun) -> Comparability:
@@ -78,7 +74,13 @@ def comparability_of(facts: ComparedRun) -> Comparability:
 
 
 def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
-    sent = _sent(facts)
+    model, adapter, top_p = facts.provenance.endpoints.get(MODEL_ROLE), facts.adapter, facts.plan.model.top_p
+    sent: Sequence[Mapping[str, Any]] = ()
+    if model is not None and model.sampling:
+        sent = model.sampling
+    elif adapter.max_tokens is not None and adapter.temperature is not None:  # else HELM did not write them down
+        limits = {"max_tokens": adapter.max_tokens, "temperature": adapter.temperature}
+        sent = [{**limits, "top_p": 1.0 if top_p is None else top_p}]  # nothing was answered: it was to be sent
     by_model = board.tokens_by_model(entry)
     asked = facts.plan.model.model_id
     granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
@@ -97,23 +99,12 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
             yield Deviation(name, value, here, not_sent if NOT_SENT in str(here) else effect)
 
 
-def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
-    """The fields of answered requests; where none was answered, what was to be sent."""
-    if facts.model is not None and facts.model.sampling:
-        return [dict(fields) for fields in facts.model.sampling]
-    top_p = facts.plan.model.top_p
-    if facts.adapter.max_tokens is None or facts.adapter.temperature is None:  # HELM did not write its adapter down
-        return []
-    limits = {"max_tokens": facts.adapter.max_tokens, "temperature": facts.adapter.temperature}
-    return [{**limits, "top_p": 1.0 if top_p is None else top_p}]
-
-
 def _token_names(plan: Plan) -> tuple[str, ...]:
     renamed = plan.model.adapter.params_to_rename.get(_TOKENS[0])
     return _TOKENS if renamed is None else (*_TOKENS, renamed)
 
 
-def _unlike(sent: Sequence[dict[str, Any]], fields: Sequence[str], expected: Any) -> str | int | float | None:
+def _unlike(sent: Iterable[Mapping[str, Any]], fields: Sequence[str], expected: Any) -> str | int | float | None:
     """Each value that requests had of a field, under one of its names; the number itself where there is one.
 
     None where all had the expected value.
@@ -217,7 +208,7 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
         yield Deviation("judges", _listed(expected), stated, "another jury rates by another standard")
     for judge in judges:
         endpoint = asked[judge.role]
-        sent = [dict(fields) for fields in endpoint.sampling] if endpoint is not None else []
+        sent = endpoint.sampling if endpoint is not None else ()
         settings = {"temperature": board.temperature, "top_p": board.top_p, "max_tokens": board.judge_max_tokens}
         for name, value in settings.items():
             here = _unlike(sent, _TOKENS if name in _TOKENS else (name,), value)

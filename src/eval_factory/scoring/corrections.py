@@ -87,9 +87,7 @@ def number_in(text: str) -> float | None:
     except ValueError:
         single = _ALTERNATIVES.sub(" ", text)
     opening = None if _STEP.search(single) else _OPENS.match(single)
-    if opening is not None:
-        return _float(opening[1])
-    numbers = _NUMBER.findall(single)
+    numbers = [opening[1]] if opening else _NUMBER.findall(single)
     return _float(numbers[-1]) if numbers else None
 
 

@@ -34,15 +34,6 @@ def read_cached_answer(path: Path, key: str) -> Answer | None:
     return next(map(_typed, rows), None)
 
 
-def used_keys(path: Path, run_id: str) -> frozenset[str]:
-    """Of the answers that one run got or took from the cache; others in the file may be of another endpoint's.
-
-    The key of one that was archived since still stands here.
-    """
-    query = "SELECT DISTINCT key FROM attempts WHERE run_id = :run_id AND outcome IN ('answered', 'cached')"
-    return frozenset(row["key"] for row in read_rows(path, query, run_id=run_id))
-
-
 def _typed(row: Mapping[str, Any]) -> Answer:
     try:
         bodies = {name: json.loads(row[name]) for name in ("request", "response")}

@@ -99,15 +99,8 @@ def label_in(answer: str, options: Mapping[str, str]) -> str | None:
     if not options or not answer.strip():
         return None
     text = _DENIED.sub(" ", _with_signs(_plain(answer_field(answer)), options)).strip()
-    for found in (
-        _opening(text),
-        _states(*_IS_SAID.finditer(text)),
-        _last_line(text),
-        _states(*_CALLED.finditer(text)),
-    ):
-        if found:
-            return list(options)[found.pop()] if len(found) == 1 else None
-    return None
+    found = _opening(text) or _states(*_IS_SAID.finditer(text)) or _last_line(text) or _states(*_CALLED.finditer(text))
+    return list(options)[found.pop()] if len(found) == 1 else None
 
 
 def _plain(text: str) -> str:

@@ -37,7 +37,6 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from eval_factory.core import formats
 from eval_factory.scoring.intervals import (
@@ -113,7 +112,7 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     needed = max(min(LEAST_RATED, answers), LEAST_OF_STRATUM)
     if rated < needed:
         raise TooFewRatedError(rated, needed)
-    clustering = _clustering(strata, scale)
+    effect, rated_effect, sources = _clustering(strata, scale)
     merged = merge_small(strata)
     shares = [len(one.judged) / answers for one in merged]
     low, high = scale
@@ -129,11 +128,11 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     center = sum(share * mean for share, mean in zip(shares, means, strict=True))
     inside = sum(share * variance_of(scores) for share, scores in zip(shares, by_people, strict=True))
     between = sum(share * (mean - center) ** 2 for share, mean in zip(shares, means, strict=True))
-    variance = clustering.answers * (inside + between) / answers
+    variance = effect * (inside + between) / answers
     for one, share in zip(merged, shares, strict=True):
         residuals = [people - power * judge for people, judge in one.rated]
         variance += share**2 * one.left * variance_of(residuals) / len(one.rated)
-    interval = _interval(value, variance, rated, answers, clustering, scale)
+    interval = _interval(value, variance, rated, answers, rated_effect, sources, scale)
     return Corrected(value, *interval, math.sqrt(variance), power, rated, answers, judge_mean)
 
 
@@ -161,38 +160,33 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     return corrected_mean(apart, (min(judged) - high, max(judged) - low))
 
 
-def _interval(value: float, variance: float, rated: int, answers: int, clustering: _Clustering, scale: Ends) -> Ends:
-    """As the head of this module has it."""
+def _interval(
+    value: float, variance: float, rated: int, answers: int, rated_effect: float, sources: float, scale: Ends
+) -> Ends:
+    """As the head of this module has it. `rated_effect`: the design effect of the rated ones."""
     low, high = scale
-    weight = END_WEIGHT * clustering.rated
+    weight = END_WEIGHT * rated_effect
     total = rated + 2 * weight
     center = (rated * value + weight * (low + high)) / total
     ends = weight**2 * ((low - center) ** 2 + (high - center) ** 2)
     spread = (rated**2 * variance + rated * (value - center) ** 2 + ends) / total**2
     worth = min(answers, max(rated, (center - low) * (high - center) / spread))
     middle = (worth * value + weight * (low + high)) / (worth + 2 * weight)
-    half = t_quantile(clustering.effective - 1) * math.sqrt(spread)
+    half = t_quantile(sources - 1) * math.sqrt(spread)
     return max(low, middle - half), min(high, middle + half)
 
 
-class _Clustering(NamedTuple):
-    """What answers that share sources do to the interval."""
+def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, float]:
+    """(the design effect of the people's scores, if all answers were rated; that of the rated ones; the effective
+    number of sources that these come from).
 
-    answers: float
-    """The design effect of the people's scores, if all answers were rated."""
-    rated: float
-    """That of the rated ones."""
-    effective: float
-    """How many clusters of equal size the rated answers come from."""
-
-
-def _clustering(strata: Sequence[Stratum], scale: Ends) -> _Clustering:
-    """From the people's scores: a judge who always says the same hides that answers are alike. A source's answers that
-    were not rated are taken to be as alike as those that were, so that the design effect grows with their number."""
+    From the people's scores: a judge who always says the same hides that answers are alike. A source's answers that
+    were not rated are taken to be as alike as those that were, so that the design effect grows with their number.
+    """
     sources = [source for one in strata for source in one.sources]
     rated = [source for one in strata for source in one.rated_sources]
     if not sources:
-        return _Clustering(1.0, 1.0, sum(len(one.rated) for one in strata))
+        return 1.0, 1.0, sum(len(one.rated) for one in strata)
     effective = effective_clusters(rated)
     if effective < LEAST_SOURCES:
         raise TooFewSourcesError(f"{formats.decimals(effective, 1)} effective sources, {LEAST_SOURCES} needed")
@@ -200,7 +194,7 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> _Clustering:
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
     # one rated answer is taken to share its source with 1.25 of them at least, itself among them, in the mean
     of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(1.25, of_them) - 1)
-    return _Clustering(min(sharing, of_answers), of_rated, effective)
+    return min(sharing, of_answers), of_rated, effective
 
 
 def tuned_power(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
@@ -259,10 +253,10 @@ def half_width_of(rated: int, expected: Expected, correlation: float) -> float:
     effective = rated / (1 + (expected.sharing - 1) * part)
     if effective < LEAST_SOURCES:
         return math.inf
-    clustering = _Clustering(expected.design_effect, 1 + (expected.design_effect - 1) * part, effective)
+    rated_effect = 1 + (expected.design_effect - 1) * part
     residual = (1 - correlation**2) * (1 / rated - 1 / expected.answers)
-    variance = expected.stddev**2 * (clustering.answers / expected.answers + residual)
-    low, high = _interval(expected.mean, variance, rated, expected.answers, clustering, expected.scale)
+    variance = expected.stddev**2 * (expected.design_effect / expected.answers + residual)
+    low, high = _interval(expected.mean, variance, rated, expected.answers, rated_effect, effective, expected.scale)
     return (high - low) / 2
 
 

@@ -106,16 +106,15 @@ OF_A_RUN = (
 )  # fmt: skip
 """HELM's own; what `helm-summarize` adds to a run folder later is not read."""
 
-OF_THE_PLUGIN = (
-    names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
-    names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE,
-)  # fmt: skip
-
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
+    of_the_plugin = (
+        names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
+        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE,
+    )  # fmt: skip
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
-    files = [*of_runs, *(rundir.helm / name for name in OF_THE_PLUGIN), rundir.cache_db]
+    files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
     return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}
 
 
@@ -220,9 +219,17 @@ class Remembered:
     """Data files that are not here, or are stored outside of the folder; `completed` counts them."""
 
     def completed(self, plan: Plan, made: Provenance) -> Provenance:
-        """With what was taken from data and logs that are not here any more. Raises HelmError."""
-        then = self.provenance
-        data, self.unread = with_unread_data(then.dataset_files, made.dataset_files)
+        """With what was taken from data and logs that are not here any more. Raises HelmError.
+
+        Data sets of the Hub lie in a cache which other programs prepare again; those of the package have its version.
+        """
+        then, now = self.provenance, made.dataset_files
+        unread = {
+            name: digest for name, digest in then.dataset_files.items() if name not in now or name.startswith(ELSEWHERE)
+        }
+        self.unread = sum(now.get(name) != digest for name, digest in unread.items())
+        known = {name: now[name] for name in now if name in then.dataset_files or not name.startswith(ELSEWHERE)}
+        data = {**known, **unread}
         times = then if made.started_at is None else made
         return replace(
             made, dataset_files=data, dataset_revisions=revisions_of(plan, data),
@@ -237,14 +244,3 @@ def clock_of(remembered: Remembered | None) -> Clock:
         return time.thread_time
     late = any(note.startswith(MISSING_FLOORS) and LATE in note for note in remembered.notes)
     return itertools.count(0.0, 1e9).__next__ if late else lambda: 0.0
-
-
-def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:
-    """The hashes made now, with the stored ones of data that are not here any more, and how many these are.
-
-    Data sets of the Hub lie in a cache which other programs prepare again; those of the package have its version.
-    """
-    unread = {name: digest for name, digest in stored.items() if name not in made or name.startswith(ELSEWHERE)}
-    counted = sum(made.get(name) != digest for name, digest in unread.items())
-    outside = {name: digest for name, digest in made.items() if name in stored or not name.startswith(ELSEWHERE)}
-    return {**outside, **unread}, counted

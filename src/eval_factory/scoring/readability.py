@@ -168,6 +168,7 @@ class Raw:
     unfinished: bool = False
     """Whether it ends in the middle of the thinking."""
     declined: bool = False
+    """Whether the endpoint itself says that the model refused."""
 
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
@@ -282,7 +283,13 @@ class Readability:
             length = plan.evaluation.run.config.params.extra.max_length
             text = f"{cut} of {instances.requested} prompts were cut to max_length ({length} tokens)"
             yield Note(Importance.INCOMPLETE, f"{text}: the model saw a part of them only")
-        yield from _notes_on_leniency(scores)
+        for label, score in scores.items():
+            helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
+            if helm is not None and helm.value != score.value:
+                values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
+                gap = f"a gap of {formats.score_change(score.value - helm.value)} for answers that state the option"
+                how = 'in other words or signs ("B.", "(B)", "The answer is B")'
+                yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")
         if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:
             text = f"{instances.identical} of {answered} answers are word for word the answer to another question too"
             yield Note(Importance.DOUBTFUL, f"{text}: a text that fits any question may get good marks")
@@ -294,13 +301,3 @@ class Readability:
             markers = f"{adapter.start_reasoning_token} to {adapter.end_reasoning_token}, or another model's markers"
             text = f"thinking ({markers}) was taken out of {counts['thinking_stripped']} before they were scored"
             yield Note(Importance.DOUBTFUL, f"{text}: bare HELM scores all of it")
-
-
-def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
-    for label, score in scores.items():
-        helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
-        if helm is not None and helm.value != score.value:
-            values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
-            gap = f"a gap of {formats.score_change(score.value - helm.value)} for answers that state the option"
-            how = 'in other words or signs ("B.", "(B)", "The answer is B")'
-            yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -133,16 +133,26 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     votes = [one for case in cases.values() for one in case.votes or ()]
     decided = [[met for met in one.values() if met is not None] for one in votes]
     several = [met for met in decided if len(met) > 1]
-    pairs = {f"{one}/{other}": _agreement_of(votes, one, other) for one, other in combinations(judges, 2)}
-    by_judge = {}
+    agreement = {}
+    for one, other in combinations(judges, 2):  # over the criteria that both judges decided
+        said = ((by_judge[one], by_judge[other]) for by_judge in votes)
+        pairs = [(first, second) for first, second in said if first is not None and second is not None]
+        if pairs:
+            same = sum(first == second for first, second in pairs) / len(pairs)
+            # Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960)
+            yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+            by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
+            kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
+            agreement[f"{one}/{other}"] = PairAgreement(len(pairs), same, kappa)
+    counts = {}
     for judge in judges:
-        shares = [None if (met := one.get(judge)) is None else float(met) for one in votes]
+        shares = [None if (met := vote.get(judge)) is None else float(met) for vote in votes]
         values = {key: score for key, case in cases.items() if (score := case.score_by(judge)) is not None}
-        by_judge[judge] = _counted(shares, helm_mean(values) if values else None)
+        counts[judge] = _counted(shares, helm_mean(values) if values else None)
     return RubricReport(
         criteria=_counted([share_met(met) for met in decided]),
-        judges=by_judge,
-        agreement={pair: found for pair, found in pairs.items() if found is not None},
+        judges=counts,
+        agreement=agreement,
         krippendorff_alpha=ordinal_alpha([[int(one) for one in met] for met in decided]),
         unanimous=sum(len(set(met)) == 1 for met in several) / len(several) if several else None,
     )
@@ -151,19 +161,6 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
     met, not_met, unjudged, tied = (shares.count(share) for share in (1.0, 0.0, None, 0.5))
     return RubricVotes(len(shares), met, not_met, unjudged, tied, score)
-
-
-def _agreement_of(votes: Iterable[Votes], one: str, other: str) -> PairAgreement | None:
-    """Over the criteria that both judges decided; None where there is none."""
-    said = ((votes_of[one], votes_of[other]) for votes_of in votes)
-    pairs = [(first, second) for first, second in said if first is not None and second is not None]
-    if not pairs:
-        return None
-    same = sum(first == second for first, second in pairs) / len(pairs)
-    # Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960)
-    yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-    by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
-    return PairAgreement(len(pairs), same, None if by_chance == 1 else (same - by_chance) / (1 - by_chance))
 
 
 VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
@@ -209,9 +206,11 @@ class RubricTally:
         for metric in draft.metrics:
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
-        tally.judges = self._counts()
+        asked = sum(len(case.votes) for case in self.cases.values() if case.votes is not None)
         for judge in self.judges:
-            for reason in self.errors.get(judge, ()):
+            reasons = self.errors.get(judge, [])
+            tally.judges[judge] = JudgeCounts(asked, asked - len(reasons), len(reasons), self.families[judge])
+            for reason in reasons:
                 tally.causes.add(judge, reason)
         for key, case in self.cases.items():
             if case.votes is not None and case.score() is None:
@@ -220,13 +219,6 @@ class RubricTally:
             for tag in case.tags:
                 name, value = field_of(tag)
                 tally.members[name][value].append(key)
-
-    def _counts(self) -> dict[str, JudgeCounts]:
-        asked = sum(len(case.votes) for case in self.cases.values() if case.votes is not None)
-        failed = {judge: len(self.errors.get(judge, ())) for judge in self.judges}
-        return {
-            judge: JudgeCounts(asked, asked - count, count, self.families[judge]) for judge, count in failed.items()
-        }
 
     def publish(self, draft: Draft) -> None:
         """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""
@@ -248,7 +240,7 @@ class RubricTally:
         due = len(self.judges) * sum(len(case.criteria) for case in self.cases.values())
         draft.judgements = Judgements(due, sum(one.asked - one.unjudged for one in draft.rubric.judges.values()))
         most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
-        draft.not_reportable += judges_that_failed(self._counts(), most, "criteria")
+        draft.not_reportable += judges_that_failed(draft.tally.judges, most, "criteria")
 
     def group(self, draft: Draft) -> None:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""

@@ -233,8 +233,8 @@ def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Ends | None:
     known = [value for key, value in metric.values.items() if key not in missing]
     if any(not low <= value <= high for value in known):
         return None
-    worst = {key: low if key in missing else value for key, value in metric.values.items()}
-    best = {key: high if key in missing else value for key, value in metric.values.items()}
     if missing.isdisjoint(metric.values) and metric.helm_mean is not None:
         return metric.helm_mean, metric.helm_mean
+    worst = {key: low if key in missing else value for key, value in metric.values.items()}
+    best = {key: high if key in missing else value for key, value in metric.values.items()}
     return helm_mean(worst), helm_mean(best)

@@ -29,7 +29,7 @@ MAX_MODEL = 200
 FAR_APART_DAYS = 7
 """Between the first and the last answer, from which on a note says so."""
 
-_PROVIDER = re.compile(r"(?:[a-z]+\.)+(?=[a-z])")
+_PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
 """Of a repository (`org/model@refs/pr/1`). A name may begin with an @ of its own (`@cf/meta/...`)."""
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
@@ -72,17 +72,11 @@ def _name_release_revision(model: str) -> tuple[str, str, str]:
         path, revision = f"{at[1]}-{at[2]}", ""
     else:
         path, revision = at[1], at[2]
-    name = path.rpartition("/")[2]
-    provider = _PROVIDER.match(name)
-    name = _DEPLOYED_VERSION.sub("", name[provider.end() :] if provider else name)
-    release = _RELEASE.search(name)
-    if release is None:
-        return name, "", _fixed(revision)
-    return name[: release.start()], _fixed(release[0][1:]), _fixed(revision)
-
-
-def _fixed(release: str) -> str:
-    return "" if release in ("latest", "main") else release
+    name = _DEPLOYED_VERSION.sub("", _PROVIDER.sub("", path.rpartition("/")[2]))
+    found = _RELEASE.search(name)
+    name, release = (name, "") if found is None else (name[: found.start()], found[0][1:])
+    release, revision = ("" if one in ("latest", "main") else one for one in (release, revision))
+    return name, release, revision
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -91,30 +91,11 @@ class _Tally:
             self.latencies.append(attempt["latency_s"])
 
 
-def with_costs(usage: Usage, plan: Plan, run_id: str) -> Usage:
-    """The same with what answers cost, as far as it is known, and with the judges in the order of the plan."""
-    costs = tally_costs(plan.rundir.cache_db, table_prices(plan))
-    hosted = hosted_roles(plan)
-    asked = [endpoint.role for endpoint in plan.endpoints]
-    unpriced = dict.fromkeys(role for (_, role), tally in sorted(costs.items()) if tally.unpriced and role in hosted)
-    return replace(
-        usage,
-        this_run=_priced(usage.this_run, costs, run_id, asked),
-        all_runs=_priced(usage.all_runs, costs, None, asked),
-        cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced) or None,
-    )
+def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], set[str]]:
+    """The usage, with what answers cost as far as it is known; how requests were changed so that the endpoint took
+    them, in the run that paid for them; and the keys of the answers that this run got or took from the cache.
 
-
-def _priced(
-    spent: SpentByRole, costs: Mapping[RunAndRole, CostTally], run_id: str | None, asked: Sequence[str]
-) -> SpentByRole:
-    order = [role for role in (*asked, *spent.roles) if role in spent.roles]
-    roles = {role: replace(spent.roles[role], cost=chosen_cost(costs, run_id, role)) for role in order}
-    return SpentByRole(replace(spent.total, cost=chosen_cost(costs, run_id, None)), roles)
-
-
-def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[str]]:
-    """The usage, and how requests were changed so that the endpoint took them, in the run that paid for them.
+    Others in the file may be of another endpoint's. The key of one that was archived since still stands here.
 
     Args:
         run_id: of the helm-run that made the result.
@@ -122,9 +103,10 @@ def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[st
     """
     this_run: dict[str, _Tally] = defaultdict(_Tally)
     all_runs: dict[str, _Tally] = defaultdict(_Tally)
-    run_ids, used = set(), set()
+    run_ids = set()
+    used: set[str] = set()
     adjusted: dict[str, set[str]] = defaultdict(set)
-    for attempt in journal.read_attempts(cache_db):
+    for attempt in journal.read_attempts(plan.rundir.cache_db):
         run_ids.add(attempt["run_id"])
         all_runs[attempt["role"]].add(attempt)
         if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
@@ -133,17 +115,25 @@ def usage_of(cache_db: Path, run_id: str, wall_s: float) -> tuple[Usage, list[st
             this_run[attempt["role"]].add(attempt)
             if attempt["outcome"] in (AttemptState.ANSWERED, AttemptState.CACHED):
                 used.add(attempt["key"])
-    usage = Usage(_spent_by_role(this_run), _spent_by_role(all_runs), len(run_ids), wall_s)
-    return usage, sorted({how for key in used for how in adjusted[key]})
+    costs, hosted = tally_costs(plan.rundir.cache_db, table_prices(plan)), hosted_roles(plan)
+    unpriced = dict.fromkeys(role for (_, role), tally in sorted(costs.items()) if tally.unpriced and role in hosted)
+    cost_unknown = "; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced) or None
+    asked = [endpoint.role for endpoint in plan.endpoints]
+    spent = _spent_by_role(this_run, costs, run_id, asked), _spent_by_role(all_runs, costs, None, asked)
+    changes = sorted({how for key in used for how in adjusted[key]})
+    return Usage(*spent, len(run_ids), wall_s, cost_unknown=cost_unknown), changes, used
 
 
-def _spent_by_role(tallies: Mapping[str, _Tally]) -> SpentByRole:
-    roles = sorted(tallies, key=lambda role: (role != MODEL_ROLE, role))
-    return SpentByRole(_spent(tallies.values()), {role: _spent([tallies[role]]) for role in roles})
+def _spent_by_role(
+    tallies: Mapping[str, _Tally], costs: Mapping[RunAndRole, CostTally], run_id: str | None, asked: Sequence[str]
+) -> SpentByRole:
+    """The model and its judges in the order of the plan, then others by name."""
+    known = dict.fromkeys((*asked, *sorted(tallies, key=lambda role: (role != MODEL_ROLE, role))))
+    roles = {role: _spent([tallies[role]], chosen_cost(costs, run_id, role)) for role in known if role in tallies}
+    return SpentByRole(_spent(list(tallies.values()), chosen_cost(costs, run_id, None)), roles)
 
 
-def _spent(tallies: Iterable[_Tally]) -> Spent:
-    parts = list(tallies)
+def _spent(parts: Sequence[_Tally], cost: Cost | None) -> Spent:
     tokens = [counted for tally in parts for counted in tally.tokens]
     latencies = [latency for tally in parts for latency in tally.latencies]
     return Spent(
@@ -154,6 +144,7 @@ def _spent(tallies: Iterable[_Tally]) -> Spent:
         completion_tokens=_sum_known(completion for _, completion in tokens),
         latency_p50_s=percentile(latencies, 0.50),
         latency_p95_s=percentile(latencies, 0.95),
+        cost=cost,
     )
 
 

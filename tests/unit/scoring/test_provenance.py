@@ -111,8 +111,10 @@ def test_data_that_are_not_here_keep_their_hashes() -> None:
     stored = {"scenarios/a": "1", "scenarios/b": "2", "hub:x/y": "3", "hub:x/z": "4", "package:a": "5"}
     seen = {"scenarios/a": "9", "scenarios/new": "6"}
     made = {**seen, "package:a": "6", "package:b": "7", "hub:x/y": "8", "hub:x/z": "4", "hub:new": "7"}
-    assert provenance.with_unread_data(stored, made) == ({**stored, **seen}, 3)
-    assert provenance.with_unread_data(stored, stored) == (stored, 0)
+    found = provenance.Remembered(replace(PROVENANCE, dataset_files=stored))
+    for now, expected, unread in ((made, {**stored, **seen}, 3), (stored, stored, 0)):
+        completed = found.completed(plan(), replace(PROVENANCE, dataset_files=now))
+        assert (completed.dataset_files, found.unread) == (expected, unread)
 
 
 def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from eval_factory.core.budget import Cost, Price
 from eval_factory.core.paid_answers import write_prices
-from eval_factory.core.results import Figures, RequestSpan, Spent, SpentByRole, Usage
+from eval_factory.core.results import Figures, RequestSpan, Spent
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of, with_costs
+from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of
 from unit.builders import plan
 
 THEN = Price(1.0, 0.0, source="genai-prices 1")
@@ -64,16 +64,15 @@ def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path) ->
 def test_a_result_has_its_costs_by_run_and_role(tmp_path: Path) -> None:
     here = plan({"config.output_dir": str(tmp_path)})
     folder(tmp_path)
-    one = Spent(2, 0, 0, 1, 1, None, None)
-    spent = SpentByRole(one, {"model": one, "gpt": one})
-    usage = with_costs(Usage(spent, spent, 2, 1.0), here, "new")
+    usage, _, _ = usage_of(here, "new", 1.0)
     assert usage.this_run.total.cost == Cost(2.75, "endpoint, genai-prices 2", 3, 1, price=LATER)
     assert usage.this_run.roles["gpt"].cost == Cost(0.5, "endpoint", 1, 1)
     every = Cost(3.25, "endpoint, genai-prices 1, genai-prices 2", 3, 0, price=None)
     assert usage.all_runs.roles["model"].cost == every
     assert usage.cost_unknown is None  # the judge is none of this plan
     answered(here.rundir.cache_db, "new", "model", 6)
-    assert with_costs(usage, here, "new").cost_unknown == "model: no price is known of org/model at host.example"
+    usage, _, _ = usage_of(here, "new", 1.0)
+    assert usage.cost_unknown == "model: no price is known of org/model at host.example"
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def journal(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Attempts, as cache.db gives them."""
     attempts: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        "eval_factory.scoring.journal.read_attempts", lambda path: attempts if path == Path("cache.db") else None
+        "eval_factory.scoring.journal.read_attempts", lambda path: attempts if path == plan().rundir.cache_db else None
     )
     return attempts
 
@@ -96,7 +95,7 @@ def attempt(outcome: str, key: str = "k", **changes: Any) -> dict[str, Any]:
 
 def total(journal: list[dict[str, Any]], *attempts: dict[str, Any]) -> Spent:
     journal[:] = attempts
-    usage, _ = usage_of(Path("cache.db"), "this", 3.5)
+    usage, _, _ = usage_of(plan(), "this", 3.5)
     assert usage.wall_s == 3.5
     return usage.this_run.total
 
@@ -128,14 +127,14 @@ def test_tokens_are_unknown_where_the_endpoint_never_counted(journal: list[dict[
 
 def test_this_run_is_told_apart_from_all_runs(journal: list[dict[str, Any]]) -> None:
     journal[:] = [attempt("answered", run_id="first"), attempt("answered", run_id="second"), attempt("cached")]
-    usage, _ = usage_of(Path("cache.db"), "this", 1.0)
+    usage, _, _ = usage_of(plan(), "this", 1.0)
     here, every = usage.this_run.total, usage.all_runs.total
     assert (usage.runs, here.requests, every.requests, here.cached, every.cached) == (3, 0, 2, 1, 1)
 
 
 def test_roles_are_the_model_and_then_the_judges_by_name(journal: list[dict[str, Any]]) -> None:
     journal[:] = [attempt("answered", role=role) for role in ("zeta", "alpha", "model", "alpha")]
-    usage, _ = usage_of(Path("cache.db"), "this", 1.0)
+    usage, _, _ = usage_of(plan(), "this", 1.0)
     requests = [(role, spent.requests) for role, spent in usage.this_run.roles.items()]
     assert (requests, usage.this_run.total.requests) == ([("model", 1), ("alpha", 2), ("zeta", 1)], 4)
 
@@ -149,7 +148,7 @@ def test_changes_of_requests_are_told_of_those_that_this_run_used(journal: list[
         attempt("answered", "d"), attempt("cached", "a"), attempt("failed", "b"),
         attempt("answered", "e", error="without top_p"),
     ]  # fmt: skip
-    _, changes = usage_of(Path("cache.db"), "this", 1.0)
+    _, changes, _ = usage_of(plan(), "this", 1.0)
     assert changes == ["max_tokens as max_completion_tokens", "without top_p"]
 
 
