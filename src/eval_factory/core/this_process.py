@@ -30,18 +30,17 @@ def interrupt_on_signals() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _interrupt)
-    if sys.unraisablehook.__module__ != __name__:
-        sys.unraisablehook = _raise_again_else(sys.unraisablehook)
+    report = sys.unraisablehook
+    if report.__module__ == __name__:
+        return
 
-
-def _raise_again_else(report: Callable[[sys.UnraisableHookArgs], object]) -> Callable[[sys.UnraisableHookArgs], object]:
     def hook(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
             _interrupt_soon()
         else:
             report(dropped)
 
-    return hook
+    sys.unraisablehook = hook
 
 
 def forget_interrupts() -> None:
