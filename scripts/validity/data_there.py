@@ -22,7 +22,8 @@ def why_not(task: Task, scenarios: Path | None, env: Mapping[str, str]) -> str |
         return "it is whatever its user writes"
     if any(rule.required for rule in task.helm.parameters.values()):
         return f"its data are {task.about.access}: they are given with `data_path`"
-    missing = _missing(load_sources().task(task.name).with_values(_fixed(task)), scenarios, env)
+    sources = load_sources().tasks.get(task.name) or TaskSources(scenario=task.name)
+    missing = _missing(sources.with_values(_fixed(task)), scenarios, env)
     return f"its data are not here: {missing}" if missing else None
 
 

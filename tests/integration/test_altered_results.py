@@ -175,13 +175,13 @@ def test_a_changed_value_in_any_file_of_a_suite_is_found(suite: Path) -> None:
     assert len(own) == 6
     for name in [*own, "small/warm/evaluation_config.yaml"]:
         chance = random.Random(name)  # noqa: S311
-        for _ in range(PLACES):
+        for place in range(PLACES):
             with restored(suite / name):
                 where = change_one_value(suite / name, chance)
                 found = api.verify(suite)
                 assert found.exit_code == 1, (where, found)
                 assert any(finding.file == name and str(finding) for finding in found.findings), (where, found.findings)
-                if name in own:  # it looks at the table, and not into the runs
+                if name in own and place == 0:  # it looks at the table, and not into the runs
                     told = program("suite", "check", str(suite), cwd=suite)
                     assert told.returncode == 1, (where, told.stdout)
                     assert f"altered: {name}: " in told.stdout or name == "suite_config.yml", (where, told.stdout)

@@ -24,7 +24,7 @@ PLAIN = ("exact_match", "quasi_exact_match", "prefix_exact_match", "exact_match_
 @pytest.mark.parametrize(
     ("entry", "main"),
     [
-        ("synthetic_reasoning:mode=pattern_match", "quasi_exact_match"),
+        pytest.param("synthetic_reasoning:mode=pattern_match", "quasi_exact_match", marks=pytest.mark.more_data),
         pytest.param("synthetic_reasoning_natural:difficulty=easy", "f1_set_match", marks=pytest.mark.more_data),
         pytest.param("dyck_language:num_parenthesis_pairs=3", "exact_match_indicator", marks=pytest.mark.more_data),
         ("simple_mcqa", "exact_match"),

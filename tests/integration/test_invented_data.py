@@ -16,11 +16,19 @@ from scripted_endpoint import ScriptedEndpoint
 HIGHEST_MARK = 5
 NEEDS_FILES = {"medalign", "ehrshot", "medbullets_freetext"}
 """tiktoken's vocabulary, nltk's sentence tokenizer."""
+LIKE_ANOTHER = {
+    "shc_cdi_med", "shc_conf_med", "shc_ent_med", "shc_gip_med", "shc_privacy_med", "shc_ptbm_med",
+    "med_dialog_healthcaremagic",
+}  # fmt: skip
+"""The same files and run spec under another name: shc_bmt_med, med_dialog_icliniq."""
 
 
-@pytest.mark.parametrize(
-    "task", [pytest.param(name, marks=pytest.mark.medical_data if name in NEEDS_FILES else []) for name in MAKERS]
-)
+def marks_of(task: str) -> list[pytest.MarkDecorator]:
+    needs = [pytest.mark.medical_data] if task in NEEDS_FILES else []
+    return [*needs, pytest.mark.more_data] if task in LIKE_ANOTHER else needs
+
+
+@pytest.mark.parametrize("task", [pytest.param(name, marks=marks_of(name)) for name in MAKERS])
 def test_gold_answers_give_full_marks(
     task: str, run_program: Run, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -95,10 +95,9 @@ def environment_of(task: str, request: pytest.FixtureRequest) -> dict[str, str]:
 TASKS = [
     "medication_qa",
     *more_data("med_dialog_healthcaremagic", "med_dialog_icliniq"),
-    pytest.param("mtsamples_replicate", marks=pytest.mark.medical_data),
     *(
         pytest.param(task, marks=[pytest.mark.medical_data, pytest.mark.more_data])
-        for task in ("aci_bench", "medi_qa", "mtsamples_procedures")
+        for task in ("aci_bench", "medi_qa", "mtsamples_procedures", "mtsamples_replicate")
     ),
 ]
 

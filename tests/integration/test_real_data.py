@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import TASK_DATA, Run
+from integration.support import Run, more_data
 from programs import ran
 from scripted_endpoint import ScriptedEndpoint
 
@@ -48,7 +48,9 @@ FROM_THE_HUB = {"medcalc_bench", "head_qa"}
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", TASK_DATA)
+@pytest.mark.parametrize(
+    "task", ["pubmed_qa", "medcalc_bench", "ehr_sql", *more_data("medec", "head_qa", "race_based_med")]
+)
 def test_scores_equal_bare_helm(
     task: str, tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run,
     place_data: PlaceData, data_environment: dict[str, str],

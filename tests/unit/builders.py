@@ -17,7 +17,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.helm.output import HelmRun, StoredRunSpec
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.scoring.parts import Draft
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import RunContext
@@ -56,4 +56,4 @@ def draft(run: HelmRun | None = None, **known: Any) -> Draft:
     """A result in the making of which nothing but this is known."""
     none = SpentByRole(Spent(0, 0, 0, None, None, None, None), {})
     of_run = run or HelmRun(Path(), StoredRunSpec(name="r"), [])
-    return replace(Draft(plan(), of_run, "run", "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)
+    return replace(Draft(plan(), of_run, "test", Tally(), [], Usage(none, none, 0, 0.0)), **known)

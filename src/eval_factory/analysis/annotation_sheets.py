@@ -20,14 +20,8 @@ from eval_factory.core.safe_files import open_regular
 
 _LEAST = 2
 """Answers of each stratum, if it has so many."""
-FEW_VALUES = 4
-"""Scores that are strata as they are; of more there are quarters."""
-QUARTERS = 4
-_MAX_GROUPS = 6
-OTHER_GROUPS = "others"
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 """Of codes: no spreadsheet takes them for a number, a date or a word."""
-CODE_LETTERS, ID_LETTERS = 5, 8
 
 
 @dataclass(frozen=True)
@@ -57,12 +51,12 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
     if count < _LEAST:
         raise ConfigError(f"--n {count}: rate at least {_LEAST} answers")
     parts = parts_of([one.value for one in candidates])
-    usual = {group for group, _ in Counter(one.group for one in candidates).most_common(_MAX_GROUPS)}
+    usual = {group for group, _ in Counter(one.group for one in candidates).most_common(6)}
     found: dict[tuple[int, str], list[AnswerKey]] = {}
     names = {}
     for one in sorted(candidates, key=lambda one: one.key.as_text()):
         part = next(number for number, (_, high) in enumerate(parts) if one.value <= high)
-        group = one.group if one.group in usual else OTHER_GROUPS
+        group = one.group if one.group in usual else "others"
         found.setdefault((part, group), []).append(one.key)
         low, high = parts[part]
         names[part, group] = f"{low:g}" if low == high else f"{low:g} to {high:g}"
@@ -71,7 +65,12 @@ def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
         for (part, group), keys in sorted(found.items())
     ]
     while len(layers) > 1 and (_LEAST * len(layers) > count or min(len(one.keys) for one in layers) < _LEAST):
-        layers = _merged(layers)
+        # the smallest is merged with the smaller one of its neighbours
+        smallest = min(range(len(layers)), key=lambda at: len(layers[at].keys))
+        beside = [at for at in (smallest - 1, smallest + 1) if 0 <= at < len(layers)]
+        first, second = sorted((smallest, min(beside, key=lambda at: len(layers[at].keys))))
+        name, keys = f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys
+        layers[first : second + 1] = [AnswerLayer(name, keys)]
     return layers
 
 
@@ -79,20 +78,11 @@ def parts_of(values: Iterable[float]) -> list[tuple[float, float]]:
     """(least, greatest) of each part of the scores: each value where there are few, else quarters of the answers."""
     ordered = sorted(values)
     different = sorted(set(ordered))
-    if len(different) <= FEW_VALUES:
+    if len(different) <= 4:
         return [(value, value) for value in different]
-    ends = sorted({ordered[math.ceil(len(ordered) * part / QUARTERS) - 1] for part in range(1, QUARTERS + 1)})
+    ends = sorted({ordered[math.ceil(len(ordered) * quarter / 4) - 1] for quarter in range(1, 5)})
     starts = [different[0], *(next(value for value in different if value > end) for end in ends[:-1])]
     return list(zip(starts, ends, strict=True))
-
-
-def _merged(layers: Sequence[AnswerLayer]) -> list[AnswerLayer]:
-    """The smallest with the smaller one of its neighbours."""
-    smallest = min(range(len(layers)), key=lambda at: len(layers[at].keys))
-    beside = [at for at in (smallest - 1, smallest + 1) if 0 <= at < len(layers)]
-    first, second = sorted((smallest, min(beside, key=lambda at: len(layers[at].keys))))
-    both = AnswerLayer(f"{layers[first].name}; {layers[second].name}", layers[first].keys + layers[second].keys)
-    return [*layers[:first], both, *layers[second + 1 :]]
 
 
 def shares_of(sizes: Sequence[int], count: int) -> list[int]:
@@ -150,8 +140,16 @@ def drawn_sample(
 ) -> Sample:
     """`chosen`: (what raters see, number of its stratum, probability) of each answer that was drawn."""
     answers = [f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen]
-    sheet = _letters("\n".join([draw.identity, asked.kind, str(draw.seed), *answers]), ID_LETTERS)
-    codes = codes_of(len(chosen), sheet)
+    drawn_from = "\n".join([draw.identity, asked.kind, str(draw.seed), *answers])
+    number = int(hashlib.sha256(drawn_from.encode("utf-8", "surrogatepass")).hexdigest(), 16)
+    sheet = ""
+    for _ in range(8):
+        number, rest = divmod(number, len(_LETTERS))
+        sheet += _LETTERS[rest]
+    chance = random.Random(f"codes of {sheet}")  # noqa: S311 - a code only must say nothing of what it stands for
+    codes: dict[str, None] = {}
+    while len(codes) < len(chosen):
+        codes["".join(chance.choices(_LETTERS, k=5))] = None
     return Sample(
         id=sheet,
         kind=asked.kind,
@@ -168,35 +166,11 @@ def drawn_sample(
     )
 
 
-def codes_of(count: int, sheet: str) -> list[str]:
-    """Different codes that say nothing of what they stand for."""
-    chance = random.Random(f"codes of {sheet}")  # noqa: S311
-    found: dict[str, None] = {}
-    while len(found) < count:
-        found["".join(chance.choices(_LETTERS, k=CODE_LETTERS))] = None
-    return list(found)
-
-
 def rater_order(codes: Sequence[str], sheet: str, rater: str) -> list[str]:
     """An order of each rater's own: who tires, tires at other answers than the others."""
     shuffled = sorted(codes)
     random.Random(f"{sheet} {rater}").shuffle(shuffled)  # noqa: S311
     return shuffled
-
-
-def group_field(fields: Iterable[str], categories: Iterable[Mapping[str, object]]) -> str | None:
-    """The first field by which the result is grouped that the answers themselves name."""
-    known = {name for one in categories for name in one}
-    return next((field for field in fields if field in known), None)
-
-
-def _letters(text: str, count: int) -> str:
-    number = int(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), 16)
-    letters = []
-    for _ in range(count):
-        number, rest = divmod(number, len(_LETTERS))
-        letters.append(_LETTERS[rest])
-    return "".join(letters)
 
 
 SHEET, RATER, ITEM, _NUMBER, ASKED, _RATING, COMMENT = (
@@ -208,15 +182,13 @@ BOM = "\ufeff"
 _MAX_CELL = 30_000
 """Characters: Excel takes 32,767."""
 _CUT = " [cut: the HTML form has all of it]"
-LINE_BREAK = " \u23ce "
-
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
 _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
 
 
 def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
-    line = printable(_BREAKS.sub(LINE_BREAK, text).replace("\t", " "))
+    line = printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " "))
     safe = _FORMULA.sub(r"\1'\2", line)
     return safe if len(safe) <= _MAX_CELL else safe[:_MAX_CELL] + _CUT
 
@@ -224,12 +196,8 @@ def sheet_cell(text: str) -> str:
 def csv_sheet(
     sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
 ) -> str:
-    """A line for each question about each answer; the texts of an answer stand in its first line alone.
-
-    Args:
-        order: codes of the answers.
-        shown: code -> what the rater sees.
-    """
+    """A line for each question about each answer, in the order of the answers' codes; the texts of an answer stand in
+    its first line alone. `shown`: code -> what the rater sees."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(COLUMNS)
@@ -250,9 +218,7 @@ def question_text(turns: Sequence[tuple[str, str]]) -> str:
 
 
 _NEEDED = (SHEET, RATER, ITEM, _NUMBER, _RATING)
-DELIMITERS = (",", ";", "\t")
 _LARGEST = 64 * 1024 * 1024
-MAX_COMMENT = 2_000
 _MAX_NAME = 80
 WORDS = {"met": "yes", "not met": "no", "y": "yes", "n": "no", "true": "yes", "false": "no", "1": "yes", "0": "no"}
 """Other ways to say yes and no: a spreadsheet may make a number or a truth value of them."""
@@ -317,8 +283,10 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
     answer = next((one for one in sample.answers if one.code == code), None)
     if answer is None:
         return [*faults, row.fault(ITEM, f"{_quoted(row.cells[ITEM])} is no item of sheet {sheet}")]
-    number = _number(row.cells[_NUMBER], answer)
-    if number is None:
+    # an answer with one question needs no number; a spreadsheet may have made 1.0 of 1
+    digits = (row.cells[_NUMBER] or ("1" if len(answer.questions) == 1 else "")).removesuffix(".0")
+    number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < _MAX_NAME else 0
+    if not 1 <= number <= len(answer.questions):
         known = f"they are 1 to {len(answer.questions)}"
         faults.append(row.fault(_NUMBER, f"{_quoted(row.cells[_NUMBER])} is no question about {code}: {known}"))
     rating = row.cells[_RATING]
@@ -328,18 +296,9 @@ def _rating(row: _Row, samples: Mapping[str, Sample], folder: Path) -> Rating | 
         faults.append(row.fault(_RATING, f"{_quoted(rating)} is not on the scale: {labels}"))
     if faults:
         return faults
-    if value is None or number is None:
+    if value is None:
         return None
-    return Rating(sheet, code, number, rater, value, row.cells.get(COMMENT, "")[:MAX_COMMENT])
-
-
-def _number(text: str, answer: SampledAnswer) -> int | None:
-    """Of the question; an answer with one question needs none."""
-    if not text:
-        return 1 if len(answer.questions) == 1 else None
-    digits = text.removesuffix(".0")
-    found = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < _MAX_NAME else 0
-    return found if 1 <= found <= len(answer.questions) else None
+    return Rating(sheet, code, number, rater, value, row.cells.get(COMMENT, "")[:2_000])
 
 
 def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
@@ -358,24 +317,15 @@ def choice_of(text: str, choices: Iterable[RatingChoice]) -> float | None:
 
 
 def _rows_of(file: Path) -> Iterator[_Row]:
-    """Rows with anything in them; the header is row 1.
-
-    Raises:
-        ValueError: it is no table with the columns that are needed.
-    """
+    """Rows with anything in them; the header is row 1. Raises ValueError: a column that is needed is not there."""
     with open_regular(file) as opened:
         content = opened.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError(f"is larger than {_LARGEST // 1024**2} MiB")
-    text = decoded_sheet(content)
-    lines = text.splitlines()
-    if lines and lines[0].lower().startswith("sep="):  # Excel's, for others to know the delimiter
-        text = text.split("\n", 1)[1] if "\n" in text else ""
-        first = 3
-    else:
-        first = 2
-    header_line = text.partition("\n")[0]
-    delimiter = max(DELIMITERS, key=header_line.count)
+    text, first = decoded_sheet(content), 2
+    if text.lower().startswith("sep="):  # Excel's, for others to know the delimiter
+        text, first = text.partition("\n")[2], 3
+    delimiter = max((",", ";", "\t"), key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     header = [name.strip().lower() for name in next(reader, [])]
     missing = [name for name in _NEEDED if name not in header]
@@ -388,11 +338,7 @@ def _rows_of(file: Path) -> Iterator[_Row]:
 
 
 def decoded_sheet(content: bytes) -> str:
-    """UTF-8, with a mark or without; UTF-16 with one; else what Windows' programs write in the West.
-
-    Raises:
-        ValueError: it is binary.
-    """
+    """UTF-8, or UTF-16 with a mark; else what Windows' programs write in the West. Raises ValueError: it is binary."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16")
     if b"\0" in content:

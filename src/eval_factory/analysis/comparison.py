@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 import string
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +167,14 @@ class Compared:
         Raises:
             PrerequisiteError: pandas is not installed.
         """
-        return self.instances_frame() if instances else frame(PAIR_COLUMNS, list(map(_pair_row, self.comparisons)))
+        if instances:
+            return self.instances_frame()
+        rows = []
+        for one in self.comparisons:  # the record, with the letters of the pair in place of the folders
+            record, (low, high) = comparison_record(one), one.bounds or (None, None)
+            more = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
+            rows.append({**record, **_names(one), **more, "folder_a": record["a"], "folder_b": record["b"]})
+        return frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
         """A row for each instance of a pair whose values differ, with the label of the better one.
@@ -185,14 +191,35 @@ class Compared:
         return frame(FLIP_COLUMNS, rows)
 
     def _repr_html_(self) -> str:
-        return _html(self)
+        """The pairs with their differences, or why there are none; the ranks of three or more."""
+        if not self.comparable:
+            reasons = [reason.message for reason in self.reasons]
+            return html.html_block(f"not comparable: {self._model_names}", html.html_list(reasons))
+        rows = [
+            (
+                one.pair, one.metric, formats.score_change(one.paired.difference),
+                formats.between(one.paired.ci_low, one.paired.ci_high, missing="-"),
+                formats.p_value(one.paired.p_value if one.p_holm is None else one.p_holm, missing="-"),
+                str(one.paired.n), "yes" if one.significant else "no",
+            )
+            for one in self.comparisons
+        ]  # fmt: skip
+        head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
+        ranks = "; ".join(f"{one.model.label}: rank {one}" for one in self.ranks)
+        below = [html.paragraph(ranks)] if ranks else []
+        below += html.html_list([f"accepted: {reason.message}" for reason in self.accepted])
+        return html.html_block(self._model_names, [in_html(Table(head, rows, 5), html.MAX_ROWS), *below])
 
     def __repr__(self) -> str:
         pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in self.comparisons]
         parts = pairs[:3] + ["..."] * (len(pairs) > 3)
         if not self.comparable:
             parts = [f"not comparable: {self.reasons[0].message}"]
-        return f"<Compared {one_line('; '.join([_names_of_models(self), *parts]))}>"
+        return f"<Compared {one_line('; '.join([self._model_names, *parts]))}>"
+
+    @property
+    def _model_names(self) -> str:
+        return ", ".join(f"{model.label} {model.name}" for model in self.models)
 
 
 @dataclass(frozen=True)
@@ -223,9 +250,20 @@ def compare(
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.
         PrerequisiteError: a folder holds no result.
     """
-    _check(folders, margin, allow)
+    problems = []
+    if len(folders) < 2:
+        problems.append("compare: give two folders or more")
+    if margin is not None and not margin > 0:
+        problems.append(f"compare: --margin {margin} is not above 0")
+    names = sorted(REASONS.keys() - NEVER_ACCEPTED)
+    unknown = ", ".join(sorted(set(allow) - set(names)))
+    if unknown:
+        problems.append(f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(names)}")
+    if problems:
+        raise ConfigError(problems)
     stored = [load_result(folder) for folder in folders]
-    models = tuple(Model(_label(number), one.folder, one.result.provenance.target) for number, one in enumerate(stored))
+    labels = (f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase)
+    models = tuple(Model(next(labels), one.folder, one.result.provenance.target) for one in stored)  # A to Z, A2 ...
     name = metric or stored[0].result.main_metric
     if lacking := tuple(_lacking(models, stored, name, is_main=metric is None)):
         return Compared(models, lacking, (), (), ())
@@ -248,11 +286,7 @@ def compare(
 
 
 def compare_pairs(sides: Sequence[Side]) -> tuple[Pair, ...]:
-    """Results by their main metrics, each with each: those that cannot be compared keep no others from it.
-
-    Args:
-        sides: of results that have a main score, with its values.
-    """
+    """Results with a main score, by it, each with each: those that cannot be compared keep no others from it."""
     models = [Model(side.label, side.stored.folder, side.stored.result.provenance.target) for side in sides]
     pairs = []
     for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2):
@@ -287,26 +321,6 @@ def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]
     return tuple(Ranked(model, *ends) for model, ends in zip(models, rank_intervals(len(models), shown), strict=True))
 
 
-def _check(folders: Sequence[Path | str], margin: float | None, allow: Collection[str]) -> None:
-    problems = []
-    if len(folders) < 2:
-        problems.append("compare: give two folders or more")
-    if margin is not None and not margin > 0:
-        problems.append(f"compare: --margin {margin} is not above 0")
-    names = sorted(REASONS.keys() - NEVER_ACCEPTED)
-    unknown = sorted(set(allow) - set(names))
-    if unknown:
-        problems.append(f"compare: --allow {', '.join(unknown)}: there is no such reason; reasons: {', '.join(names)}")
-    if problems:
-        raise ConfigError(problems)
-
-
-def _label(number: int) -> str:
-    """A to Z, then A2, B2 ..."""
-    rounds, letter = divmod(number, 26)
-    return string.ascii_uppercase[letter] + (str(rounds + 1) if rounds else "")
-
-
 def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str, *, is_main: bool) -> list[Reason]:
     """Results without a score of this name, and those whose main metric is another one."""
     found = []
@@ -336,8 +350,18 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
     values_a, values_b = ([side.values.values[key] for key in keys] for side in (a, b))
     low, high = score.scale or PROPORTION  # 0 to 1 where the metric's own is not known, and all values lie in it
     scale = (low, high) if all(low <= value <= high for value in (*values_a, *values_b)) else None
+    bounds = None
+    if scale is not None:
+        low, high = scale  # a missing value is at the end that makes the difference least, and greatest
+        value_a, value_b = a.values.values.get, b.values.values.get
+        least = sum(value_b(key, low) - value_a(key, high) for key in shared)
+        greatest = sum(value_b(key, high) - value_a(key, low) for key in shared)
+        bounds = least / len(shared), greatest / len(shared)
     paired = difference_of(a.values, b.values, keys, scale)
     higher = score.higher_is_better is not False
+    changes = list(zip(keys, values_a, values_b, strict=True))
+    above = tuple(key for key, before, after in changes if after > before)
+    below = tuple(key for key, before, after in changes if after < before)
     return Comparison(
         task=a.stored.result.task,
         metric=name,
@@ -347,13 +371,13 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         scale=scale,
         higher_is_better=higher,
         right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
-        flips=_flips(keys, values_a, values_b, higher_is_better=higher),
+        flips=Flips(below, above) if higher else Flips(above, below),
         failed=Failed(
             len(shared & a.values.failed - b.values.failed),
             len(shared & b.values.failed - a.values.failed),
             len(shared & a.values.failed & b.values.failed),
         ),
-        bounds=None if scale is None else _bounds(a.values, b.values, shared, scale),
+        bounds=bounds,
         margin=margin,
         non_inferiority=None if margin is None else non_inferiority(paired, margin, higher_is_better=higher),
         equivalence=None if margin is None else equivalence(paired, margin),
@@ -374,25 +398,6 @@ def difference_of(
     if a.clusters:  # an instance without one stands for itself
         clusters = [f"cluster {a.clusters[key]}" if key in a.clusters else f"instance {key}" for key in keys]
     return paired_difference(values_a, values_b, clusters=clusters, scale=scale)
-
-
-def _flips(
-    keys: Sequence[Key], values_a: Sequence[float], values_b: Sequence[float], *, higher_is_better: bool
-) -> Flips:
-    changes = list(zip(keys, values_a, values_b, strict=True))
-    above = tuple(key for key, before, after in changes if after > before)
-    below = tuple(key for key, before, after in changes if after < before)
-    return Flips(below, above) if higher_is_better else Flips(above, below)
-
-
-def _bounds(
-    a: InstanceValues, b: InstanceValues, shared: AbstractSet[Key], scale: tuple[float, float]
-) -> tuple[float, float]:
-    """The mean difference with every missing value at the end of the scale that makes it least, and greatest."""
-    low, high = scale
-    least = sum(b.values.get(key, low) - a.values.get(key, high) for key in shared)
-    greatest = sum(b.values.get(key, high) - a.values.get(key, low) for key in shared)
-    return least / len(shared), greatest / len(shared)
 
 
 def numbers_of(one: Comparison) -> dict[str, float | None]:
@@ -434,47 +439,5 @@ def comparison_record(one: Comparison) -> dict[str, Any]:
     }
 
 
-def _pair_row(one: Comparison) -> dict[str, Any]:
-    """The same for a data frame, with the letters of the pair."""
-    record, (low, high) = comparison_record(one), one.bounds or (None, None)
-    bounds = {"failed": one.failed.total, "bound_low": low, "bound_high": high}
-    return {**record, **_names(one), **bounds, "folder_a": record["a"], "folder_b": record["b"]}
-
-
 def _names(one: Comparison) -> dict[str, Any]:
     return {"task": one.task, "metric": one.metric, "a": one.a.label, "b": one.b.label}
-
-
-def _html(compared: Compared) -> str:
-    """The pairs with their differences, or why there are none; the ranks of three or more."""
-    if not compared.comparable:
-        reasons = [reason.message for reason in compared.reasons]
-        return html.html_block(f"not comparable: {_names_of_models(compared)}", html.html_list(reasons))
-    head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
-    ranks = [f"{one.model.label}: rank {one}" for one in compared.ranks]
-    accepted = [f"accepted: {reason.message}" for reason in compared.accepted]
-    return html.html_block(
-        _names_of_models(compared),
-        [
-            in_html(Table(head, [_table_cells(one) for one in compared.comparisons], 5), html.MAX_ROWS),
-            *([html.paragraph("; ".join(ranks))] if ranks else []),
-            *html.html_list(accepted),
-        ],
-    )
-
-
-def _table_cells(one: Comparison) -> tuple[str, ...]:
-    paired = one.paired
-    return (
-        one.pair,
-        one.metric,
-        formats.score_change(paired.difference),
-        formats.between(paired.ci_low, paired.ci_high, missing="-"),
-        formats.p_value(paired.p_value if one.p_holm is None else one.p_holm, missing="-"),
-        str(paired.n),
-        "yes" if one.significant else "no",
-    )
-
-
-def _names_of_models(compared: Compared) -> str:
-    return ", ".join(f"{model.label} {model.name}" for model in compared.models)

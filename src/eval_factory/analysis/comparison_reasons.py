@@ -37,50 +37,36 @@ class InstanceValues:
         return self.prompts.keys()
 
 
-@dataclass
-class _Trials:
-    values: list[float] = field(default_factory=list)
-    failed: bool = False
-    answered: bool = True
-    asked: list[str] = field(default_factory=list)
-    cluster: str | None = None
-    lowest: float | None = None
-
-
 def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues:
     """Of the instances that are in the score's split and perturbation."""
-    found = _trials_of(records, score)
-    failed = {key: one for key, one in found.items() if one.failed}
-    return InstanceValues(
-        values={key: sum(one.values) / len(one.values) for key, one in found.items() if key not in failed},
-        failed=failed.keys(),
-        prompts={key: _hash(one.asked) for key, one in found.items()},
-        unscored={key for key, one in failed.items() if one.answered},
-        clusters={key: one.cluster for key, one in found.items() if one.cluster is not None},
-        lowest={key: one.lowest for key, one in found.items() if one.lowest is not None},
-    )
-
-
-def _trials_of(records: Iterable[InstanceRecord], score: Score) -> dict[Key, _Trials]:
-    found: dict[Key, _Trials] = {}
+    asked: dict[Key, list[str]] = {}
+    values: dict[Key, list[float]] = {}
+    failed, unanswered = set(), set()
+    clusters, lowest = {}, {}
     for record in records:
         if (record.split, record.perturbation) != (score.split or "", score.perturbation):
             continue
-        trials = found.setdefault(record.id, _Trials())
-        trials.asked.append(record.prompt)
-        trials.cluster, trials.lowest = record.cluster, record.lowest_score
-        value = record.metrics.get(score.metric)
-        if value is None or record.error is not None:
-            trials.failed = True
-            trials.answered = trials.answered and record.error is None and not record.unjudged
+        key, value = record.id, record.metrics.get(score.metric)
+        asked.setdefault(key, []).append(record.prompt)
+        if record.cluster is not None:
+            clusters[key] = record.cluster
+        if record.lowest_score is not None:
+            lowest[key] = record.lowest_score
+        if value is not None and record.error is None:
+            values.setdefault(key, []).append(value)
         else:
-            trials.values.append(value)
-    return found
-
-
-def _hash(prompts: Iterable[str]) -> bytes:
-    text = "\0".join(sorted(prompts))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
+            failed.add(key)
+            if record.error is not None or record.unjudged:
+                unanswered.add(key)
+    prompts = {key: "\0".join(sorted(texts)).encode("utf-8", "surrogatepass") for key, texts in asked.items()}
+    return InstanceValues(
+        values={key: sum(found) / len(found) for key, found in values.items() if key not in failed},
+        failed=failed,
+        prompts={key: hashlib.sha256(text).digest()[:16] for key, text in prompts.items()},
+        unscored=failed - unanswered,
+        clusters=clusters,
+        lowest=lowest,
+    )
 
 
 REASONS: Mapping[str, str] = {
@@ -97,8 +83,6 @@ REASONS: Mapping[str, str] = {
     "reportable": "a result is not reportable for another reason",
     "no_pairs": "no instance has a value in both; no --allow helps",
 }
-_MAX_NAMES = 3
-"""Files, or judges, that a message names."""
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
 
 
@@ -117,10 +101,6 @@ class Side:
     label: str
     stored: StoredResult
     values: InstanceValues
-
-    @property
-    def model(self) -> str:
-        return self.stored.result.provenance.target
 
 
 def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
@@ -173,7 +153,9 @@ def _other_prompts(a: Side, b: Side) -> str | None:
     differing = sum(a.values.prompts[key] != b.values.prompts[key] for key in shared)
     if differing:
         return f"{differing} of {len(shared)} prompts differ"
-    if _system_prompt(a.stored) != _system_prompt(b.stored):
+    adapters = [(side.stored.target.get("api_endpoint") or {}).get("adapter_config") or {} for side in (a, b)]
+    own, others = (adapter.get("custom_system_prompt") or None for adapter in adapters)
+    if own != others:
         return "their system prompts differ"
     hashes = {side.stored.result.provenance.prompts_sha256 for side in (a, b)}
     if len(hashes) > 1 and a.values.prompts.keys() == b.values.prompts.keys():
@@ -181,22 +163,16 @@ def _other_prompts(a: Side, b: Side) -> str | None:
     return None
 
 
-def _system_prompt(stored: StoredResult) -> Any:
-    adapter = (stored.target.get("api_endpoint") or {}).get("adapter_config") or {}
-    return adapter.get("custom_system_prompt") or None
-
-
 def _other_data(one: Provenance, other: Provenance) -> str | None:
     """By content: the same file may lie in different places. Earlier versions did not record data of the package."""
     both = one.dataset_files.keys() & other.dataset_files.keys()
-    recorded = [
+    files, others = (
         {name: digest for name, digest in record.dataset_files.items() if name in both or not name.startswith(PACKAGED)}
         for record in (one, other)
-    ]
-    if sorted(recorded[0].values()) == sorted(recorded[1].values()):
+    )
+    if sorted(files.values()) == sorted(others.values()):
         return None
-    in_one_only = {*recorded[0].items()} ^ {*recorded[1].items()}
-    return _some(sorted({name for name, _ in in_one_only}))
+    return _some(sorted({name for name, _ in files.items() ^ others.items()}))
 
 
 def _other_judges(one: Provenance, other: Provenance) -> str | None:
@@ -214,5 +190,5 @@ def _other_judges(one: Provenance, other: Provenance) -> str | None:
 
 def _some(names: Sequence[str]) -> str | None:
     """The first names; None of nothing."""
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return (", ".join(names[:_MAX_NAMES]) + more) or None
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (", ".join(names[:3]) + more) or None

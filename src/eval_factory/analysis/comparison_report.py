@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.comparison import Compared, Comparison, compare, comparison_record, difference
-from eval_factory.analysis.paired import MCNEMAR, PairedDifference
+from eval_factory.analysis.paired import MCNEMAR
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
@@ -22,11 +23,7 @@ Texts = Mapping[str, Mapping[str, str]]
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
-    """Of the instances that flipped: first those that are right in a alone.
-
-    Raises:
-        PrerequisiteError: the files of instances cannot be read.
-    """
+    """Of the instances that flipped: first those that are right in a alone. Raises PrerequisiteError."""
     ids = [*comparison.flips.a_only, *comparison.flips.b_only]
     found: dict[str, dict[str, str]] = {key: {} for key in ids}
     for model in (comparison.a, comparison.b):
@@ -43,12 +40,10 @@ def texts_of_flips(comparison: Comparison) -> Texts:
     return found
 
 
-_WIDTH = 80
 MAX_FLIPS = 8
 """Ids of flipped instances that the text shows; JSON has all."""
 MAX_TEXT = 1_000
 """Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
-_MAX_ESCAPE = len(r"\U000e0001")
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",
@@ -60,8 +55,8 @@ def comparison_document(compared: Compared, texts: Texts | None = None) -> dict[
     """What `--json` prints. Differences are in the metric's own unit, b - a."""
     return {
         "comparable": compared.comparable,
-        "reasons": [{"name": reason.name, "message": reason.message} for reason in compared.reasons],
-        "accepted": [{"name": reason.name, "message": reason.message} for reason in compared.accepted],
+        "reasons": list(map(asdict, compared.reasons)),
+        "accepted": list(map(asdict, compared.accepted)),
         "comparisons": [comparison_record(one) for one in compared.comparisons],
         "ranks": [
             {"folder": str(ranked.model.folder), "model": ranked.model.name, "best": ranked.best, "worst": ranked.worst}
@@ -82,7 +77,12 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     for reason in compared.accepted:
         lines += _wrapped(f"accepted ({reason.name}): {one_line(reason.message)}", "  ")
     if len(compared.models) > 2:
-        lines += ["", *_table(compared)]
+        rows = [
+            [one.pair, _number(one.paired.difference, one), _interval(one, " .. "), *_p_values(one)]
+            for one in compared.comparisons
+        ]
+        lines += ["", *screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4)), ""]
+        lines += [f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}" for ranked in compared.ranks]
     for one in compared.comparisons:
         lines.append("")
         for number, sentence in enumerate(sentences(one)):
@@ -90,27 +90,16 @@ def comparison_text(compared: Compared, texts: Texts | None = None) -> str:
     for key, of_instance in (texts or {}).items():
         lines += ["", f"{key}"]
         for name, value in of_instance.items():  # the question stands at the end of a prompt, after the examples
-            end = one_line(value[-MAX_TEXT:], _MAX_ESCAPE * MAX_TEXT)
+            end = one_line(value[-MAX_TEXT:], len(r"\U000e0001") * MAX_TEXT)
             lines.append(f"  {name}: {'... ' if len(value) > MAX_TEXT else ''}{end}")
     return "\n".join(lines) + "\n"
 
 
 def _wrapped(line: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        line, _WIDTH, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
+        line, 80, initial_indent=indent, subsequent_indent=indent or "  ", break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
-
-
-def _table(compared: Compared) -> Iterator[str]:
-    """Each pair, and which ranks each model may have."""
-    rows = [
-        [one.pair, _number(one.paired.difference, one), _interval(one, " .. "), *_p_values(one)]
-        for one in compared.comparisons
-    ]
-    yield from screen(Table(["pair", "difference", "95 % interval", "p", "p (Holm)"], rows, 4))
-    yield ""
-    yield from (f"{ranked.model.label}: rank {ranked} of {len(compared.ranks)}" for ranked in compared.ranks)
 
 
 def _interval(one: Comparison, between: str) -> str:
@@ -128,8 +117,18 @@ def sentences(one: Comparison) -> Iterator[str]:
     yield f"{found.n} {rows}{clusters} with a value in both: {values}."
     if found.few_sources is not None:
         yield f"{found.few_sources[0].upper()}{found.few_sources[1:]}."
-    yield from _flips(one)
-    yield from _failed(one)
+    word = "right" if one.right_or_wrong else "better"
+    for model, ids in ((one.a, one.flips.a_only), (one.b, one.flips.b_only)):
+        more = f", and {len(ids) - MAX_FLIPS} more" if len(ids) > MAX_FLIPS else ""
+        listed = f": {', '.join(one_line(key) for key in ids[:MAX_FLIPS])}{more}" if ids else ""
+        yield f"{len(ids)} {word} in {model.label}{' alone' if one.right_or_wrong else ''}{listed}."
+    if one.failed.total:
+        counts = f"{one.failed.a_only} in {one.a.label} alone, {one.failed.b_only} in {one.b.label} alone"
+        bounds = ""
+        if one.bounds is not None:
+            low, high = (_number(limit, one) for limit in one.bounds)
+            bounds = f"; whatever these were worth, the difference of all is from {low} to {high}"
+        yield f"Left out, because a value is missing: {one.failed.total} ({counts}, {one.failed.both} in both){bounds}."
     if one.margin is not None and one.non_inferiority is not None and one.equivalence is not None:
         margin = _amount(one.margin, one)
         worse = f"that {one.b.label} is worse than {one.a.label} by less than {margin}"
@@ -149,39 +148,16 @@ def _result(one: Comparison) -> str:
     else:
         where = "above" if found.difference > 0 else "below"
         text = f"no difference between {a} and {b} is shown; {b} is {where} {a} by {by}"
+    evidence = "too few independent instances for an interval"
+    if found.ci_low is not None and found.ci_high is not None:
+        p_value, p_holm = _p_values(one)
+        corrected = "" if one.p_holm is None else f", {p_holm} corrected for the number of pairs"
+        test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
+        evidence = f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace("p = < ", "p < ")
     power = "this sample is too small to show any difference reliably"
     if found.mde is not None:
         power = f"this sample could have shown a difference of {_amount(found.mde, one)}"
-    return f"{text} ({_evidence(found, one)}); {power}"
-
-
-def _evidence(found: PairedDifference, one: Comparison) -> str:
-    if found.ci_low is None or found.ci_high is None:
-        return "too few independent instances for an interval"
-    p_value, p_holm = _p_values(one)
-    corrected = "" if one.p_holm is None else f", {p_holm} corrected for the number of pairs"
-    test = "exact McNemar" if found.method == MCNEMAR else found.method.partition(",")[0]
-    return f"95 % interval {_interval(one, ' to ')}; {test} p = {p_value}{corrected}".replace("p = < ", "p < ")
-
-
-def _flips(one: Comparison) -> Iterator[str]:
-    word = "right" if one.right_or_wrong else "better"
-    for model, ids in ((one.a, one.flips.a_only), (one.b, one.flips.b_only)):
-        alone = f"{word} in {model.label} alone" if one.right_or_wrong else f"{word} in {model.label}"
-        more = f", and {len(ids) - MAX_FLIPS} more" if len(ids) > MAX_FLIPS else ""
-        listed = f": {', '.join(one_line(key) for key in ids[:MAX_FLIPS])}{more}" if ids else ""
-        yield f"{len(ids)} {alone}{listed}."
-
-
-def _failed(one: Comparison) -> Iterator[str]:
-    if not one.failed.total:
-        return
-    counts = f"{one.failed.a_only} in {one.a.label} alone, {one.failed.b_only} in {one.b.label} alone"
-    bounds = ""
-    if one.bounds is not None:
-        low, high = (_number(limit, one) for limit in one.bounds)
-        bounds = f"; whatever these were worth, the difference of all is from {low} to {high}"
-    yield f"Left out, because a value is missing: {one.failed.total} ({counts}, {one.failed.both} in both){bounds}."
+    return f"{text} ({evidence}); {power}"
 
 
 def _number(value: float | None, one: Comparison) -> str:
@@ -210,13 +186,10 @@ def comparison_markdown(compared: Compared) -> str:
         lines += [f"- **{reason.name}**: {prose(reason.message)}" for reason in compared.reasons]
         return "\n".join(lines) + "\n"
     head = ["task", "metric", "pair", "n", "difference", "95 % interval", "p", "p (Holm)", "detectable"]
-    rows = [
-        [
-            *(one.task, one.metric, one.pair, str(one.paired.n), _number(one.paired.difference, one)),
-            *(_interval(one, " to "), *_p_values(one), _number(one.paired.mde, one)),
-        ]
-        for one in compared.comparisons
-    ]
+    rows = []
+    for one in compared.comparisons:
+        found = [_number(one.paired.difference, one), _interval(one, " to "), *_p_values(one)]
+        rows.append([one.task, one.metric, one.pair, str(one.paired.n), *found, _number(one.paired.mde, one)])
     lines += in_markdown(Table(head, rows, 6))
     if compared.ranks:
         ranks = [[ranked.model.label, f"{ranked.best} to {ranked.worst}"] for ranked in compared.ranks]
@@ -228,11 +201,7 @@ def comparison_markdown(compared: Compared) -> str:
 
 
 def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
-    """The page of two output folders or more. Results that cannot be compared are shown with the reasons.
-
-    Raises:
-        ConfigError, PrerequisiteError: what `compare` raises.
-    """
+    """The page of two output folders or more, with the reasons where they cannot be compared. Raises as `compare`."""
     from markupsafe import Markup  # imported here, as the rest of the page: a comparison as text needs none of it
 
     from eval_factory.report.page.document import Beside, page, shown_of
@@ -268,13 +237,9 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
         row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
+        names = (f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}")
+        title, axis, better = f"{pair.metric}, {pair.pair}", f"difference in {pair.metric}", pair.higher_is_better
         found.append(
-            difference_plot(
-                f"Difference in {pair.metric}, {pair.pair}",
-                [row],
-                names=(f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}"),
-                axis_label=f"difference in {pair.metric}",
-                higher_is_better=pair.higher_is_better,
-            )
+            difference_plot(f"Difference in {title}", [row], names=names, axis_label=axis, higher_is_better=better)
         )
     return [svg(drawing) for drawing in found]

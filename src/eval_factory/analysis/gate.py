@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,9 +18,9 @@ from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result, run_folders
 
 _OF_EVIDENCE = {
-    Evidence.SHOWN: Verdict.PASS,
-    Evidence.REFUTED: Verdict.FAIL,
-    Evidence.INCONCLUSIVE: Verdict.INCONCLUSIVE,
+    Evidence.SHOWN: (Verdict.PASS, "not worse by more than"),
+    Evidence.REFUTED: (Verdict.FAIL, "worse by more than"),
+    Evidence.INCONCLUSIVE: (Verdict.INCONCLUSIVE, "may be worse by more than"),
 }
 
 
@@ -94,13 +94,21 @@ def evaluate_policy(
             )
     if not baselines and any(one.needs_baseline and one.blocks for one in policy.benchmarks):
         raise ConfigError(f"{policy.path}: limits a drop, which needs --baseline DIR")
-    found = tuple(_benchmark(one, new.get(one.task), old.get(one.task)) for one in policy.benchmarks)
+    found = []
+    for one in policy.benchmarks:
+        result = new.get(one.task)
+        metric = one.metric or (result.result.main_metric if result else None)
+        checks = tuple(_checks(one, metric, result, old.get(one.task)))
+        outcome = _worst(check.outcome for check in checks)
+        passes = not one.blocks or (outcome == Verdict.INCONCLUSIVE and one.on_inconclusive == "pass")
+        counted_as, folder = Verdict.PASS if passes else outcome, result.folder if result else None
+        found.append(BenchmarkOutcome(one.task, one.tier, metric, outcome, checks, counted_as, folder))
     named = {one.task for one in policy.benchmarks}
     return GateResult(
         policy=policy.path,
         policy_sha256=policy.sha256,
         outcome=_worst(one.counted_as for one in found),
-        benchmarks=found,
+        benchmarks=tuple(found),
         not_in_policy=tuple(sorted(new.keys() - named)),
         locked_at=locked_at,
         notes=() if locked_at is None else tuple(_not_covered(new, named, locked_at)),
@@ -134,15 +142,6 @@ def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
                 )
             found[task] = stored
     return found
-
-
-def _benchmark(policy: BenchmarkPolicy, new: StoredResult | None, old: StoredResult | None) -> BenchmarkOutcome:
-    metric = policy.metric or (new.result.main_metric if new else None)
-    checks = tuple(_checks(policy, metric, new, old))
-    outcome = _worst(check.outcome for check in checks)
-    passes = not policy.blocks or (outcome == Verdict.INCONCLUSIVE and policy.on_inconclusive == "pass")
-    counted_as = Verdict.PASS if passes else outcome
-    return BenchmarkOutcome(policy.task, policy.tier, metric, outcome, checks, counted_as, new.folder if new else None)
 
 
 def _worst(outcomes: Iterator[Verdict]) -> Verdict:
@@ -180,7 +179,13 @@ def _checks(
             return
         (comparison,) = compared.comparisons
         higher = comparison.higher_is_better if policy.direction is None else policy.direction == "higher_is_better"
-        unchanged = comparison.paired.discordant == 0 and _is_repeated(old, new)
+        unchanged = old.result.provenance.target == new.result.provenance.target and not comparison.paired.discordant
+        if unchanged:
+            answers, others = (
+                {(one.id, one.split, one.trial, one.perturbation): one.completion for one in side.result.instances}
+                for side in (old, new)
+            )
+            unchanged = answers == others
         change = _Change(old, comparison, higher, unchanged)
         yield from change.drops(comparison.paired, policy)
     yield from _of_groups(policy, metric, new, change)
@@ -189,15 +194,6 @@ def _checks(
 def _nothing(why: str, group: str | None = None) -> Check:
     """There is no number to hold a limit against."""
     return Check("result", Verdict.FAIL, why, group)
-
-
-def _is_repeated(old: StoredResult, new: StoredResult) -> bool:
-    """Whether the same model gave the same answers: there is no change that a limit could be held against."""
-    answers = (
-        {(one.id, one.split, one.trial, one.perturbation): one.completion for one in side.result.instances}
-        for side in (old, new)
-    )
-    return old.result.provenance.target == new.result.provenance.target and next(answers) == next(answers)
 
 
 def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
@@ -229,46 +225,35 @@ class _Change:
     comparison: Comparison
     higher_is_better: bool
     unchanged: bool
-    """The same model gave the same answers: every limit of a drop is kept."""
+    """The same model gave the same answers: there is no change that a limit could be held against."""
 
     def drops(self, found: PairedDifference, limits: Limits, group: str | None = None) -> Iterator[Check]:
-        if limits.max_drop is not None:
-            yield self._drop("max_drop", found, limits.max_drop, group)
-        if limits.max_relative_drop is None:
-            return
-        guard = limits.relative_guard_below
-        if guard is not None and found.value_a >= guard:
-            baseline = formats.short(found.value_a)
-            message = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
-            yield Check("max_relative_drop", Verdict.PASS, message, group)
-            return
-        yield self._drop("max_relative_drop", found, limits.max_relative_drop * abs(found.value_a), group)
-
-    def _drop(self, limit: str, found: PairedDifference, allowed: float, group: str | None) -> Check:
         """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is.
 
         What passes a limit passes every laxer one: what is unchanged passes them all, the interval decides of the rest.
         """
-        outcome = _OF_EVIDENCE[non_inferiority(found, allowed, higher_is_better=self.higher_is_better)]
-        words = _WORDS[outcome]
-        if self.unchanged:
-            outcome, words = Verdict.PASS, "the baseline's own answers, not worse by more than"
-        most, between = formats.short(allowed), ""
-        if found.ci_low is not None and found.ci_high is not None:
-            between = f" (95 % interval {formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)})"
-        message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
-        if limit == "max_relative_drop":
-            message += f", {most} of the baseline's {formats.short(found.value_a)}"
-        if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
-            message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
-        return Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
-
-
-_WORDS = {
-    Verdict.PASS: "not worse by more than",
-    Verdict.FAIL: "worse by more than",
-    Verdict.INCONCLUSIVE: "may be worse by more than",
-}
+        baseline, share, guard = formats.short(found.value_a), limits.max_relative_drop, limits.relative_guard_below
+        relative = None if share is None else share * abs(found.value_a)
+        for limit, allowed in (("max_drop", limits.max_drop), ("max_relative_drop", relative)):
+            if allowed is None:
+                continue
+            if limit == "max_relative_drop" and guard is not None and found.value_a >= guard:
+                message = f"does not count: the baseline's {baseline} is not below relative_guard_below, {guard:g}"
+                yield Check(limit, Verdict.PASS, message, group)
+                continue
+            outcome, words = _OF_EVIDENCE[non_inferiority(found, allowed, higher_is_better=self.higher_is_better)]
+            if self.unchanged:
+                outcome, words = Verdict.PASS, "the baseline's own answers, not worse by more than"
+            most, between = formats.short(allowed), ""
+            if found.ci_low is not None and found.ci_high is not None:
+                ends = f"{formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)}"
+                between = f" (95 % interval {ends})"
+            message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
+            if limit == "max_relative_drop":
+                message += f", {most} of the baseline's {baseline}"
+            if outcome == Verdict.INCONCLUSIVE and found.mde is not None:
+                message += f"; such a sample shows differences of {formats.short(found.mde)} and more"
+            yield Check(limit, outcome, message, group, allowed, found.difference, found.ci_low, found.ci_high)
 
 
 def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: _Change | None) -> Iterator[Check]:
@@ -277,7 +262,11 @@ def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: 
         if not known:
             yield _nothing(f"the candidate has no groups by {field}", field)
             continue
-        for value, limits in _each(by_value, known):
+        limits_of = dict(by_value)
+        every = limits_of.pop(EVERY_VALUE, None)
+        if every is not None:
+            limits_of |= dict.fromkeys(sorted(known.keys() - by_value.keys()), every)
+        for value, limits in limits_of.items():
             group = f"{field}={value}"
             score = known.get(value, {}).get(metric)
             if score is None:
@@ -294,35 +283,17 @@ def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: 
                     yield from change.drops(found, limits, group)
 
 
-def _each(by_value: Mapping[str, Limits], known: Mapping[str, object]) -> Iterator[tuple[str, Limits]]:
-    for value, limits in by_value.items():
-        if value != EVERY_VALUE:
-            yield value, limits
-    every = by_value.get(EVERY_VALUE)
-    if every is not None:
-        yield from ((value, every) for value in sorted(known.keys() - by_value.keys()))
-
-
-SUB_SPLIT = "sub_split"
-
-
 def difference_in_group(
     a: StoredResult, b: StoredResult, comparison: Comparison, group: tuple[str, str]
 ) -> PairedDifference | None:
-    """Of the instances that both have a value of, as in the comparison of all; None where there is none.
+    """Of the instances that both have a value of, as in the comparison of all; None where there is none."""
+    field, value = group
 
-    Args:
-        group: a field of the instances and its value.
-    """
+    def is_member(record: InstanceRecord) -> bool:
+        found = record.sub_split if field == "sub_split" else record.categories.get(field)
+        return found is not None and str(found) == value
+
     score = a.result.scores[comparison.metric]
-    sides = [values_of(_members(one.result.instances, group), score) for one in (a, b)]
+    sides = [values_of(filter(is_member, one.result.instances), score) for one in (a, b)]
     keys = sorted(sides[0].values.keys() & sides[1].values.keys())
     return difference_of(sides[0], sides[1], keys, comparison.scale) if keys else None
-
-
-def _members(records: Iterable[InstanceRecord], group: tuple[str, str]) -> Iterator[InstanceRecord]:
-    field, value = group
-    for record in records:
-        found = record.sub_split if field == SUB_SPLIT else record.categories.get(field)
-        if found is not None and str(found) == value:
-            yield record

@@ -20,13 +20,9 @@ from eval_factory.core.strict_model import StrictModel
 Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
-NotNegative = Annotated[float, Field(ge=0, strict=True)]
-_Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 
 EVERY_VALUE = "*"
 """In the place of a group's value: each group of the field has to keep these limits."""
-
-_NEEDS = "`version: 1` and `benchmarks`, a mapping of tasks to their limits"
 
 
 class _Described(StrictModel):
@@ -40,9 +36,9 @@ class Limits(_Described):
 
     min: Annotated[float, Field(strict=True)] | None = None
     """The candidate's score is at least so much."""
-    max_drop: NotNegative | None = None
+    max_drop: Annotated[float, Field(ge=0, strict=True)] | None = None
     """It is worse than the baseline's by at most so much. Needs a baseline."""
-    max_relative_drop: _Share | None = None
+    max_relative_drop: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     """It is worse than the baseline's by at most this share of the baseline's. Needs a baseline."""
     relative_guard_below: Annotated[float, Field(strict=True)] | None = None
     """`max_relative_drop` counts only where the baseline's score is below this."""
@@ -116,30 +112,21 @@ class Policy:
 
 
 def load_policy(path: Path) -> Policy:
-    """Read and check a policy.
-
-    Raises:
-        ConfigError: with every mistake that was found.
-    """
-    document = load_mapping(path, _NEEDS)
+    """Read and check a policy. Raises ConfigError: with every mistake that was found."""
+    document = load_mapping(path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits")
     try:
         file = PolicyFile.model_validate(document)
     except ValidationError as error:
         raise ConfigError([_explained(path, detail) for detail in error.errors(include_url=False)]) from None
-    benchmarks = tuple(_resolved(task, given, file) for task, given in file.benchmarks.items())
+    benchmarks = []
+    for task, given in file.benchmarks.items():
+        known = {name: value for limits in (file.defaults, given) for name, value in limits if value is not None}
+        usual = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
+        benchmarks.append(BenchmarkPolicy(**{**usual, **known, "task": task}))
     problems = [f"{path}: {problem}" for one in benchmarks for problem in _problems(one)]
     if problems:
         raise ConfigError(problems)
-    return Policy(path, sha256_of_policy(path), benchmarks)
-
-
-def sha256_of_policy(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _resolved(task: str, given: BenchmarkLimits, file: PolicyFile) -> BenchmarkPolicy:
-    known = {name: value for limits in (file.defaults, given) for name, value in limits if value is not None}
-    return BenchmarkPolicy(**{"tier": "supporting", "on_inconclusive": file.on_inconclusive, **known, "task": task})
+    return Policy(path, hashlib.sha256(path.read_bytes()).hexdigest(), tuple(benchmarks))
 
 
 def _problems(one: BenchmarkPolicy) -> Iterator[str]:
@@ -157,19 +144,16 @@ def _problems(one: BenchmarkPolicy) -> Iterator[str]:
         yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
 
 
-def _model_at(place: tuple[Any, ...]) -> type[StrictModel]:
-    if len(place) == 1:
-        return PolicyFile
-    if place[0] == "defaults":
-        return Defaults
-    return Limits if "groups" in place[2:-1] else BenchmarkLimits
-
-
 def _explained(path: Path, detail: Any) -> str:
     place = detail["loc"]
     where = ".".join(str(part) for part in place)
     if detail["type"] == "extra_forbidden":
-        known = sorted(_model_at(place).model_fields)
+        model: type[StrictModel] = Limits if "groups" in place[2:-1] else BenchmarkLimits
+        if len(place) == 1:
+            model = PolicyFile
+        elif place[0] == "defaults":
+            model = Defaults
+        known = sorted(model.model_fields)
         hint = did_you_mean(str(place[-1]), known) or f"; known here: {', '.join(known)}"
         return f"{path}: unknown key {where}{hint}"
     if detail["type"] == "missing":
@@ -179,10 +163,7 @@ def _explained(path: Path, detail: Any) -> str:
     return f"{path}: {where}: {expectation(detail)}"
 
 
-_Schema = dict[str, Any]
-
-
-def gate_policy_schema() -> _Schema:
+def gate_policy_schema() -> dict[str, Any]:
     """What a policy may hold."""
     schema = PolicyFile.model_json_schema()
     about = {
@@ -193,7 +174,7 @@ def gate_policy_schema() -> _Schema:
     return about | _plain(schema, schema["$defs"]) | about
 
 
-def _plain(schema: Mapping[str, Any], models: Mapping[str, _Schema]) -> _Schema:
+def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
     """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out.
 
     A model's fields and a mapping's keys are names, whatever they are; their schemas are gone through.
@@ -201,7 +182,7 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, _Schema]) -> _Schema:
     if "$ref" in schema:
         model = models[schema["$ref"].rpartition("/")[2]]
         return _plain({**model, **{key: value for key, value in schema.items() if key != "$ref"}}, models)
-    found: _Schema = {}
+    found: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
             found[key] = {name: _plain(field, models) for name, field in value.items()}
@@ -212,9 +193,6 @@ def _plain(schema: Mapping[str, Any], models: Mapping[str, _Schema]) -> _Schema:
         elif key not in ("$defs", "title") and (key != "default" or value is not None):
             found[key] = value
     return found
-
-
-_SHA256, _LOCKED = "sha256", "locked_at"
 
 
 def lock_path(policy: Path) -> Path:
@@ -232,7 +210,7 @@ def lock(policy: Policy, now: datetime) -> Path:
     if path.exists():
         check_lock(policy)
         return path
-    record = {_SHA256: policy.sha256, _LOCKED: now.astimezone(timezone.utc).isoformat(timespec="seconds")}
+    record = {"sha256": policy.sha256, "locked_at": now.astimezone(timezone.utc).isoformat(timespec="seconds")}
     write_atomic(path, json.dumps(record, indent=2) + "\n")
     return path
 
@@ -246,7 +224,7 @@ def check_lock(policy: Policy) -> datetime | None:
     path = lock_path(policy.path)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        sha256, locked_at = record[_SHA256], datetime.fromisoformat(record[_LOCKED])
+        sha256, locked_at = record["sha256"], datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:
             raise ValueError("a time without its zone")
         locked_at = locked_at.astimezone(timezone.utc)

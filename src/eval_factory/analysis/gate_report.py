@@ -13,7 +13,7 @@ import io
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
@@ -124,14 +124,6 @@ def _lock(result: GateResult) -> str:
     return "not locked" if result.locked_at is None else f"locked on {result.locked_at:%Y-%m-%d %H:%M} UTC"
 
 
-_PREDICATE_TYPE = "https://in-toto.io/attestation/eval-result/v0.1"
-SALT_BYTES = 16
-COMMITMENT = "sha256-salted-v1"
-"""SHA-256 of the salt, then the model's id in UTF-8."""
-FILES_DIGEST, PROMPTS_DIGEST = "evalFactoryFilesV1", "evalFactoryPromptsV1"
-"""SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts, where no data file is known."""
-
-
 def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[Path]:
     """A statement for each benchmark whose limits were held against numbers, and its salt, which is a secret.
 
@@ -147,29 +139,21 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
         if one.candidate is None or one.metric is None or not list(_claims(one.metric, one.checks)):
             continue
         folder.mkdir(parents=True, exist_ok=True)
-        stored, name = load_result(one.candidate), _file_name(one.task)
-        salt = _salt(folder / f"{name}.eval-result.salt")
+        stored, name = load_result(one.candidate), re.sub(r"[^A-Za-z0-9._-]", "-", one.task)
+        if name != one.task:  # `helm:mmlu:subject=anatomy` holds what no file system has to take
+            name += f"-{hashlib.sha256(one.task.encode()).hexdigest()[:8]}"
+        salt_path = folder / f"{name}.eval-result.salt"
+        try:
+            salt = bytes.fromhex(salt_path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            salt = secrets.token_bytes(16)
+            write_atomic(salt_path, salt.hex() + "\n", mode=PRIVATE)
+        except ValueError:
+            raise PrerequisiteError(f"{salt_path}: is no salt; move it away, and a new one is made") from None
         made = gate_statement(stored, one.metric, one.checks, evaluator=evaluator, salt=salt, of=result)
         written.append(folder / f"{name}.eval-result.intoto.json")
         write_atomic(written[-1], json.dumps(made, indent=2, ensure_ascii=False) + "\n")
     return written
-
-
-def _file_name(task: str) -> str:
-    """Any task's: `helm:mmlu:subject=anatomy` holds what no file system has to take. No two tasks have the same."""
-    plain = re.sub(r"[^A-Za-z0-9._-]", "-", task)
-    return plain if plain == task else f"{plain}-{hashlib.sha256(task.encode()).hexdigest()[:8]}"
-
-
-def _salt(path: Path) -> bytes:
-    try:
-        return bytes.fromhex(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        salt = secrets.token_bytes(SALT_BYTES)
-        write_atomic(path, salt.hex() + "\n", mode=PRIVATE)
-        return salt
-    except ValueError:
-        raise PrerequisiteError(f"{path}: is no salt; move it away, and a new one is made") from None
 
 
 def gate_statement(
@@ -178,12 +162,8 @@ def gate_statement(
     """The statement of a benchmark whose limits were held against numbers.
 
     Args:
-        metric: the score that the limits are of.
         evaluator: a URI of who ran the evaluation.
         of: what the checks are part of; the lock of its policy is in the statement where it is older than the run.
-
-    Raises:
-        PrerequisiteError: the folder has no checksums, or its result does not say when it was made.
     """
     record = stored.result.provenance
     rundir = RunDir(stored.folder)
@@ -192,6 +172,12 @@ def gate_statement(
             f"{stored.folder}: was made by a version that wrote neither checksums nor times, which a statement needs:"
             " run it again (nothing that was answered is asked again)"
         )
+    # SHA-256 of the sorted lines `<sha256 of a data file>` LF; of all prompts, where no data file is known
+    dataset = {"evalFactoryPromptsV1": record.prompts_sha256}
+    if record.dataset_files:
+        lines = "".join(f"{digest}\n" for digest in sorted(record.dataset_files.values()))
+        dataset = {"evalFactoryFilesV1": hashlib.sha256(lines.encode()).hexdigest()}
+    model = {"alg": "sha256-salted-v1", "value": commitment(salt, record.target), "salted": True}
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
     began = datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
     version = f"crfm-helm {record.helm}, errata {record.errata_version}"
@@ -199,15 +185,15 @@ def gate_statement(
     return {
         "_type": STATEMENT_TYPE,
         "subject": [receipt],
-        "predicateType": _PREDICATE_TYPE,
+        "predicateType": "https://in-toto.io/attestation/eval-result/v0.1",
         "predicate": {
             "evaluator": {"id": evaluator},
             "evaluatedAt": record.ended_at,
             "suite": {"name": stored.result.task, "version": version},
             "claims": list(_claims(metric, checks)),
             "sampleSize": stored.result.scores[metric].stats.count,
-            "commitments": {"model": {"alg": COMMITMENT, "value": commitment(salt, record.target), "salted": True}},
-            "dataset": {"name": stored.result.task, "digest": _dataset(record.dataset_files, record.prompts_sha256)},
+            "commitments": {"model": model},
+            "dataset": {"name": stored.result.task, "digest": dataset},
             "assuranceLevel": "self_attested",
             "subjectProfile": "receipt",
             **({"preRegistration": {"alg": "sha256", "value": of.policy_sha256}} if before else {}),
@@ -218,7 +204,7 @@ def gate_statement(
 
 
 def commitment(salt: bytes, identity: str) -> str:
-    """What names an identity to those alone who know the salt."""
+    """`sha256-salted-v1`: what names an identity to those alone who know the salt."""
     return hashlib.sha256(salt + identity.encode("utf-8")).hexdigest()
 
 
@@ -235,10 +221,3 @@ def _claims(metric: str, checks: Sequence[Check]) -> Iterator[dict[str, Any]]:
             "threshold": format(Decimal(repr(check.allowed)), "f"),
             "passed": check.outcome == Verdict.PASS,
         }
-
-
-def _dataset(files: Mapping[str, str], prompts_sha256: str) -> dict[str, str]:
-    if not files:
-        return {PROMPTS_DIGEST: prompts_sha256}
-    lines = "".join(f"{digest}\n" for digest in sorted(files.values()))
-    return {FILES_DIGEST: hashlib.sha256(lines.encode()).hexdigest()}

@@ -79,7 +79,6 @@ class PairedDifference:
     """How many; None where none are declared."""
     discordant: int
     """Pairs whose values differ."""
-    confidence: float = CONFIDENCE
     ci90_low: float | None = None
     """The 90 % interval, from which equivalence is concluded."""
     ci90_high: float | None = None
@@ -100,7 +99,6 @@ def paired_difference(
     *,
     clusters: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
-    confidence: float = CONFIDENCE,
 ) -> PairedDifference:
     """How far b's values are above a's.
 
@@ -118,9 +116,9 @@ def paired_difference(
     declared = None if clusters is None else len(set(clusters))
     differences = [after - before for before, after in zip(a, b, strict=True)]
     if scale == PROPORTION and set(a) | set(b) <= {0, 1} and declared in (None, len(a)):
-        tested = _of_proportions(differences, confidence)
+        tested = _of_proportions(differences)
     else:
-        tested = _of_means(differences, clusters, scale, confidence)
+        tested = _of_means(differences, clusters, scale)
     return PairedDifference(
         n=len(a),
         value_a=statistics.fmean(a),
@@ -128,7 +126,6 @@ def paired_difference(
         difference=statistics.fmean(differences),
         clusters=declared,
         discordant=sum(value != 0 for value in differences),
-        confidence=confidence,
         few_sources=None if clusters is None else few_sources(clusters),
         **tested,
     )
@@ -156,17 +153,12 @@ def equivalence(found: PairedDifference, margin: float) -> Evidence:
     return Evidence.REFUTED if found.ci90_high < -margin or found.ci90_low > margin else Evidence.INCONCLUSIVE
 
 
-_NOT_TESTED = dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde"))
-
-
-def _of_proportions(differences: Sequence[float], confidence: float) -> dict[str, Any]:
-    """Intervals, p value, method and smallest difference."""
+def _of_proportions(differences: Sequence[float]) -> dict[str, Any]:
     from scipy import stats  # imported here: it takes most of a second
 
-    count = len(differences)
-    b_only, a_only = differences.count(1), differences.count(-1)
+    count, b_only, a_only = len(differences), differences.count(1), differences.count(-1)
     discordant = a_only + b_only
-    low, high = tango_interval(b_only, a_only, count, confidence)
+    low, high = tango_interval(b_only, a_only, count)
     low90, high90 = tango_interval(b_only, a_only, count, EQUIVALENCE_CONFIDENCE)
     p_value = float(stats.binomtest(b_only, discordant).pvalue) if discordant else 1.0
     ends = {"ci_low": low, "ci_high": high, "ci90_low": low90, "ci90_high": high90}
@@ -176,8 +168,8 @@ def _of_proportions(differences: Sequence[float], confidence: float) -> dict[str
 def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Score interval of the difference of two paired proportions, (b_only - a_only) / count.
 
-    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject. It has a
-    width where no pair is discordant, too.
+    T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject, with a's
+    share of discordant pairs at its constrained maximum (section 3). It has a width where no pair is discordant, too.
 
     Args:
         b_only, a_only: instances that b alone has right, that a alone has right.
@@ -188,24 +180,18 @@ def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CON
     estimate = (b_only - a_only) / count
 
     def beyond(difference: float) -> float:
-        return abs(_tango_score(difference, b_only, a_only, count)) - critical
+        excess = b_only - a_only - count * difference
+        if excess == 0:
+            return -critical
+        linear = (2 * count - b_only + a_only) * difference - b_only - a_only
+        constant = -a_only * difference * (1 - difference)
+        share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
+        variance = count * (2 * share + difference * (1 - difference))
+        return (abs(excess) / math.sqrt(variance) if variance > 0 else math.inf) - critical
 
     low = -1.0 if estimate == -1 else optimize.brentq(beyond, -1, estimate)
     high = 1.0 if estimate == 1 else optimize.brentq(beyond, estimate, 1)
     return float(low), float(high)
-
-
-def _tango_score(difference: float, b_only: int, a_only: int, count: int) -> float:
-    """The score statistic of a true difference, with a's share of discordant pairs at its constrained maximum
-    (Tango 1998, section 3)."""
-    excess = b_only - a_only - count * difference
-    if excess == 0:
-        return 0.0
-    linear = (2 * count - b_only + a_only) * difference - b_only - a_only
-    constant = -a_only * difference * (1 - difference)
-    share = (math.sqrt(max(0.0, linear**2 - 8 * count * constant)) - linear) / (4 * count)
-    variance = count * (2 * share + difference * (1 - difference))
-    return excess / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, excess)
 
 
 def mcnemar_mde(discordant: int, count: int) -> float | None:
@@ -256,7 +242,7 @@ def mean_mde(
 
 
 def _of_means(
-    differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None, confidence: float
+    differences: Sequence[float], clusters: Sequence[str] | None, scale: tuple[float, float] | None
 ) -> dict[str, Any]:
     from scipy import stats
 
@@ -270,20 +256,18 @@ def _of_means(
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
     freedom = effective_clusters(names) - 1
     if stderr is None or freedom < LEAST_SOURCES - 1:
-        return {**_NOT_TESTED, "method": method}
+        return {**dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")), "method": method}
     width = math.inf if scale is None else scale[1] - scale[0]
-
-    half, half90 = (
-        float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr for share in (confidence, EQUIVALENCE_CONFIDENCE)
-    )
-    ends = {"ci_low": max(-width, center - half), "ci_high": min(width, center + half)}
-    ends90 = {"ci90_low": max(-width, center - half90), "ci90_high": min(width, center + half90)}
+    found: dict[str, Any] = {}
+    for name, share in (("ci", CONFIDENCE), ("ci90", EQUIVALENCE_CONFIDENCE)):
+        half = float(stats.t.ppf(0.5 + share / 2, freedom)) * stderr
+        found |= {f"{name}_low": max(-width, center - half), f"{name}_high": min(width, center + half)}
     if few:
         smallest_p, p_value = 2.0 ** (1 - len(members)), sign_flip_p([sum(values) for values in members.values()])
     else:
         smallest_p, p_value = 0.0, float(2 * stats.t.sf(abs(center) / stderr, freedom))
     mde = mean_mde(list(members.values()), scale, weight, freedom) if smallest_p < ALPHA else None
-    return {**ends, **ends90, "p_value": p_value, "method": method, "mde": mde}
+    return {**found, "p_value": p_value, "method": method, "mde": mde}
 
 
 def _mean_and_stderr(
@@ -298,24 +282,18 @@ def _mean_and_stderr(
 
     Returns: no standard error for a single cluster, and for equal differences on an unknown scale.
     """
-    groups = len(clusters)
-    values = [value for cluster in clusters for value in cluster]
-    mean = statistics.fmean(values)
-    if groups < 2:
-        return mean, None
-    count = len(values)
-    if scale is None:
-        equal = all(value == values[0] for value in values)
-        return mean, None if equal else math.sqrt(_spread(clusters, mean) * groups / (groups - 1)) / count
-    reach = (scale[1] - scale[0]) * weight
-    total = count + 2 * weight
-    center = mean * count / total
-    spread = _spread(clusters, center) + (reach - weight * center) ** 2 + (reach + weight * center) ** 2
+    groups, values = len(clusters), [value for cluster in clusters for value in cluster]
+    total: float = len(values)
+    center = statistics.fmean(values)
+    if groups < 2 or (scale is None and len(set(values)) == 1):
+        return center, None
+    ends = (0.0, 0.0)
+    if scale is not None:
+        reach = (scale[1] - scale[0]) * weight
+        center, total = center * total / (total + 2 * weight), total + 2 * weight
+        ends = (reach - weight * center) ** 2, (reach + weight * center) ** 2
+    spread = sum(sum(value - center for value in cluster) ** 2 for cluster in clusters) + ends[0] + ends[1]
     return center, math.sqrt(spread * groups / (groups - 1)) / total
-
-
-def _spread(clusters: Sequence[Sequence[float]], center: float) -> float:
-    return sum(sum(value - center for value in cluster) ** 2 for cluster in clusters)
 
 
 def sign_flip_p(sums: Sequence[float]) -> float:

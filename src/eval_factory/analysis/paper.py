@@ -21,21 +21,10 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.tables import Table, code, latex, markdown
-from eval_factory.report.papers import (
-    Citations,
-    Described,
-    enumerated,
-    forms,
-    methods_of,
-    methods_text,
-    model_card,
-    rendered,
-    tripod_llm,
-    tripod_of,
-)
+from eval_factory.report import papers
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
-_OF_ONE_RUN = {"tripod-llm": tripod_llm, "model-card": model_card, "methods": methods_text}
+_OF_ONE_RUN = {"tripod-llm": papers.tripod_llm, "model-card": papers.model_card, "methods": papers.methods_text}
 NOTE = (
     "Scores with their 95 % intervals. Rank: the best and the worst that the paired comparisons leave open, all of one"
     " benchmark together with 95 % confidence."
@@ -70,13 +59,13 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
     if purpose == "markdown":
         parts = ["\n".join([f"## {title}", "", *markdown(table), "", note]) for title, table, note in _tables(results)]
         return "\n\n".join(parts) + "\n"
-    cite = Citations() if purpose == "methods" else Citations("(ref. {})")
+    cite = papers.Citations() if purpose == "methods" else papers.Citations("(ref. {})")
     several = _Several(results, cite)
     if purpose == "methods":
-        return methods_of(several)
+        return papers.methods_of(several)
     models, benchmarks = counted(len(results.targets), "model"), counted(len(results.evaluations), "benchmark")
     named = f"{', '.join(map(code, results.targets))} on {', '.join(map(code, results.evaluations))}"
-    return tripod_of(several, f"Of {models} on {benchmarks}: {named}.")
+    return papers.tripod_of(several, f"Of {models} on {benchmarks}: {named}.")
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -101,16 +90,17 @@ class _Several:
     """Runs that are described together."""
 
     results: SuiteResults
-    cite: Citations
+    cite: papers.Citations
 
     @cached_property
-    def runs(self) -> dict[tuple[str, str], Described]:
+    def runs(self) -> dict[tuple[str, str], papers.Described]:
         """(target, evaluation) -> a run that has a result."""
         found = {}
         for cell in self.results.cells:
             if cell.task is not None:
-                stored = load_result(cell.folder)
-                found[cell.target, cell.evaluation] = Described(stored.result, stored.config, stored.target, self.cite)
+                run = load_result(cell.folder)
+                described = papers.Described(run.result, run.config, run.target, self.cite)
+                found[cell.target, cell.evaluation] = described
         return found
 
     def said(self, template: str) -> list[str]:
@@ -136,12 +126,12 @@ class _Several:
         for axis, word in ((1, "On"), (0, "Of")):
             names = list(dict.fromkeys(one[axis] for one in of))
             if len(of) == sum(one[axis] in names for one in self.runs):
-                return f"{word} {enumerated(names)}"
-        return f"Of {enumerated([f'{target} on {evaluation}' for target, evaluation in of])}"
+                return f"{word} {papers.enumerated(names)}"
+        return f"Of {papers.enumerated([f'{target} on {evaluation}' for target, evaluation in of])}"
 
     def of_comparison(self, item: str) -> list[str]:
         """Nothing of one model, but for what is missing."""
-        if item not in forms()["comparison"] or (item != "5e" and len(self.results.targets) < 2):
+        if item not in papers.forms()["comparison"] or (item != "5e" and len(self.results.targets) < 2):
             return []
         benchmarks = self.results.benchmarks
         methods = [one.paired.method for benchmark in benchmarks for one in benchmark.comparisons]
@@ -153,7 +143,7 @@ class _Several:
             "missing": self.results.missing,
             "cite": self.cite,
         }  # fmt: skip
-        return rendered(forms()["comparison"][item], values)
+        return papers.rendered(papers.forms()["comparison"][item], values)
 
 
 def _tables(results: SuiteResults) -> Iterator[tuple[str, Table, str]]:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from eval_factory import __version__
 from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.comparison import Pair, numbers_of
-from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
+from eval_factory.analysis.suite_results import CellResult, SuiteResults
 from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, GroupScore, WinRate
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
@@ -44,15 +44,22 @@ def results_document(results: SuiteResults, root: Path) -> dict[str, Any]:
             "left_out": [asdict(one) for one in results.left_out],
         },
         "metric_groups": [
-            {"group": one.group, "models": [OneLine(without_nulls(_win_rate(each))) for each in one.models]}
-            for one in results.group_win_rates
+            {"group": group, "models": [OneLine(without_nulls(_win_rate(each))) for each in models]}
+            for group, models in results.group_win_rates.items()
         ],
-        "comparisons": [_benchmark(one) for one in results.benchmarks if one.pairs],
+        "comparisons": [
+            {
+                "evaluation": one.evaluation,
+                "pairs": [_pair(pair) for pair in one.pairs],
+                "ranks": [OneLine({"target": of.model.label, "best": of.best, "worst": of.worst}) for of in one.ranks],
+            }
+            for one in results.benchmarks if one.pairs
+        ],
         "missing": [
             _named(one.cell, "target", "evaluation", "status") | _named(one, "reason", "what_to_do")
             for one in results.missing
         ],
-    }
+    }  # fmt: skip
     shown: dict[str, Any] = _printable(document)
     return shown
 
@@ -90,11 +97,6 @@ def _win_rate(one: WinRate) -> dict[str, Any]:
     """The win rate to the last digit, as HELM has it."""
     fields = asdict(one)
     return rounded_fields({"target": fields.pop("model"), **fields}, "win_rate")
-
-
-def _benchmark(one: ComparedBenchmark) -> dict[str, Any]:
-    ranks = [OneLine({"target": each.model.label, "best": each.best, "worst": each.worst}) for each in one.ranks]
-    return {"evaluation": one.evaluation, "pairs": [_pair(pair) for pair in one.pairs], "ranks": ranks}
 
 
 def _pair(pair: Pair) -> dict[str, Any]:
@@ -150,15 +152,11 @@ def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[st
         fields["folder"] = cell.folder.as_posix() if root is None else folder_of(cell, root)
         fields["not_reportable"] = "; ".join(cell.not_reportable) or None
         found.append(fields)
-    for name in _group_fields(results):
+    names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
+    for name in sorted(names, key=lambda name: list(GROUPS).index(names[name])):
         for fields, cell in zip(found, results.cells, strict=True):
             fields[name] = next((one.value for one in cell.group_scores if _field_of(one) == name), None)
     return found
-
-
-def _group_fields(results: SuiteResults) -> list[str]:
-    names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
-    return [name for group in GROUPS for name, of in names.items() if of == group]
 
 
 def _field_of(score: GroupScore) -> str:
@@ -169,43 +167,49 @@ NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
 def suite_markdown(results: SuiteResults, root: Path) -> str:
-    """The table, for an issue, a wiki or a job's summary.
-
-    Args:
-        root: the suite's folder, to which the cells' folders are relative.
-    """
+    """For an issue, a wiki or a job's summary. `root`: the suite's folder, to which the cells' folders are relative."""
     cost = words.total_cost(results)
     lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
+    rates = [NO_WIN_RATES]
+    if results.has_win_rates:
+        rates = [*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES]
+    rates += _listed("Left out of the win rates:", ((left.name, left.reason) for left in results.left_out))
+    compared = words.pair_table(results.benchmarks)
+    pairs = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
+    refused = [
+        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
+        for benchmark in results.benchmarks
+        for models, reasons in words.refused_pairs(benchmark)
+    ]
+    refusals = list(_listed("Not compared:", refused))
     for title, section in (
-        ("Scores", _scores(results) if results.cells else []),
-        ("Win rates", _win_rates(results)),
-        ("Other metric groups", _groups(results)),
-        ("Comparisons", _comparisons(results)),
+        ("Scores", list(_scores(results)) if results.cells else []),
+        ("Win rates", rates),
+        ("Other metric groups", list(_groups(results))),
+        ("Comparisons", pairs + refusals if pairs else refusals[1:]),
         ("Missing", in_markdown(words.missing_table(results)) if results.missing else []),
         ("Runs", in_markdown(_runs(results, root)) if results.cells else []),
     ):
-        found = list(section)
-        if found:
-            lines += ["", f"## {title}", "", *found]
+        if section:
+            lines += ["", f"## {title}", "", *section]
     return "\n".join(lines) + "\n"
 
 
 def _scores(results: SuiteResults) -> Iterator[str]:
     heads = [Lines([name, words.metrics_of(results, name)]) for name in results.evaluations]
-    rows = [
-        [target, *(_value(results.cell(target, name)) for name in results.evaluations)] for target in results.targets
-    ]
+    rows: list[list[TableCell]] = []
+    for target in results.targets:
+        rows.append([target])
+        for name in results.evaluations:
+            cell = results.cell(target, name)
+            shown: list[str | Strong] = [words.value(cell)]
+            if cell is not None and cell.value is not None:
+                interval, count = words.interval(cell), formats.count(cell.n, missing=words.NOTHING)
+                shown += [f"({interval})" if interval else "", f"n {count}", *map(Strong, words.marks(cell))]
+            rows[-1].append(Lines(shown))
     yield from in_markdown(Table(["model", *heads], rows, len(heads)))
     yield from ("", "Each value with its 95 % interval and the instances that it is of (n).")
     yield from _listed("Not reportable:", ((cell.name, "; ".join(cell.not_reportable)) for cell in _doubted(results)))
-
-
-def _value(cell: CellResult | None) -> TableCell:
-    if cell is None or cell.value is None:
-        return words.value(cell)
-    interval = words.interval(cell)
-    count = f"n {formats.count(cell.n, missing=words.NOTHING)}"
-    return Lines([words.value(cell), f"({interval})" if interval else "", count, *map(Strong, words.marks(cell))])
 
 
 def _doubted(results: SuiteResults) -> list[CellResult]:
@@ -217,14 +221,6 @@ def _listed(title: str, reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
     items = [f"- {prose(name)}: {prose(reason)}" for name, reason in reasons]
     if items:
         yield from ("", title, "", *items)
-
-
-def _win_rates(results: SuiteResults) -> Iterator[str]:
-    if results.has_win_rates:
-        yield from (*in_markdown(words.win_rate_table(results.win_rates)), "", words.WIN_RATES)
-    else:
-        yield NO_WIN_RATES
-    yield from _listed("Left out of the win rates:", ((left.name, left.reason) for left in results.left_out))
 
 
 def _groups(results: SuiteResults) -> Iterator[str]:
@@ -240,32 +236,17 @@ def _groups(results: SuiteResults) -> Iterator[str]:
         yield from in_markdown(Table(["mean win rate", *results.targets], rates, count))
 
 
-def _comparisons(results: SuiteResults) -> Iterator[str]:
-    compared = words.pair_table(results.benchmarks)
-    lines = [*in_markdown(compared), "", words.PAIRS] if compared.rows else []
-    refused = (
-        (f"{benchmark.evaluation}, {models}", "; ".join(reasons))
-        for benchmark in results.benchmarks
-        for models, reasons in words.refused_pairs(benchmark)
-    )
-    lines += _listed("Not compared:", refused)
-    yield from lines if compared.rows else lines[1:]
-
-
 def _runs(results: SuiteResults, root: Path) -> Table:
     head = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
     rows = [
         [
             cell.target if cell.model is None else f"{cell.target} ({cell.model})",
-            cell.evaluation,
-            cell.status,
-            Code(folder_of(cell, root)),
+            cell.evaluation, cell.status, Code(folder_of(cell, root)),
             *(formats.count(count, missing=words.NOTHING) for count in (cell.n, cell.failed)),
-            formats.percent(cell.coverage, missing=words.NOTHING),
-            *words.paid(cell),
+            formats.percent(cell.coverage, missing=words.NOTHING), *words.paid(cell),
         ]
         for cell in results.cells
-    ]
+    ]  # fmt: skip
     return Table(head, rows, 6)
 
 
@@ -291,24 +272,35 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
-    """The page.
-
-    Args:
-        root: the suite's folder, where the page will be: links to the runs' reports are relative to it.
-    """
+    """The page. `root`: the suite's folder, where the page will be: links to the runs' reports are relative to it."""
     style = tables_style()
     tables = {
         "missing": words.missing_table(results),
         "win_rates": words.win_rate_table(results.win_rates),
         "runs": _runs_of_page(results, root),
     }
+    groups, of_groups, rates = {}, words.group_tables(results), words.group_win_rates(results)
+    if (efficiency := words.efficiency_table(results)) is not None:
+        of_groups[EFFICIENCY] = efficiency
+    for group, table in of_groups.items():  # how many scores, and the table of them with the win rates below
+        below = [["mean win rate", "", *rates[group]]] if group in rates else []
+        groups[group] = (len(table.rows), _in_html(replace(table, rows=[*table.rows, *below])))
+    comparisons = []
+    for benchmark in results.benchmarks:
+        if benchmark.pairs:
+            table = words.pair_table([benchmark], "benchmark")
+            shown = sum(one.significant for one in benchmark.comparisons)
+            comparisons.append({
+                "benchmark": benchmark, "table": _in_html(table), "compared": len(table.rows), "shown": shown,
+                "refused": words.refused_pairs(benchmark),
+            })  # fmt: skip
     # the cells of models that none is shown to be better than
     top = {(one.model.label, each.evaluation) for each in results.benchmarks for one in each.ranks if one.best == 1}
     text = page_environment().get_template("suite.html.j2").render(
         results=results, words=words, policy=policy(style, ""), style=Markup(STYLE), version=__version__,  # noqa: S704
         link=lambda cell: link(cell, root), top=top, win_rates=results.has_win_rates,
         no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
-        groups=_groups_of_page(results), comparisons=list(_comparisons_of_page(results)), doubted=_doubted(results),
+        groups=groups, comparisons=comparisons, doubted=_doubted(results),
     )  # fmt: skip
     return text.replace(STYLE, style)
 
@@ -319,44 +311,13 @@ def link(cell: CellResult, root: Path) -> str:
     return quote(path if path.startswith("../") else f"./{path}", errors="surrogateescape")
 
 
-def _groups_of_page(results: SuiteResults) -> dict[str, tuple[int, Markup]]:
-    """Group -> how many scores, and the table of them with the win rates below."""
-    tables, rates = words.group_tables(results), words.group_win_rates(results)
-    if (efficiency := words.efficiency_table(results)) is not None:
-        tables[EFFICIENCY] = efficiency
-    found = {}
-    for group, table in tables.items():
-        below = [["mean win rate", "", *rates[group]]] if group in rates else []
-        found[group] = (len(table.rows), _in_html(replace(table, rows=[*table.rows, *below])))
-    return found
-
-
-def _comparisons_of_page(results: SuiteResults) -> Iterator[dict[str, Any]]:
-    for benchmark in results.benchmarks:
-        if benchmark.pairs:
-            table = words.pair_table([benchmark], "benchmark")
-            yield {
-                "benchmark": benchmark,
-                "table": _in_html(table),
-                "compared": len(table.rows),
-                "shown": sum(one.significant for one in benchmark.comparisons),
-                "refused": words.refused_pairs(benchmark),
-            }
-
-
 def _in_html(table: Table) -> Markup:
     return Markup(in_html(table))  # noqa: S704 - every cell is escaped
 
 
 def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir | None = None) -> None:
-    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml.
-
-    Args:
-        into: where they are written, if not into the suite's own folder.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Write suite_results.{yaml,csv,md,html} and suite_usage.yaml, where `into` is not given into the suite's own
+    folder. Raises OSError."""
     document = results_document(results, folder.root)
     documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder

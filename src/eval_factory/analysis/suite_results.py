@@ -23,7 +23,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import InstanceRecord, Score, TaskResult
+from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
 
 
@@ -138,14 +138,6 @@ class ComparedBenchmark:
 
 
 @dataclass(frozen=True)
-class GroupWinRates:
-    """The win rates in one of HELM's metric groups."""
-
-    group: str
-    models: tuple[WinRate, ...]
-
-
-@dataclass(frozen=True)
 class Missing:
     """A cell without a value."""
 
@@ -166,7 +158,8 @@ class SuiteResults:
     win_rates: tuple[WinRate, ...]
     """Of the main metrics, as HELM's leaderboards have them."""
     left_out: tuple[LeftOut, ...]
-    group_win_rates: tuple[GroupWinRates, ...]
+    group_win_rates: Mapping[str, tuple[WinRate, ...]]
+    """In HELM's metric groups that a run computed."""
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
@@ -183,8 +176,6 @@ _MAX_REASON = 2_000
 """Characters."""
 _NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
-NO_TEST = frozenset({"no_pairs"})
-"""Reasons that keep two values from being tested, not from being set beside each other."""
 
 
 def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
@@ -197,9 +188,19 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     for evaluation in evaluations:  # the values of one benchmark at a time are in memory
         read = [_read(run) for run in runs if run.evaluation == evaluation]
         found |= {(cell.target, evaluation): cell for cell, _ in read}
-        benchmarks.append(_benchmark(evaluation, [side for _, side in read if side is not None]))
+        pairs = compare_pairs([side for _, side in read if side is not None])
+        models = list(dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b)))
+        benchmarks.append(ComparedBenchmark(evaluation, pairs, ranked(models, pairs)))
     results = [found[run.target, run.evaluation] for run in runs]
     columns, left_out = _columns(results, benchmarks)
+    missing = []
+    for cell in results:
+        if cell.value is None:
+            no_score = "; ".join(cell.not_reportable) or "its main score could not be computed"
+            reason, what_to_do = _WITHOUT_RESULT.get(
+                cell.status, (no_score, "read the notes in its report; a partial run is continued by the suite")
+            )
+            missing.append(Missing(cell, cell.reason or reason, what_to_do))
     complete = results and all(cell.status == RunStatus.COMPLETE for cell in results)
     return SuiteResults(
         status=RunStatus.COMPLETE if complete else RunStatus.PARTIAL,
@@ -208,9 +209,9 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
         cells=tuple(results),
         win_rates=win_rates(targets, columns, tested=True),
         left_out=tuple(left_out),
-        group_win_rates=tuple(_group_win_rates(targets, results)),
+        group_win_rates=dict(_group_win_rates(targets, results)),
         benchmarks=tuple(benchmarks),
-        missing=tuple(_missing(cell) for cell in results if cell.value is None),
+        missing=tuple(missing),
     )
 
 
@@ -232,13 +233,18 @@ def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
 def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[CellResult, Side | None]:
     result = stored.result
     paid, this_run, validity = result.usage.all_runs.total, result.usage.this_run.total, result.validity
+    main = result.scores.get(result.main_metric)
+    not_reportable = list(validity.short_reasons)
+    if not validity.not_reportable:
+        scored = f"only {formats.percent(validity.coverage)} of what was asked is scored"
+        not_reportable.append("it has no main score" if main is None else scored)
     found = replace(
         bare,
         model=result.provenance.target,
         task=result.task,
         main_metric=result.main_metric,
         reportable=result.reportable,
-        not_reportable=() if result.reportable else tuple(_why_not(result)),
+        not_reportable=() if result.reportable else tuple(not_reportable),
         requested=validity.instances.requested,
         failed=validity.instances.failed,
         coverage=validity.coverage,
@@ -250,7 +256,7 @@ def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[C
         collected_by=result.provenance.eval_factory,
     )
     side, times = None, list[float]()
-    if (main := result.scores.get(result.main_metric)) is not None:
+    if main is not None:
         side = Side(bare.target, stored, values_of(_timed(result.instances, main, times), main))
         ends = {"ci_low": main.stats.ci_low, "ci_high": main.stats.ci_high, "n": main.stats.count}
         direction = {"higher_is_better": main.higher_is_better, "scale": main.scale, "unit": main.unit}
@@ -261,24 +267,11 @@ def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[C
     return replace(found, took=took), side
 
 
-def _why_not(result: TaskResult) -> Iterator[str]:
-    yield from result.validity.short_reasons
-    if not result.validity.not_reportable:
-        scored = f"only {formats.percent(result.validity.coverage)} of what was asked is scored"
-        yield scored if result.main_metric in result.scores else "it has no main score"
-
-
 def _timed(records: Iterable[InstanceRecord], main: Score, times: list[float]) -> Iterator[InstanceRecord]:
     for record in records:
         if record.latency_s is not None and (record.split, record.perturbation) == (main.split, None):
             times.append(record.latency_s)
         yield record
-
-
-def _benchmark(evaluation: str, sides: Sequence[Side]) -> ComparedBenchmark:
-    pairs = compare_pairs(sides)
-    models = list(dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b)))
-    return ComparedBenchmark(evaluation, pairs, ranked(models, pairs))
 
 
 def _columns(
@@ -288,6 +281,7 @@ def _columns(
     columns, left_out = [], []
     together = iter(corrected([pair for one in benchmarks for pair in one.pairs]))
     for benchmark in benchmarks:
+        # p values corrected for the pairs of all benchmarks: win rates are made of them
         certain = [next(together) for _ in benchmark.pairs]
         cells = [cell for cell in results if cell.evaluation == benchmark.evaluation and cell.value is not None]
         entering = {cell.target: cell for cell in cells if cell.enters_win_rates}
@@ -299,7 +293,14 @@ def _columns(
         if reason is not None:
             left_out.append(LeftOut(benchmark.evaluation, None, reason))
         elif entering:
-            columns.append(_column(benchmark, entering, certain))
+            values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
+            first = next(iter(entering.values()))
+            shown, surely = (
+                frozenset((better.label, worse.label) for better, worse in better_and_worse(pairs, below))
+                for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
+            )
+            lower = first.higher_is_better is False
+            columns.append(Column(benchmark.evaluation, values, lower, shown, surely, first.task))
     return columns, left_out
 
 
@@ -307,9 +308,9 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
     """Why no win is counted in a benchmark."""
     for pair in benchmark.pairs:
         if pair.a.label in entering and pair.b.label in entering:
-            reasons = [reason.message for reason in pair.reasons if reason.name not in NO_TEST]
-            if reasons:
-                return f"its results cannot be compared: {reasons[0]}"
+            for reason in pair.reasons:
+                if reason.name != "no_pairs":  # which keeps two values from a test, not from standing side by side
+                    return f"its results cannot be compared: {reason.message}"
     if len(entering) == 1:
         return "one model alone has a value that counts"
     if any(cell.higher_is_better is None for cell in entering.values()):
@@ -317,18 +318,9 @@ def _against(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult]) -
     return None
 
 
-def _column(benchmark: ComparedBenchmark, entering: Mapping[str, CellResult], certain: Iterable[Pair]) -> Column:
-    """`certain`: the pairs with p values corrected for those of all benchmarks, of which win rates are made."""
-    values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
-    first = next(iter(entering.values()))
-    shown, surely = (
-        frozenset((better.label, worse.label) for better, worse in better_and_worse(pairs, below))
-        for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
-    )
-    return Column(benchmark.evaluation, values, first.higher_is_better is False, shown, surely, first.task)
-
-
-def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> Iterator[GroupWinRates]:
+def _group_win_rates(
+    targets: Sequence[str], results: Sequence[CellResult]
+) -> Iterator[tuple[str, tuple[WinRate, ...]]]:
     """Of each group that a run computed. A column is a score of a benchmark, as in HELM's tables."""
     for group in GROUPS:
         columns: dict[tuple[str, str], Column] = {}
@@ -339,15 +331,7 @@ def _group_win_rates(targets: Sequence[str], results: Sequence[CellResult]) -> I
                     known = columns.get(key, Column(" ".join(key), {}, score.lower_is_better))
                     columns[key] = replace(known, values={**known.values, cell.target: score.value})
         if columns:
-            yield GroupWinRates(group, win_rates(targets, columns.values(), tested=False))
-
-
-def _missing(cell: CellResult) -> Missing:
-    no_score = "; ".join(cell.not_reportable) or "its main score could not be computed"
-    reason, what_to_do = _WITHOUT_RESULT.get(
-        cell.status, (no_score, "read the notes in its report; a partial run is continued by the suite")
-    )
-    return Missing(cell, cell.reason or reason, what_to_do)
+            yield group, win_rates(targets, columns.values(), tested=False)
 
 
 _WITHOUT_RESULT = {

@@ -34,16 +34,13 @@ def completeness(results: SuiteResults) -> str:
     """How much of the suite there is."""
     total = len(results.cells)
     complete = sum(cell.status == RunStatus.COMPLETE for cell in results.cells)
+    shape = f"{counted(len(results.targets), 'model')} on {counted(len(results.evaluations), 'benchmark')}"
     if results.status == RunStatus.COMPLETE:
-        return f"Complete: {counted(total, 'run')} of {_shape(results)}."
+        return f"Complete: {counted(total, 'run')} of {shape}."
     incomplete = (RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
     states = {name: sum(cell.status == name for cell in results.cells) for name in incomplete}
     others = ", ".join(f"{count} {name}" for name, count in states.items() if count)
-    return f"Not complete: {complete} of {counted(total, 'run')} of {_shape(results)} are complete; {others or 'none'}."
-
-
-def _shape(results: SuiteResults) -> str:
-    return f"{counted(len(results.targets), 'model')} on {counted(len(results.evaluations), 'benchmark')}"
+    return f"Not complete: {complete} of {counted(total, 'run')} of {shape} are complete; {others or 'none'}."
 
 
 def value(cell: CellResult | None) -> str:
@@ -73,11 +70,6 @@ def metrics_of(results: SuiteResults, evaluation: str) -> str:
     """The main metric; of runs that differ in it, all."""
     names = [cell.main_metric for cell in results.cells if cell.evaluation == evaluation and cell.main_metric]
     return ", ".join(dict.fromkeys(names))
-
-
-def cost(cell: CellResult) -> str:
-    """US dollars; of what has a known price."""
-    return NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
 
 
 def total_cost(results: SuiteResults) -> str:
@@ -158,23 +150,19 @@ def _win_rate(one: WinRate) -> str:
 
 def group_tables(results: SuiteResults) -> dict[str, Table]:
     """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target."""
-    head = ["benchmark", "score", *results.targets]
     found: dict[str, Table] = {}
     for group in GROUPS:
-        rows = [row for evaluation in results.evaluations for row in _group_rows(results, group, evaluation)]
+        rows: list[list[TableCell]] = []
+        for evaluation in results.evaluations:
+            cells = [results.cell(target, evaluation) for target in results.targets]
+            scores = [cell.group_scores if cell else () for cell in cells]
+            of_group = [{one.label: one.value for one in of_cell if one.group == group} for of_cell in scores]
+            for label in dict.fromkeys(label for values in of_group for label in values):
+                values = [formats.short(values.get(label), missing=NOTHING) for values in of_group]
+                rows.append([evaluation, Code(label), *values])
         if rows:
-            found[group] = Table(head, rows, len(results.targets))
+            found[group] = Table(["benchmark", "score", *results.targets], rows, len(results.targets))
     return found
-
-
-def _group_rows(results: SuiteResults, group: str, evaluation: str) -> Iterator[list[TableCell]]:
-    cells = [results.cell(target, evaluation) for target in results.targets]
-    of_group = [
-        {one.label: one.value for one in cell.group_scores if one.group == group} if cell else {} for cell in cells
-    ]
-    for label in dict.fromkeys(label for values in of_group for label in values):
-        values = [formats.short(values.get(label), missing=NOTHING) for values in of_group]
-        yield [evaluation, Code(label), *values]
 
 
 def efficiency_table(results: SuiteResults) -> Table | None:
@@ -191,7 +179,7 @@ def efficiency_table(results: SuiteResults) -> Table | None:
 
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
     """Group -> the mean win rate of each target."""
-    return {one.group: [_win_rate(each) for each in one.models] for one in results.group_win_rates}
+    return {group: list(map(_win_rate, models)) for group, models in results.group_win_rates.items()}
 
 
 def missing_table(results: SuiteResults) -> Table:
@@ -202,6 +190,7 @@ def missing_table(results: SuiteResults) -> Table:
 
 
 def paid(cell: CellResult) -> list[str]:
-    """Prompt tokens, answer tokens, cost."""
+    """Prompt tokens, answer tokens, and US dollars of what has a known price."""
     tokens = (cell.prompt_tokens, cell.completion_tokens)
-    return [*(formats.count(count, missing=NOTHING) for count in tokens), cost(cell)]
+    cost = NOTHING if cell.cost is None else ("at least " if cell.unpriced else "") + formats.money(cell.cost)
+    return [*(formats.count(count, missing=NOTHING) for count in tokens), cost]

@@ -17,7 +17,7 @@ from itertools import combinations, permutations
 from statistics import mean
 
 from eval_factory.analysis.paired import ALPHA, rank_intervals, sign_flip_p
-from eval_factory.core.results import Score, TaskResult
+from eval_factory.core.results import TaskResult
 from eval_factory.scoring.intervals import holm
 
 ACCURACY, EFFICIENCY = "accuracy", "efficiency"
@@ -73,23 +73,16 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
     main = result.scores.get(result.main_metric)
     if main is None:
         return
+    main_lower = None if main.higher_is_better is None else not main.higher_is_better
     for group, metrics in GROUPS.items():
         for wanted in metrics:
+            perturbation = None if wanted.perturbation is None else wanted.perturbation + _WORST
+            which = (wanted.metric or main.metric, main.split, perturbation)
+            lower = wanted.lower_is_better if wanted.metric else main_lower
             for label, score in result.scores.items():
-                if _is(wanted, score, main):
+                if (score.metric, score.split, score.perturbation) == which:
                     stats = score.stats
-                    lower = wanted.lower_is_better if wanted.metric else lower_is_better(main)
                     yield GroupScore(group, label, score.value, stats.ci_low, stats.ci_high, stats.count, lower)
-
-
-def lower_is_better(score: Score) -> bool | None:
-    return None if score.higher_is_better is None else not score.higher_is_better
-
-
-def _is(wanted: GroupMetric, score: Score, main: Score) -> bool:
-    perturbation = None if wanted.perturbation is None else wanted.perturbation + _WORST
-    name = wanted.metric or main.metric
-    return (score.metric, score.split, score.perturbation) == (name, main.split, perturbation)
 
 
 ALPHA_OF_EACH = ALPHA / 2
@@ -152,11 +145,19 @@ def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool)
     if not tested:
         return tuple(found)
     ranked = [one.model for one in found if one.win_rate is not None]
-    shown = {*_by_instances(ranked, counted), *_by_columns(ranked, counted)}
+    shown = {pair for pair in permutations(ranked, 2) if _is_better(*pair, counted)}
+    shown |= set(_by_columns(ranked, counted))
     numbers = {model: number for number, model in enumerate(ranked)}
     intervals = rank_intervals(len(ranked), [(numbers[better], numbers[worse]) for better, worse in shown])
     ranks = dict(zip(ranked, intervals, strict=True))
-    return tuple(_with_ranks(one, counted, ranks[one.model]) if one.model in ranks else one for one in found)
+    for number, one in enumerate(found):
+        if one.model in ranks:
+            own, (best, worst) = _of(one.model, counted), ranks[one.model]
+            won = sum(better == one.model for column in own for better, _ in column.shown)
+            lost = sum(worse == one.model for column in own for _, worse in column.shown)
+            undecided = sum(len(column.values) - 1 for column in own) - won - lost
+            found[number] = replace(one, best_rank=best, worst_rank=worst, won=won, lost=lost, undecided=undecided)
+    return tuple(found)
 
 
 def _of(model: str, columns: Iterable[Column]) -> list[Column]:
@@ -171,14 +172,6 @@ def _wins(model: str, column: Column) -> float:
     return beaten + others.count(own) / 2
 
 
-def _with_ranks(one: WinRate, columns: Sequence[Column], ranks: tuple[int, int]) -> WinRate:
-    own = _of(one.model, columns)
-    won = sum(better == one.model for column in own for better, _ in column.shown)
-    lost = sum(worse == one.model for column in own for _, worse in column.shown)
-    undecided = sum(len(column.values) - 1 for column in own) - won - lost
-    return replace(one, best_rank=ranks[0], worst_rank=ranks[1], won=won, lost=lost, undecided=undecided)
-
-
 def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
     """(better, worse) by the columns that both have, as a sample: their wins, with the sign flipped at random.
 
@@ -187,53 +180,37 @@ def _by_columns(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tu
     flipped together.
     """
     pairs = list(combinations(models, 2))
-    differences = [_differences(one, other, columns) for one, other in pairs]
+    differences = []
+    for one, other in pairs:
+        sums: dict[str, float] = {}  # of each source over its columns
+        for number, column in enumerate(columns):
+            if one in column.values and other in column.values:
+                source = f"column {number}" if column.source is None else f"source {column.source}"
+                apart = (_wins(one, column) - _wins(other, column)) / (len(column.values) - 1)
+                sums[source] = sums.get(source, 0.0) + apart
+        differences.append(list(sums.values()))
     p_values = holm([sign_flip_p(found) if len(found) > 1 else None for found in differences], unknown_count=True)
     for (one, other), found, p_value in zip(pairs, differences, p_values, strict=True):
         if p_value is not None and p_value < ALPHA_OF_EACH:
             yield (one, other) if sum(found) > 0 else (other, one)
 
 
-def _differences(one: str, other: str, columns: Iterable[Column]) -> list[float]:
-    """Of each source the sum over its columns."""
-    sums: dict[str, float] = {}
-    for number, column in enumerate(columns):
-        if one in column.values and other in column.values:
-            source = f"column {number}" if column.source is None else f"source {column.source}"
-            apart = (_wins(one, column) - _wins(other, column)) / (len(column.values) - 1)
-            sums[source] = sums.get(source, 0.0) + apart
-    return list(sums.values())
-
-
-def _by_instances(models: Sequence[str], columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
-    """(better, worse) by the tests of each column, whatever became of the differences that are not shown.
+def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
+    """By the tests of each column, whatever became of the differences that are not shown.
 
     A model that is shown to be better than others has so many wins at the least; one that is shown to be worse lacks
     so many at the least. Of two of which one is shown to be better, it has a win more than the other there.
+    Fractions: a sum of rounded numbers that ought to be 0 may be above it.
     """
-    yield from ((one, other) for one, other in permutations(models, 2) if _is_better(one, other, columns))
-
-
-def _is_better(one: str, other: str, columns: Sequence[Column]) -> bool:
-    """Fractions: a sum of rounded numbers that ought to be 0 may be above it."""
     own, others = _of(one, columns), _of(other, columns)
-    if own == others:
-        return sum(_least_difference(one, other, column) for column in own) > 0
-    least, most = ([_least(one, each) for each in own], [_most(other, each) for each in others])
-    return sum(least) * len(most) > sum(most) * len(least)
-
-
-def _least(model: str, column: Column) -> Fraction:
-    """Wins that are certain, as a share of the other models."""
-    return Fraction(sum(better == model for better, _ in column.certain), len(column.values) - 1)
-
-
-def _most(model: str, column: Column) -> Fraction:
-    """All but those that certainly are none."""
-    return 1 - Fraction(sum(worse == model for _, worse in column.certain), len(column.values) - 1)
-
-
-def _least_difference(one: str, other: str, column: Column) -> Fraction:
-    apart = _least(one, column) - _most(other, column)
-    certain = (one, other) in column.certain
-    return max(apart, Fraction(1, len(column.values) - 1)) if certain else apart
+    # wins that are certain, as a share of the other models; all but those that certainly are none
+    least = [Fraction(sum(better == one for better, _ in each.certain), len(each.values) - 1) for each in own]
+    most = [1 - Fraction(sum(worse == other for _, worse in each.certain), len(each.values) - 1) for each in others]
+    if own != others:
+        return sum(least) * len(most) > sum(most) * len(least)
+    apart = Fraction(0)
+    for column, wins, wins_of_other in zip(own, least, most, strict=True):
+        a_win = Fraction(1, len(column.values) - 1)
+        certain = (one, other) in column.certain
+        apart += max(wins - wins_of_other, a_win) if certain else wins - wins_of_other
+    return apart > 0

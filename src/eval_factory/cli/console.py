@@ -195,13 +195,20 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     rows = list(rows)
     console = Console(file=file or sys.stdout, highlight=False)
     text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
-    widths = [_min_width(name, [row[number] for row in rows]) for number, name in enumerate(columns)]
-    shown = _columns_that_fit(widths, text, console.width)
+    widths = []
+    for number, name in enumerate(columns):
+        lines = (line for cell in (name, *(row[number] for row in rows)) for line in cell.splitlines())
+        widest = max(map(len, lines), default=0)
+        widths.append(min(widest, MIN_FOLDED) if name in FOLDED else widest)
+    shown = list(range(len(columns)))
+    while shown and sum(widths[number] + _GAP for number in shown) - _GAP > console.width:
+        spare = [number for number in shown if number not in (0, text)]
+        shown = [number for number in shown if number != spare[-1]] if spare else []
     if not shown:
         width = max(console.width, MIN_FOLDED)
         for row in rows:
-            lines = textwrap.wrap(row[text], width, initial_indent="  ", subsequent_indent="  ")
-            console.file.writelines(f"{line}\n" for line in (row[0], *lines))
+            about = textwrap.wrap(row[text], width, initial_indent="  ", subsequent_indent="  ")
+            console.file.writelines(f"{line}\n" for line in (row[0], *about))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number in shown:
@@ -213,20 +220,6 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     left_out = [name for number, name in enumerate(columns) if number not in shown]
     if left_out:
         console.print(Text(f"a wider terminal shows: {', '.join(left_out)}", style="dim"))
-
-
-def _columns_that_fit(widths: Sequence[int], text: int, available: int) -> list[int]:
-    shown = list(range(len(widths)))
-    while sum(widths[number] + _GAP for number in shown) - _GAP > available:
-        if not (spare := [number for number in shown if number not in (0, text)]):
-            return []
-        shown.remove(spare[-1])
-    return shown
-
-
-def _min_width(name: str, cells: Iterable[str]) -> int:
-    widest = max((len(line) for cell in (name, *cells) for line in cell.splitlines()), default=0)
-    return min(widest, MIN_FOLDED) if name in FOLDED else widest
 
 
 class HomePath(click.Path):

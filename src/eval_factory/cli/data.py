@@ -15,7 +15,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 
 if TYPE_CHECKING:
-    from eval_factory.data.bundle import Manifest, Need
+    from eval_factory.data.bundle import Manifest
     from eval_factory.data.sources import Sources, TaskSources
 
 _TO = click.option(
@@ -58,7 +58,21 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif sys.stdout.isatty():
-        _print_table(records, data_dir)
+        from rich.filesize import decimal
+
+        if data_dir is not None:
+            click.echo(f"{data_dir}\n")
+        rows = [
+            (
+                record["task"],
+                record["state"],
+                "" if record["size"] is None else decimal(record["size"]),
+                "\n".join(record["needs"]),
+                record["where"],
+            )
+            for record in records
+        ]
+        show_table(("task", "state", "size", "needs", "where"), rows)
     else:
         for record in records:
             needs = ",".join(record["needs"]) or "-"
@@ -75,10 +89,20 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
     paths = {path for need in needs for path in need.paths}
     folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}
     hosts = {need.source.split("/")[2] for need in needs}
+    if not needs:
+        state = "your own" if task.own_data else "needs none"
+    elif any(need.missing for need in needs):
+        state = "incomplete" if paths else "not there"
+    else:
+        state = "there"
+    texts = [f"hub:{need.name}" if need.kind == "hub" else need.name for need in needs]
+    if task.listing is not None:
+        listing = f"{task.listing.count} text files and their list"
+        texts = [listing if need.kind == "listing" else text for need, text in zip(needs, texts, strict=True)]
     return {
         "task": name,
-        "state": _state(task, needs),
-        "needs": [_need_text(need, task) for need in needs],
+        "state": state,
+        "needs": texts,
         "missing": [need.missing for need in needs if need.missing],
         "size": sum(listed[path].size for path in paths) if paths else None,
         "where": ", ".join(sorted(folders or hosts)) or "-",
@@ -89,38 +113,6 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
             for entry in [manifest.hub_entry(dataset.id, dataset.config)]
         ],
     }
-
-
-def _need_text(need: Need, task: TaskSources) -> str:
-    if need.kind == "listing" and task.listing is not None:
-        return f"{task.listing.count} text files and their list"
-    return f"hub:{need.name}" if need.kind == "hub" else need.name
-
-
-def _state(task: TaskSources, needs: list[Need]) -> str:
-    if not needs:
-        return "your own" if task.own_data else "needs none"
-    if not any(need.missing for need in needs):
-        return "there"
-    return "incomplete" if any(need.paths for need in needs) else "not there"
-
-
-def _print_table(records: list[dict[str, Any]], data_dir: Path | None) -> None:
-    from rich.filesize import decimal
-
-    if data_dir is not None:
-        click.echo(f"{data_dir}\n")
-    rows = [
-        (
-            record["task"],
-            record["state"],
-            "" if record["size"] is None else decimal(record["size"]),
-            "\n".join(record["needs"]),
-            record["where"],
-        )
-        for record in records
-    ]
-    show_table(("task", "state", "size", "needs", "where"), rows)
 
 
 @data.command("pull")

@@ -13,7 +13,6 @@ from eval_factory.cli.console import HomePath, lasting
 from eval_factory.core.this_process import not_to_be_hung_up
 
 if TYPE_CHECKING:
-    from eval_factory.workflows.leaderboard.registry import Leaderboard
     from eval_factory.workflows.suite.suite_report import CellReport
 
 LEAST_WIDTH = 100
@@ -21,35 +20,27 @@ LEAST_WIDTH = 100
 
 
 def listing(stream: TextIO, *, as_json: bool) -> None:
-    from eval_factory.workflows.leaderboard.registry import load_catalogue  # imported here: `--help` is to be quick
+    """A table on a terminal; elsewhere a line each, tab-separated: name, what it is, conf, schema, instances, needs."""
+    from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_path  # here: `--help` is to be quick
 
     rows = load_catalogue().leaderboards
     if as_json:
-        stream.write(json.dumps([record(row) for row in rows], indent=2) + "\n")
-    elif stream.isatty():
-        _table(rows, stream)
-    else:
+        records = [
+            {
+                **row.model_dump(by_alias=True, mode="json"),
+                "schema_installed": schema_path(row) is not None,
+                "needed": row.needed(),
+            }
+            for row in rows
+        ]
+        stream.write(json.dumps(records, indent=2) + "\n")
+        return
+    if not stream.isatty():
         for row in rows:
-            stream.write(plain_line(row) + "\n")
-
-
-def record(row: Leaderboard) -> dict[str, Any]:
-    from eval_factory.workflows.leaderboard.registry import schema_path
-
-    return {
-        **row.model_dump(by_alias=True, mode="json"),
-        "schema_installed": schema_path(row) is not None,
-        "needed": row.needed(),
-    }
-
-
-def plain_line(row: Leaderboard) -> str:
-    """Tab-separated: name, what it is, conf, schema, instances, what it needs."""
-    needed = "; ".join(row.needed()) or "-"
-    return "\t".join((row.name, row.description, row.conf, row.schema_file, str(row.max_eval_instances), needed))
-
-
-def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
+            needed = "; ".join(row.needed()) or "-"
+            files = (row.conf, row.schema_file, str(row.max_eval_instances))
+            stream.write("\t".join((row.name, row.description, *files, needed)) + "\n")
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -57,8 +48,8 @@ def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
     console = Console(file=stream, highlight=False)
     if console.width < LEAST_WIDTH:
         for row in rows:
-            files = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
-            console.print(Text("\n  ".join((row.name, row.description, files, *row.needed()))))
+            about = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
+            console.print(Text("\n  ".join((row.name, row.description, about, *row.needed()))))
         return
     table = Table(show_lines=True)
     table.add_column("name", no_wrap=True, min_width=max(len(row.name) for row in rows))
@@ -67,8 +58,8 @@ def _table(rows: tuple[Leaderboard, ...], stream: TextIO) -> None:
     table.add_column("instances", justify="right")
     table.add_column("needs, beside a text endpoint")
     for row in rows:
-        files = f"{row.conf}\n{row.schema_file}"
-        cells = (row.name, row.description, files, str(row.max_eval_instances), "\n".join(row.needed()) or "-")
+        about = f"{row.conf}\n{row.schema_file}"
+        cells = (row.name, row.description, about, str(row.max_eval_instances), "\n".join(row.needed()) or "-")
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
 
@@ -112,22 +103,23 @@ def run(ctx: click.Context, /, **flags: Any) -> None:
     from eval_factory.workflows.leaderboard.board import board_request, make_board
     from eval_factory.workflows.leaderboard.board_tables import commands_of, tables_of
 
-    request = board_request({**flags, "debug": bool(ctx.obj and ctx.obj["debug"])})
+    debug, no_preflight = bool(ctx.obj and ctx.obj["debug"]), flags.pop("no_preflight")
+    request = board_request(flags)
     screen = lasting(sys.stderr)
-    cells: tuple[CellReport, ...] = ()
     board = make_board(request, os.environ, screen)
     if request.dry_run:
-        commands = commands_of(board, os.environ, screen, debug=request.debug)
+        commands = commands_of(board, os.environ, screen, debug=debug)
         sys.stdout.writelines(f"{command}\n" for command in commands)
         screen.write("nothing was written; the files that these commands name are there after the first run\n")
         return
+    cells: tuple[CellReport, ...] = ()
     if board.suite is not None:
         from eval_factory.cli.run_command import RunOutput
         from eval_factory.cli.suite_screen import looking_on
         from eval_factory.workflows.suite.run_suite import run_suite
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-        options = SuiteOptions(debug=request.debug, no_preflight=request.no_preflight)
+        options = SuiteOptions(debug=debug, no_preflight=no_preflight)
         with looking_on(board.suite.folder, RunOutput()) as observer:
             cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
     with not_to_be_hung_up():

@@ -70,15 +70,14 @@ class LazyCommands(click.Group):
         return command
 
 
-def _underscored(token: str) -> str:
-    """Both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`, are one."""
-    return token.replace("-", "_")
-
-
 @click.group(
     cls=LazyCommands,
     later=LATER,
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _underscored},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        # both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`, are one
+        "token_normalize_func": lambda token: token.replace("-", "_"),
+    },
 )
 @click.option("--debug", is_flag=True, help="Log in detail; HELM's log then holds prompts and answers.")
 @click.version_option(__version__, prog_name=PROGRAM)

@@ -226,24 +226,17 @@ def report(
         text = result_page(stored, with_texts=not no_text)
         if output is None:
             output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
-            _look_at_checksums(output, text)
+            # another version's page is another one: written over the run's, `verify` would call the result altered
+            checksums = stored.folder / "SHA256SUMS"
+            listed = checksums.read_text("utf-8", errors="surrogateescape") if checksums.is_file() else ""
+            own = f"{hashlib.sha256(text.encode('utf-8')).hexdigest()}  {output.name}\n"
+            if f"  {output.name}\n" in listed and own not in listed:
+                raise ConfigError(
+                    f"report: {output} is part of the result (SHA256SUMS), and this version's page differs:"
+                    " give -o page.html"
+                )
     write_atomic(output, text, mode=PRIVATE)
     click.echo(str(output))
-
-
-def _look_at_checksums(page: Path, text: str) -> None:
-    """Another version's page is another one: written over the run's, `verify` would call the result altered.
-
-    Raises:
-        ConfigError: SHA256SUMS lists another page of this name.
-    """
-    checksums = page.parent / "SHA256SUMS"
-    listed = checksums.read_text(encoding="utf-8", errors="surrogateescape") if checksums.is_file() else ""
-    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
-    if f"  {page.name}\n" in listed and f"{digest}  {page.name}\n" not in listed:
-        raise ConfigError(
-            f"report: {page} is part of the result (SHA256SUMS), and this version's page differs: give -o page.html"
-        )
 
 
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:

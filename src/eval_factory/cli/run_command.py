@@ -40,10 +40,6 @@ class RunOutput:
         """Where progress and warnings go."""
         return io.StringIO() if self.quiet else lasting(sys.stderr)
 
-    def launched(self, record: Mapping[str, Any]) -> None:
-        if self.as_json:
-            write_record(self.stdout, record)
-
     def ended(self, evaluated: Evaluated) -> None:
         """The result, on standard output."""
         from eval_factory.report.screen import headline
@@ -74,7 +70,14 @@ class RunOutput:
         except BaseException as error:
             is_good_end = isinstance(error, click.exceptions.Exit) and error.exit_code == 0  # click ends `--help` so
             if self.as_json and not self._ended and not is_good_end:
-                self._write_end(_failure_record(error))
+                from eval_factory.workflows.options import code_of_error, failure_record
+
+                message = error.format_message() if isinstance(error, click.ClickException) else None
+                if message is not None:
+                    code = ConfigError.exit_code
+                else:
+                    code = InterruptedRunError.exit_code if isinstance(error, click.Abort) else code_of_error(error)
+                self._write_end(failure_record(error, code, message))
             raise
 
     def _write_end(self, record: Mapping[str, Any]) -> None:
@@ -90,16 +93,6 @@ class RecordingCommand(click.Command):
     ) -> click.Context:
         with RunOutput(as_json=JSON_FLAG in args).failures_reported():
             return super().make_context(info_name, args, parent, **extra)
-
-
-def _failure_record(error: BaseException) -> dict[str, Any]:
-    """Of a run that has no result."""
-    from eval_factory.workflows.options import code_of_error, failure_record
-
-    if isinstance(error, click.ClickException):
-        return failure_record(error, ConfigError.exit_code, error.format_message())
-    code = InterruptedRunError.exit_code if isinstance(error, click.Abort) else code_of_error(error)
-    return failure_record(error, code)
 
 
 _PARAMS = (
@@ -175,7 +168,7 @@ def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[st
             fresh=values["fresh"],
             debug=values["debug"] or ctx.obj["debug"],
             no_preflight=values["no_preflight"],
-            on_launch=output.launched,
+            on_launch=(lambda record: write_record(output.stdout, record)) if as_json else None,
         )
         how: dict[str, Any] = {"flags": flags, "overrides": overrides, "options": options, "screen": output.screen()}
         if values["dry_run"] and (quiet or as_json):

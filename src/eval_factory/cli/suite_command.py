@@ -72,7 +72,10 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
     output = RunOutput(quiet=given["quiet"], as_json=given["as_json"])
     debug = bool(given["debug"] or ctx.obj["debug"])
     with output.failures_reported():
-        _refuse_together(given)
+        if given["dry_run"] and given["estimate"]:
+            raise ConfigError("run_suite: give one of --dry_run and --estimate")
+        if given["dry_run"] and (given["quiet"] or given["as_json"]):
+            raise ConfigError("run_suite: --dry_run prints cells to read: leave out --quiet and --json")
         flags = {path: given[name] for name, path in _FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
@@ -96,13 +99,6 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
             report = run(suite_, options, env=os.environ, screen=observer)
         show_end(report, output)
     ctx.exit(report.exit_code)
-
-
-def _refuse_together(given: dict[str, Any]) -> None:
-    if given["dry_run"] and given["estimate"]:
-        raise ConfigError("run_suite: give one of --dry_run and --estimate")
-    if given["dry_run"] and (given["quiet"] or given["as_json"]):
-        raise ConfigError("run_suite: --dry_run prints cells to read: leave out --quiet and --json")
 
 
 @click.group("suite")

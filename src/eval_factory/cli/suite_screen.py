@@ -19,7 +19,6 @@ from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, wr
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_text import (
     LONGEST_NAME,
-    CellRow,
     cell_rows,
     counts_line,
     going_line,
@@ -35,7 +34,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.workflows.suite import suite_journal as events
 from eval_factory.workflows.suite import suite_journal as states
-from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, CellState, NobodyLooks, SuiteObserver, SuiteState
+from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import (
     GOES,
@@ -47,7 +46,6 @@ from eval_factory.workflows.suite.suite_status import (
 )
 
 _PLAIN_INTERVAL_S = 10.0
-_GOES_ON = "it waits for its next attempt"
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
     states.COMPLETE: "green", states.FAILED: "red", states.PARTIAL: "yellow", states.PAUSED: "yellow",
@@ -63,13 +61,11 @@ _INTERVAL_S = 1.0
 @contextmanager
 def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
     """The observer that was asked for."""
-    with nullcontext(NobodyLooks()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
+    with nullcontext(SuiteObserver()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
         yield StartRecord(screen, output.stdout, folder) if output.as_json else screen
 
 
-class SuiteScreen:
-    """A SuiteObserver."""
-
+class SuiteScreen(SuiteObserver):
     def __init__(self, stream: TextIO, folder: SuiteDir, clock: Callable[[], float] = time.time) -> None:
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
         self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
@@ -135,26 +131,28 @@ class SuiteScreen:
         if kind == events.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
             return [f"{one_line(cell.name)}: started{again}"]
-        return [self._ended_line(cell)]
-
-    def _ended_line(self, cell: CellState) -> str:
         figures = self._cells.look(cell).figures
         parts = [
             result_text(figures) if figures is not None else "",
             one_line(cell.reason) if cell.reason else "",
             f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
-            _GOES_ON if cell.so_far is not None else "",
+            "it waits for its next attempt" if cell.so_far is not None else "",
         ]
         text = "; ".join(filter(None, parts))
-        return f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"
+        return [f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"]
 
 
-class StartRecord:
-    """An observer that writes one record when the cells are known, and passes everything on."""
+class StartRecord(SuiteObserver):
+    """Writes one record when the cells are known, and passes everything on."""
 
     def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
         self._further, self._stdout, self._folder = further, stdout, folder
-        self.tick, self.say = further.tick, further.say
+
+    def tick(self) -> None:
+        self._further.tick()
+
+    def say(self, text: str) -> None:
+        self._further.say(text)
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         if event.get("event") == SUITE_STARTED:
@@ -206,14 +204,23 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
 
 
 def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
-    """A line each; on a terminal as many as it takes."""
+    """A line each; on a terminal names stay whole, so that they can be copied: what does not fit stands below them."""
     found = cell_rows(status)
-    if stdout.isatty():
-        _show_table(found, stdout)
-        return
     name = max((len(row.name) for row in found), default=0)
-    state = max((len(row.status) for row in found), default=0)
-    stdout.writelines(f"{row.name:<{name}}  {row.status:<{state}}  {row.what}".rstrip() + "\n" for row in found)
+    if not stdout.isatty():
+        state = max((len(row.status) for row in found), default=0)
+        stdout.writelines(f"{row.name:<{name}}  {row.status:<{state}}  {row.what}".rstrip() + "\n" for row in found)
+        return
+    width = columns(stdout)
+    console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
+    for row in found:
+        line = Text(f"{row.name:<{name}}  ").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
+        beside = line.copy().append(f"  {row.what}")
+        if beside.cell_len <= width:
+            console.print(beside)
+        else:
+            console.print(line)
+            console.print(Text(wrapped(f"    {row.what}", width)))
 
 
 def why(report: SuiteReport) -> str:
@@ -262,20 +269,6 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
     }
 
 
-def _show_table(found: list[CellRow], stdout: TextIO) -> None:
-    """Names stay whole, so that they can be copied: what does not fit beside one stands below it."""
-    width, names = columns(stdout), max((len(row.name) for row in found), default=0)
-    console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
-    for row in found:
-        line = Text(f"{row.name:<{names}}  ").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
-        beside = line.copy().append(f"  {row.what}")
-        if beside.cell_len <= width:
-            console.print(beside)
-            continue
-        console.print(line)
-        console.print(Text(wrapped(f"    {row.what}", width)))
-
-
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Once."""
     if as_json:
@@ -290,48 +283,36 @@ def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
 def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
     """Until nobody works on the suite any more, or nobody reads."""
     console = Console(file=stdout, highlight=False, force_terminal=stdout.isatty())
-    if as_json:
-        _each_change(reader, stdout, sleep)
-    elif console.is_interactive:
-        _on_terminal(reader, console, sleep)
-        show_status(reader.look(), stdout, as_json=False)
-    else:
-        _as_lines(reader, stdout, sleep)
-        show_status(reader.look(), stdout, as_json=False)
-
-
-def _each_change(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
-    last = ""
-    while True:
-        status = reader.look()
-        record = json.dumps(status_document(status))
-        if record != last:
-            stdout.write(record + "\n")
-            last = record
-        if status.state != GOES or nobody_reads(sys.stdout):
-            return
-        sleep(_INTERVAL_S)
-
-
-def _on_terminal(reader: SuiteReader, console: Console, sleep: Callable[[float], None]) -> None:
-    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
-        while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
-            live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
-            sleep(_INTERVAL_S)
-        live.update(Group())  # as the screen of run_suite: what follows says all of it
-
-
-def _as_lines(reader: SuiteReader, stdout: TextIO, sleep: Callable[[float], None]) -> None:
-    """A line where a cell's status is another, or an endpoint is waited for; the figures now and then."""
+    is_table = console.is_interactive and not as_json
     shown: set[str] = set()
     last = time.monotonic()
-    while (status := reader.look()).state == GOES and not nobody_reads(sys.stdout):
-        lines = [f"{row.name}: {row.status}" for row in cell_rows(status)]
-        lines += [line for pause in status.pauses for line in pause_lines([pause], pause.since or 0.0)]
-        new = [line for line in lines if line not in shown]
-        shown = set(lines)
-        if time.monotonic() - last >= _PLAIN_INTERVAL_S:
-            new.append(f"  {going_line(status)}")
-            last = time.monotonic()
-        stdout.writelines(own_lines(line) + "\n" for line in new)
-        sleep(_INTERVAL_S)
+    with (
+        Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        if is_table
+        else nullcontext()
+    ) as live:
+        while True:
+            status = reader.look()
+            is_over = status.state != GOES or nobody_reads(sys.stdout)
+            if as_json:
+                lines = [json.dumps(status_document(status))]
+            elif is_over:
+                break
+            elif live is not None:
+                lines = []
+                live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
+            else:  # a line where a cell's status is another, or an endpoint is waited for
+                lines = [own_lines(f"{row.name}: {row.status}") for row in cell_rows(status)]
+                lines += [own_lines(one) for pause in status.pauses for one in pause_lines([pause], pause.since or 0.0)]
+            new = [line for line in lines if line not in shown]
+            shown = set(lines)
+            if not (as_json or live) and time.monotonic() - last >= _PLAIN_INTERVAL_S:
+                new.append(own_lines(f"  {going_line(status)}"))
+                last = time.monotonic()
+            stdout.writelines(f"{line}\n" for line in new)
+            if is_over:
+                return
+            sleep(_INTERVAL_S)
+        if live is not None:
+            live.update(Group())  # as the screen of run_suite: what follows says all of it
+    show_status(reader.look(), stdout, as_json=False)

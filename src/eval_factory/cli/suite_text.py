@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.formats import money
 from eval_factory.core.rundir import RunSuiteDir
 from eval_factory.executors.progress import duration, short_number
-from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
@@ -27,7 +26,15 @@ from eval_factory.workflows.suite.suite_journal import (
     WAITING,
     Pause,
 )
-from eval_factory.workflows.suite.suite_status import ENDED, GOES, CellFigures, CellStatus, SuiteStatus, same_command
+from eval_factory.workflows.suite.suite_status import (
+    ENDED,
+    GOES,
+    CellFigures,
+    CellStatus,
+    SuiteStatus,
+    limit_reached,
+    same_command,
+)
 
 LONGEST_NAME = 36
 """Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
@@ -110,7 +117,8 @@ def state_line(status: SuiteStatus, now: float) -> str:
         who = f" (process {status.pid} on {one_line(str(status.host))})" if status.pid else ""
         return f"{folder}: running{who}{_for(status.started, now)}"
     if status.state == ENDED:
-        ended = "" if status.ended is None else f" at {_at(status.ended)}"
+        at = None if status.ended is None else time.localtime(status.ended)
+        ended = "" if at is None else time.strftime(" at %Y-%m-%d %H:%M:%S", at)
         code = "" if status.exit_code is None else f", exit code {status.exit_code}"
         return f"{folder}: not running; ended{ended}{code}"
     return f"{folder}: not running; it was stopped before its end"
@@ -191,38 +199,26 @@ def _for(since: float | None, now: float) -> str:
     return "" if since is None else f", for {duration(max(0.0, now - since))}"
 
 
-def _at(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
-
-
 def check_text(found: SuiteCheck) -> str:
     """For the screen."""
-    return own_lines("\n".join(_check_lines(found)))
-
-
-def _check_lines(found: SuiteCheck) -> Iterator[str]:
     missing = [cell for cell in found.cells if not cell.is_complete]
-    total = f"{len(found.cells)} {'cell' if len(found.cells) == 1 else 'cells'}"
-    if not missing:
-        yield f"{found.folder.root}: complete: {total}"
-    else:
-        yield f"{found.folder.root}: not complete: {len(missing)} of {total} without a complete result"
+    total = _cells(len(found.cells))
+    outcome = f"not complete: {len(missing)} of {total} without a complete result" if missing else f"complete: {total}"
+    lines = [f"{found.folder.root}: {outcome}"]
     for cell in missing:
-        yield f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}"
+        lines.append(f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}")
         for text in cell.to_do:
             first, *others = text.split("\n")
-            yield f"    to do: {first}"
-            yield from (f"      {line.strip()}" for line in others)
-    yield from (f"  altered: {one_line(str(finding))}" for finding in found.altered[:MAX_SHOWN])
-    yield from [f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)"][: len(found.altered) > MAX_SHOWN]
-    for cell in found.cells:
-        if cell.is_complete and cell.reason:
-            yield f"  note: {cell.name}: {one_line(cell.reason)}"
+            lines += [f"    to do: {first}", *(f"      {line.strip()}" for line in others)]
+    lines += [f"  altered: {one_line(str(finding))}" for finding in found.altered[:MAX_SHOWN]]
+    if len(found.altered) > MAX_SHOWN:
+        lines.append(f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)")
+    lines += [f"  note: {one.name}: {one_line(one.reason)}" for one in found.cells if one.is_complete and one.reason]
     if found.is_running:
-        yield "the suite is running: look at it with 'eval-factory suite status'"
+        lines.append("the suite is running: look at it with 'eval-factory suite status'")
     elif missing:
-        yield _GOES_ON
-        yield f"  {found.command}"
+        lines += [_GOES_ON, f"  {found.command}"]
     elif not found.in_table:
-        yield "results are newer than the table: the same command only collects them into it:"
-        yield f"  {found.command}"
+        newer = "results are newer than the table: the same command only collects them into it:"
+        lines += [newer, f"  {found.command}"]
+    return own_lines("\n".join(lines))

@@ -32,7 +32,7 @@ from eval_factory.tasks.run_specs import (
 from eval_factory.tasks.task_info import erratum_record, task_info, tasks_with
 
 if TYPE_CHECKING:
-    from eval_factory.tasks.custom_benchmark import Benchmark
+    pass
 
 CUSTOM = "custom"
 COMMENT_WIDTH = 110
@@ -92,13 +92,32 @@ def record_of(name: str, framework: Framework) -> Record:
                 f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
             )
         record = run_spec_record(short, specs[short], framework)
-        prompt = prompt_of_jury(record["annotators"])
-        return {**record, "judge_prompt": prompt, "example": run_spec_example(record) if record["runs"] else None}
+        values = {
+            parameter: _EXAMPLES.get(known.get("type", ""))
+            or _example_value(parameter, is_path=parameter in run_entry.PATH_PARAMETERS)
+            for parameter, known in record["parameters"].items()
+            if known["required"]
+        }
+        arguments = ",".join(f"{parameter}={value}" for parameter, value in values.items())
+        type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
+        example = _example(type_, {}, folder=short) if record["runs"] else None
+        return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)
     if task is None:
         near = run_entry.near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
-    return {**task_info(task).as_dict(), "judge_prompt": _judge_prompt_of(task), "example": task_example(task)}
+    prompt = None  # where no judge is asked, or the prompt is the benchmark's own
+    spec = load_index().run_specs.get(task.helm.run_spec)
+    if task.helm.rubric:
+        prompt = prompt_of_rubric()
+    elif spec is not None and task.helm.judges:
+        prompt = prompt_of_jury(spec.annotators)
+    extra = {
+        key: task.default_of(key) or (rule.allowed[0] if rule.allowed else _example_value(key, is_path=rule.path))
+        for key, rule in task.helm.parameters.items()
+        if rule.required or (rule.allowed and task.default_of(key))
+    }
+    return {**task_info(task).as_dict(), "judge_prompt": prompt, "example": _example(task.name, extra)}
 
 
 def record_of_benchmark(path: Path, framework: Framework) -> Record:
@@ -112,59 +131,27 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     benchmark = load_benchmark(path)
     task = framework.task(CUSTOM)
     assert task is not None  # noqa: S101 - framework.yml has it
-    own = {
+    file = benchmark.judge_prompt_file
+    if benchmark.is_rubric:
+        prompt: str | None = prompt_of_rubric()
+    else:
+        prompt = None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
+    return {
+        **task_info(task).as_dict(),
+        "name": benchmark.name,
         "description": benchmark.description,
         "main_metric": benchmark.main_metric,
         "judges": list(task.helm.judges) if benchmark.has_jury else [],
         "source": str(path),
         "instances": benchmark.instances,
         "notes": list(benchmark.notes),
-        "judge_prompt": _judge_prompt_of_benchmark(benchmark),
-    }
-    return {
-        **task_info(task).as_dict(),
-        "name": benchmark.name,
-        **own,
+        "judge_prompt": prompt,
         "example": _example(CUSTOM, {"benchmark": str(path)}),
     }
 
 
-def _judge_prompt_of(task: Task) -> str | None:
-    """None where no judge is asked, or the prompt is the benchmark's own."""
-    if task.helm.rubric:
-        return prompt_of_rubric()
-    spec = load_index().run_specs.get(task.helm.run_spec)
-    return prompt_of_jury(spec.annotators) if spec is not None and task.helm.judges else None
-
-
-def _judge_prompt_of_benchmark(benchmark: Benchmark) -> str | None:
-    if benchmark.is_rubric:
-        return prompt_of_rubric()
-    file = benchmark.judge_prompt_file
-    return None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
-
-
-def task_example(task: Task) -> str:
-    """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
-    extra = {
-        name: task.default_of(name) or (rule.allowed[0] if rule.allowed else _example_value(name, is_path=rule.path))
-        for name, rule in task.helm.parameters.items()
-        if rule.required or (rule.allowed and task.default_of(name))
-    }
-    return _example(task.name, extra)
-
-
-def run_spec_example(record: Record) -> str:
-    needed = {name: known for name, known in record["parameters"].items() if known["required"]}
-    values = {
-        name: _EXAMPLES.get(known.get("type", "")) or _example_value(name, is_path=name in run_entry.PATH_PARAMETERS)
-        for name, known in needed.items()
-    }
-    arguments = ",".join(f"{name}={value}" for name, value in values.items())
-    return _example(f"{record['type']}:{arguments}" if arguments else record["type"], {}, folder=record["name"])
-
-
 def _example(type_: str, extra: Record, folder: str | None = None) -> str:
+    """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
     params: Record = {"limit_samples": EXAMPLE_SAMPLES, **({"extra": extra} if extra else {})}
     document = {
         "config": {"type": type_, "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}", "params": params},
@@ -216,39 +203,23 @@ def details(record: Record) -> str:
         lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
     for known in record["errata"]:
-        lines += ["", _known_defect(known)]
-    lines += _execution(record)
-    if record["example"] is None:
-        end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
-    else:
-        end = [EDITORS]
-    shown = [*_commented(lines), *_judge_prompt(record), *_commented(["", *end])]
-    return "\n".join(shown) + "\n" + (record["example"] or "")
-
-
-def _known_defect(known: Record) -> str:
-    remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
-    named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
-    return f"known defect ({named}): {known['defect']}. Here: {remedy}"
-
-
-def _judge_prompt(record: Record) -> list[str]:
-    """As it is, not wrapped; what is filled in stands in braces."""
-    prompt = record.get("judge_prompt")
-    if prompt is None:
-        return []
-    head = ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
-    return [*head, *(f"#   {line}".rstrip() for line in prompt.splitlines())]
-
-
-def _execution(record: Record) -> list[str]:
-    lines = []
+        remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
+        named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
+        lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
     if record["executes"]:
         lines += ["", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}"]
     if record.get("needs_permission"):
         why = "because nobody has checked the program that a model writes"
         lines += ["", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}"]
-    return lines
+    if record["example"] is None:
+        end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
+    else:
+        end = [EDITORS]
+    shown = list(_commented(lines))
+    if (prompt := record.get("judge_prompt")) is not None:  # as it is, not wrapped
+        shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
+        shown += [f"#   {line}".rstrip() for line in prompt.splitlines()]
+    return "\n".join([*shown, *_commented(["", *end])]) + "\n" + (record["example"] or "")
 
 
 def _parameter_lines(record: Record) -> Iterable[str]:
@@ -295,11 +266,6 @@ def _size(megabytes: float | None) -> str:
     return "" if megabytes is None else formats.megabytes(megabytes)
 
 
-def _arguments(record: Record) -> str:
-    shown = [run_entry.signature(name, known).replace(" (needed)", "") for name, known in record["parameters"].items()]
-    return ", ".join([*shown, *(["..."] if record["any_parameter"] else [])])
-
-
 TASK_COLUMNS = ("task", "what it measures", "access", "judges", "instances", "data size", "public since")
 RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
 
@@ -334,19 +300,20 @@ def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(records, indent=2))
         return
-    rows = [(one["type"], _arguments(one), one["description"] + _restriction(one)) for one in records]
+    rows = []
+    for one in records:
+        arguments = [run_entry.signature(name, known) for name, known in one["parameters"].items()]
+        shown = ", ".join([*arguments, *(["..."] if one["any_parameter"] else [])]).replace(" (needed)", "")
+        about = one["description"]
+        if not one["runs"]:
+            about += f" [cannot be run: asks for {one['asks']}]"
+        elif one["needs_permission"]:
+            about += f" [executes what the model answers ({', '.join(one['executes'])}): needs {CODE_EXECUTION_FLAG}]"
+        rows.append((one["type"], shown, about))
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
         click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), MAX_WIDTH)[1:]))
-
-
-def _restriction(record: Record) -> str:
-    if not record["runs"]:
-        return f" [cannot be run: asks for {record['asks']}]"
-    if record["needs_permission"]:
-        return f" [executes what the model answers ({', '.join(record['executes'])}): needs {CODE_EXECUTION_FLAG}]"
-    return ""
 
 
 SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from eval_factory.config import foreign_configs, run_executor
+from eval_factory.config import taken_keys
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
-from eval_factory.config.merge import Source, ValueSources, leaves, merge, put
+from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
 from eval_factory.config.model import RunConfig
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
-from eval_factory.config.run_executor import RunExecutor
+from eval_factory.config.taken_keys import RunExecutor
 from eval_factory.config.wrong_values import UNKNOWN_KEY, known_keys, unknown_key, wrong_value
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
@@ -61,10 +61,7 @@ _FLAGS = {
     "target.api_endpoint.url": "--model_url",
     "target.api_endpoint.model_id": "--model_id",
 }
-NEVER_LEFT_OUT = frozenset(
-    {"config.type", "config.output_dir", "target.api_endpoint.url", "target.api_endpoint.model_id",
-     "target.api_endpoint.type"}
-)  # fmt: skip
+_NEVER_LEFT_OUT = {*_FLAGS, "config.type", "target.api_endpoint.type"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +130,7 @@ class Evaluation:
         given = {path for path, source in self.sources.items() if source not in (Source.FRAMEWORK, Source.TASK)}
         tree: dict[str, Any] = {}
         for path, value in leaves(self.run.model_dump(mode="json", exclude_unset=True)).items():
-            if ".".join(path) in given | NEVER_LEFT_OUT:
+            if ".".join(path) in given | _NEVER_LEFT_OUT:
                 put(tree, path, value)
         return tree
 
@@ -156,16 +153,24 @@ def build_evaluation(
     """
     problems: list[str] = []
     user_layers = _user_layers(request, env, problems)
-    foreign = foreign_configs.take_keys(user_layers)
-    executor = run_executor.take_executor(user_layers, framework, problems)
-    task = task or task_named(_chosen_name(user_layers, problems), framework, problems)
+    foreign = taken_keys.take_keys(user_layers)
+    executor = taken_keys.take_executor(user_layers, framework, problems)
+    if task is None:
+        named = [section_at(tree, ("config",)).get("type") for _, tree in reversed(user_layers)]
+        name = next((one for one in named if one is not None), None)
+        if name is None:
+            problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
+        elif isinstance(name, str):  # the shape check reports another
+            task = task_named(name, framework, problems)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
-    layers = [(Source.FRAMEWORK, defaults), (Source.TASK, _task_layer(task)), *user_layers]
+    of_task = {} if task is None else {**task.defaults["config"]}
+    of_task.pop("supported_endpoint_types", None)
+    layers = [(Source.FRAMEWORK, defaults), (Source.TASK, {"config": of_task}), *user_layers]
     for _, tree in layers:
         canonical_names(tree, problems)
-    problems += foreign_configs.problems_of(foreign, task, framework)
+    problems += taken_keys.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
-    foreign_configs.without_unused_prompt(merged, foreign)
+    taken_keys.without_unused_prompt(merged, foreign)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
         if BENCHMARK_KEY in task.helm.parameters:
@@ -177,12 +182,12 @@ def build_evaluation(
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
     task = without_examples(task, run.config.params.extra)
-    warning = foreign_configs.warning_of(foreign)
+    warning = taken_keys.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
 
 
-def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[tuple[Source, dict[str, Any]]]:
-    layers: list[tuple[Source, dict[str, Any]]] = []
+def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[Layer]:
+    layers: list[Layer] = []
     if request.document is not None:
         layers.append((Source.FILE, plain_document(request.document)))
     elif request.run_config is not None:
@@ -197,36 +202,16 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
 
 def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
     """`api_key_name` is another name for `api_key`: one of them, in every layer, so that layers can be merged."""
-    target = tree.get("target")
-    endpoint = target.get("api_endpoint") if isinstance(target, dict) else None
-    if isinstance(endpoint, dict) and "api_key_name" in endpoint:
+    endpoint = section_at(tree, ("target", "api_endpoint"))
+    if "api_key_name" in endpoint:
         name = endpoint.pop("api_key_name")
         if endpoint.get("api_key", name) != name:
             problems.append("target.api_endpoint: api_key and api_key_name are the same setting; give one of them")
         endpoint["api_key"] = name
 
 
-def _task_layer(task: Task | None) -> dict[str, Any]:
-    if task is None:
-        return {}
-    return {
-        "config": {key: value for key, value in task.defaults["config"].items() if key != "supported_endpoint_types"}
-    }
-
-
-def _chosen_name(layers: list[tuple[Source, dict[str, Any]]], problems: list[str]) -> str | None:
-    for _, tree in reversed(layers):
-        config = tree.get("config")
-        if isinstance(config, dict) and config.get("type") is not None:
-            return config["type"] if isinstance(config["type"], str) else None  # the shape check reports it
-    problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
-    return None
-
-
-def task_named(name: str | None, framework: Framework, problems: list[str]) -> Task | None:
+def task_named(name: str, framework: Framework, problems: list[str]) -> Task | None:
     """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
-    if name is None:
-        return None
     if is_run_entry(name, framework):
         return task_of_run_entry(name, framework, problems)
     task = framework.task(name)
@@ -252,25 +237,20 @@ def _validated(
 
 
 def _explained(path: str, detail: Any, sources: ValueSources, request: Request) -> str:
-    where = _origin(path, sources, request)
     if detail["type"] == "missing":
         return f"{path}: is missing{f'; write it in the run config or give {_FLAGS[path]}' if path in _FLAGS else ''}"
+    source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
+    where = f"{source.value}: " if source in (Source.FLAG, Source.OVERRIDE) else ""
+    if source is Source.FILE and request.run_config is not None:
+        where = f"{request.run_config}: "
     if detail["type"] != "extra_forbidden":
         return f"{where}{path}: {wrong_value(detail)}"
-    if path in run_executor.SERVED:
-        return f"{where}{UNKNOWN_KEY}{path}{run_executor.OF_A_SUITE}"
+    if path in ("serve", "target.serve", "target.api_endpoint.serve"):  # only a suite has a target's `serve`
+        instead = "write a suite of one target with `serve` (docs/serve.md), and start run_suite"
+        return f"{where}{UNKNOWN_KEY}{path}: run_eval starts no server; {instead}"
     parent, _, name = path.rpartition(".")
-    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *run_executor.KEYS]
-    return f"{where}{unknown_key(path, name, known, foreign_configs.known_in(parent))}"
-
-
-def _origin(path: str, sources: ValueSources, request: Request) -> str:
-    source = next((s for known, s in sources.items() if known == path or known.startswith(f"{path}.")), None)
-    if source is Source.FILE and request.run_config is not None:
-        return f"{request.run_config}: "
-    if source in (Source.FLAG, Source.OVERRIDE):
-        return f"{source.value}: "
-    return ""
+    known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *taken_keys.KEYS]
+    return f"{where}{unknown_key(path, name, known, taken_keys.known_in(parent))}"
 
 
 def _with_benchmark(

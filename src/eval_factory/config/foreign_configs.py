@@ -1,32 +1,28 @@
-"""Configurations of nemo-evaluator-launcher and EvalFactory: read as ours (`run_eval`), made ours (`import_config`).
+"""`import_config`: configurations of nemo-evaluator-launcher and EvalFactory made ours.
 
-`run_eval` accepts keys that change no result. What would change one, were it followed, is a mistake: a score of other
-requests than the configuration speaks of is worse than none.
-
-For `import_config` a file becomes plain values, then `config` and `target` of each task, key by key, then one document,
-which our own loader checks. What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the
-tables of both.
+A file becomes plain values, then `config` and `target` of each task, key by key, then one document, which our own
+loader checks. What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from eval_factory.config.load import nested
-from eval_factory.config.merge import Layer, Source, is_credential, merge
+from eval_factory.config.load import each_text, nested
+from eval_factory.config.merge import Source, is_credential, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
+from eval_factory.config.taken_keys import ADAPTER, INTERCEPTORS, NO_EFFECT, ONLY, TABLE, TASK, interceptors_in
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import load_mapping, parse_own
+from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
 from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
@@ -36,14 +32,9 @@ _Tree = dict[str, Any]
 _Load = Callable[[Mapping[str, Any], Framework], object]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
-_TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
-_ADVICE, _SAID, _LAUNCHER = _TABLE["advice"], _TABLE["said"], _TABLE["launcher"]
+_ADVICE, _SAID, _LAUNCHER, _KNOWN = TABLE["advice"], TABLE["said"], TABLE["launcher"], TABLE["known"]
 LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
-_KNOWN = _TABLE["known"]
-ADAPTER = "target.api_endpoint.adapter_config"
-NO_EFFECT: Mapping[str, Sequence[str]] = _TABLE["no_effect"]
-ONLY: Mapping[str, Mapping[str, Any]] = {f"{ADAPTER}.{name}": only for name, only in _TABLE["only"].items()}
-ENDPOINT, PARAMS, EXTRA, THEIRS = "target.api_endpoint", "config.params", "config.params.extra", "nemo_evaluator_config"
+ENDPOINT, PARAMS, EXTRA = "target.api_endpoint", "config.params", "config.params.extra"
 _READ: Mapping[str, tuple[str, ...]] = {
     "config": ("type", "output_dir", "params"),
     PARAMS: (*Params.model_fields, "task"),
@@ -57,85 +48,6 @@ _MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
-
-
-_INTERCEPTORS, _TASK = f"{ADAPTER}.interceptors", "config.params.task"
-_COMMAND, _FRAMEWORK = "command", "framework_name"
-_OTHERS = (_INTERCEPTORS, _TASK, _COMMAND, _FRAMEWORK)
-_PATHS = (*(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys), *ONLY, *_OTHERS)
-Foreign = dict[str, Any]
-"""Dotted path of such a key -> what the configuration says of it."""
-
-
-def known_in(section: str) -> list[str]:
-    """The names of such keys in a section."""
-    return [path.rpartition(".")[2] for path in _PATHS if path.rpartition(".")[0] == section]
-
-
-def take_keys(layers: Sequence[Layer]) -> Foreign:
-    """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
-    found: Foreign = {}
-    for _, tree in layers:
-        for path in _PATHS:
-            *parents, name = path.split(".")
-            section: Any = tree
-            for parent in parents:
-                section = section.get(parent) if isinstance(section, dict) else None
-            if isinstance(section, dict) and name in section:
-                found[path] = section.pop(name)
-    return {path: value for path, value in found.items() if value is not None}
-
-
-def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
-    """What the configuration asks for and does not get."""
-    for path, value in foreign.items():
-        only = ONLY.get(path, {"values": [value]})
-        if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
-            yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
-    yield from _interceptor_problems(foreign.get(_INTERCEPTORS, []))
-    names = () if task is None else (task.name, f"{framework.framework.name}.{task.name}", task.helm.run_spec)
-    if names and foreign.get(_TASK, names[0]) not in names:
-        yield f"{_TASK}: is not the task that config.type names, {names[0]}; give one of them"
-    name = framework.framework.name
-    if foreign.get(_FRAMEWORK, name) != name:
-        yield f"{_FRAMEWORK}: is not {name!r}: the configuration is of another framework"
-    ours = framework.framework.pkg_name
-    if _COMMAND in foreign and ours not in str(foreign[_COMMAND]):
-        yield f"{_COMMAND}: would change what is run and is not followed; leave it out"
-
-
-def _interceptor_problems(interceptors: Any) -> Iterator[str]:
-    if not isinstance(interceptors, list):
-        yield f"{_INTERCEPTORS}: must be a list"
-        return
-    for entry in interceptors:
-        one = entry if isinstance(entry, Mapping) else {"name": entry}
-        name = str(one.get("name"))
-        if one.get("enabled") is False or name in _TABLE["harmless"]:
-            continue
-        ours = _TABLE["interceptors"].get(name, {}).get("ours")
-        instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
-        yield f"{_INTERCEPTORS}: {name!r} would change the results and is not followed; {instead}"
-
-
-def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
-    """`use_system_prompt: false` turns a system prompt off that stands in the configuration all the same."""
-    section: Any = merged
-    for name in ADAPTER.split("."):
-        section = section.get(name) if isinstance(section, dict) else None
-    if isinstance(section, dict) and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
-        section["custom_system_prompt"] = None
-
-
-def warning_of(foreign: Foreign) -> str | None:
-    """One line that names all that has no effect."""
-    sections: dict[str, list[str]] = {}
-    for path in foreign:
-        section, _, name = path.rpartition(".")
-        if path not in ONLY:
-            sections.setdefault(section, []).append(name)
-    named = "; ".join(f"{f'{section}: ' if section else ''}{', '.join(keys)}" for section, keys in sections.items())
-    return f"keys without an effect here: {named}" if named else None
 
 
 @dataclass(frozen=True)
@@ -174,8 +86,8 @@ def translated(path: Path, framework: Framework, load: _Load) -> Translation:
     """
     document = load_mapping(path, _KNOWN)
     if keys := list(written_keys(document)):
-        raise ConfigError([f"{path}: {where}: {_TABLE['written_key']}" for where in keys])
-    for refused in _TABLE["refused"]:
+        raise ConfigError([f"{path}: {where}: {TABLE['written_key']}" for where in keys])
+    for refused in TABLE["refused"]:
         if set(document).issuperset(refused["sections"]):
             raise ConfigError(f"{path}: {refused['why'].format(path=path, known=_KNOWN)}")
     work = _Import(path, framework, document, load)
@@ -185,8 +97,12 @@ def translated(path: Path, framework: Framework, load: _Load) -> Translation:
         program, written = EVAL_FACTORY, work.of_run_config()
     else:
         raise ConfigError(f"{path}: is no configuration that is known; {_KNOWN}")
-    for where in _asked_for(written, ""):
-        work.note(where, _SAID["not given"].format(name=variable_for(where)))
+
+    def note_what_is_asked(where: str, text: str) -> None:
+        if text == f"${{{variable_for(where)}}}":  # the file leaves it to the user
+            work.note(where, _SAID["not given"].format(name=variable_for(where)))
+
+    each_text(written, note_what_is_asked)
     unchanged = written == {name: value for name, value in document.items() if name in written}
     return Translation(program, written, tuple(dict.fromkeys(work.findings)), unchanged)
 
@@ -241,7 +157,8 @@ class _Import:
 
     def of_launcher(self) -> _Tree:
         self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
-        plain = self.plain({name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}, "")
+        read = {name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}
+        plain = each_text(read, self.plain)
         execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
         executor, kind = self.types(execution, deployment)
         self.kept("", self.document, _LAUNCHER[""])
@@ -305,20 +222,14 @@ class _Import:
             self.note(where, f"eval-factory has no task {shown}{near}; {_SAID['tasks']}")
         return task
 
-    def plain(self, tree: Any, path: str, depth: int = 0) -> Any:
-        """Hydra's texts as ours, `???` as a variable; null, and a finding, where that cannot be.
+    def plain(self, path: str, text: str, depth: int = 0) -> Any:
+        """A text of Hydra's as ours, `???` as a variable; null, and a finding, where that cannot be.
 
         https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
         """
-        if isinstance(tree, Mapping):
-            return {name: self.plain(value, f"{path}.{name}".lstrip("."), depth) for name, value in tree.items()}
-        if isinstance(tree, list):
-            return [self.plain(value, f"{path}[{number}]", depth) for number, value in enumerate(tree)]
-        if not isinstance(tree, str):
-            return tree
-        if tree == _MISSING:
+        if text == _MISSING:
             return f"${{{variable_for(path)}}}"
-        parts = _INTERPOLATION.split(tree)  # texts, and between them what stands in `${}`
+        parts = _INTERPOLATION.split(text)  # texts, and between them what stands in `${}`
         values = [self.followed(part, path, depth) if number % 2 else part for number, part in enumerate(parts)]
         if any(value is None or (not number % 2 and "${" in value) for number, value in enumerate(values)):
             self.note(path, "is an interpolation that is not followed here; write the value itself")
@@ -331,11 +242,11 @@ class _Import:
             default = (variable[2] or "").strip().strip("'\"")
             has_one = variable[2] is not None and default not in ("null", "None")
             return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
-        value: Any = self.document
-        for part in name.split("."):
-            value = _mapping(value).get(part)
-        is_plain = isinstance(value, (str, int, float)) and value != _MISSING and depth < 10
-        return self.plain(value, path, depth + 1) if is_plain else None
+        *sections, last = name.split(".")
+        value = section_at(self.document, sections).get(last)
+        if not isinstance(value, (str, int, float)) or value == _MISSING or depth >= 10:
+            return None
+        return self.plain(path, value, depth + 1) if isinstance(value, str) else value
 
     def types(self, execution: Mapping[str, Any], deployment: Mapping[str, Any]) -> tuple[str, str]:
         """The types of execution and deployment: said there, or by the files that the config is made of."""
@@ -353,7 +264,7 @@ class _Import:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
         from eval_factory.config.suite_model import OWN_OPTIONS  # imported here: a run config needs no suites
 
-        options = _TABLE["sbatch"] if executor == "slurm" else {}
+        options = TABLE["sbatch"] if executor == "slurm" else {}
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
         if executor != "slurm":
             if executor != "local":
@@ -362,7 +273,9 @@ class _Import:
         asked = {option: value for name, option in options.items() if (value := execution.get(name))}
         slurm: _Tree = {}
         for name, value in {**asked.pop("", {}), **asked}.items():
-            key, text = OWN_OPTIONS.get(name, name), _slurm_text(value)
+            key, text = OWN_OPTIONS.get(name, name), str(value).removeprefix("gpu:")
+            if isinstance(value, int) and value >= 3600:  # YAML takes 4:00:00 for 14400
+                text = f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
             if key is None:
                 self.note(f"execution.sbatch_extra_flags.{name}", "eval-factory sets it itself; leave it out")
             elif name in OWN_OPTIONS:
@@ -374,7 +287,7 @@ class _Import:
 
     def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree) -> _Tree | None:
         """`deployment` as the `serve` of a target."""
-        own, form = str(given.get("command") or "").strip(), _TABLE["servers"].get(kind)
+        own, form = str(given.get("command") or "").strip(), TABLE["servers"].get(kind)
         if kind == "none":
             return None
         if form is None or "\n" in own:  # a script; a server is started without a shell
@@ -386,39 +299,44 @@ class _Import:
         options = {} if own else form["options"]
         if place:
             place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
-        serve = {
-            "command": " ".join((own or form["command"].format(**said)).split()),
-            "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
-            "health": _mapping(given.get("endpoints")).get("health"),
-            "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
-            "replicas": self._replicas(execution),
-            "env": self._inherited(given),
-        }
-        return _without_nothing(serve)
-
-    def _replicas(self, execution: Mapping[str, Any]) -> int | None:
         instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
         if instances != 1:
             self.note("execution.num_instances", _ADVICE["num_instances"])
         if nodes not in (1, instances):
             self.note("execution.num_nodes", _ADVICE["num_nodes"])
-        return instances if instances != 1 else None
-
-    def _inherited(self, deployment: Mapping[str, Any]) -> list[Any]:
-        """The variables that a server gets under their own names; the others are noted."""
-        variables = _variables("deployment.env_vars", deployment)
-        inherited = [where for where, source in variables.items() if where.endswith(f".{source}")]
-        for where in variables:
-            if where not in inherited:
+        inherited = []  # a server gets variables under their own names alone
+        for where, source in _variables("deployment.env_vars", given).items():
+            if where.endswith(f".{source}"):
+                inherited.append(source)
+            else:
                 self.note(where, _ADVICE["env_vars"])
-        return [variables[where] for where in inherited]
+        serve = {
+            "command": " ".join((own or form["command"].format(**said)).split()),
+            "machine_options": " ".join(f"{option} {said[name]}" for name, option in options.items() if said.get(name)),
+            "health": _mapping(given.get("endpoints")).get("health"),
+            "start_time_limit_s": execution.get("endpoint_readiness_timeout"),
+            "replicas": instances if instances != 1 else None,
+            "env": inherited,
+        }
+        return _without_nothing(serve)
 
     def check(self, document: Mapping[str, Any], task: Task | None) -> None:
         """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
-        tree = _with_samples(document, task)
+
+        def sample(path: str, text: str) -> Any:
+            """A value in the place of a variable: one that is valid where it stands."""
+            name = path.rpartition(".")[2].partition("[")[0]
+            rule = task.helm.parameters.get(name) if task is not None else None
+            if not _VARIABLE.fullmatch(text):
+                return _VARIABLE.sub("x", text)
+            if rule is not None and rule.allowed:
+                return rule.allowed[0]
+            return TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
+
+        tree = each_text(document, sample)
         try:
-            if task is not None:
-                tree["target"]["api_endpoint"].setdefault("url", _sample("url"))  # of a server that is yet to start
+            if task is not None:  # its server may be yet to start
+                tree["target"]["api_endpoint"].setdefault("url", TABLE["samples"]["url"])
             self.load(tree, self.framework)
         except ConfigError as error:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
@@ -426,19 +344,17 @@ class _Import:
 
     def defaults_not_given(self, runs: Sequence[tuple[Task, _Tree]]) -> None:
         """The container asks with defaults of its own; here the benchmark's hold."""
-        defaults: Mapping[str, Any] = _TABLE["defaults"]
-        without: dict[tuple[str, ...], list[str]] = {}
+        defaults: Mapping[str, Any] = TABLE["defaults"]
+        without: dict[tuple[str, ...], dict[str, None]] = {}
         for task, run in runs:
             params = run["config"].get("params", {})
             given = {*params, *(["max_new_tokens"] if "num_output_tokens" in params.get("extra", {}) else [])}
             missing = tuple(name for name in defaults if name not in given)
-            if missing and task.name in _TABLE["tasks"].split():
-                without.setdefault(missing, []).append(task.name)
+            if missing and task.name in TABLE["tasks"].split():
+                without.setdefault(missing, {})[task.name] = None
         for missing, names in without.items():
             theirs = ", ".join(f"{name} {defaults[name]}" for name in missing)
-            self.note(
-                f"{', '.join(missing)} of {', '.join(dict.fromkeys(names))}", _SAID["default"].format(theirs=theirs)
-            )
+            self.note(f"{', '.join(missing)} of {', '.join(names)}", _SAID["default"].format(theirs=theirs))
 
 
 @dataclass
@@ -475,16 +391,15 @@ class _Run:
         else:
             endpoint.pop("url", None)  # a launcher too asks the server that it starts
         endpoint.setdefault("model_id", f"${{{variable_for('model_id')}}}")
-        first = ("url", "model_id", "type", "api_key")
-        names = dict.fromkeys([*(name for name in first if name in endpoint), *endpoint])
-        params = _filled(params)
+        params = {name: value for name, value in params.items() if value != {}}
+        in_order = ("url", "model_id", "type", "api_key", *endpoint)
         return {
             "config": {
                 "type": self.task.name,
                 "output_dir": config.get("output_dir", f"results/{self.task.name.replace(':', '_')}"),
                 **({"params": params} if params else {}),
             },
-            "target": {"api_endpoint": _filled({name: endpoint[name] for name in names})},
+            "target": {"api_endpoint": {name: endpoint[name] for name in in_order if endpoint.get(name, {}) != {}}},
         }
 
     def section(self, path: str, given: Any) -> _Tree:
@@ -492,28 +407,27 @@ class _Run:
         for name in tree:
             if f"{path}.{name}" in _READ:
                 tree[name] = self.section(f"{path}.{name}", tree[name])
-        settle = {PARAMS: self.params, EXTRA: self.extra, ENDPOINT: self.endpoint, ADAPTER: self.adapter}.get(path)
-        if settle is not None:
-            settle(tree)
+        if path == PARAMS:
+            self.settle_params(tree, tree.get("extra", {}))
+        elif path == ENDPOINT:
+            self.settle_endpoint(tree, tree.get("adapter_config", {}))
         return tree
 
     def note(self, path: str, said: str) -> None:
         self.work.note(f"{self.prefix}{path}", said)
 
-    def params(self, params: _Tree) -> None:
-        if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
-            self.note(f"{PARAMS}.task", f"is another task than {self.task.name}; name the task that is meant")
-        samples = params.get("limit_samples")
-        if isinstance(samples, float) and samples.is_integer():
-            params["limit_samples"] = int(samples)
-
-    def extra(self, extra: _Tree) -> None:
+    def settle_params(self, params: _Tree, extra: _Tree) -> None:
         for name in list(extra):
             if name in SCENARIO_PARAMETERS and name not in self.task.helm.parameters:
                 del extra[name]
                 self.note(f"{EXTRA}.{name}", f"{self.task.name} has no {name}; leave it out")
             elif name.endswith("_api_key"):
                 extra[name] = self.variable(extra[name])
+        if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
+            self.note(TASK, f"is another task than {self.task.name}; name the task that is meant")
+        samples = params.get("limit_samples")
+        if isinstance(samples, float) and samples.is_integer():
+            params["limit_samples"] = int(samples)
 
     def variable(self, name: Any) -> Any:
         """The name of the user's variable. Where a key itself would be filled in, its variable is meant."""
@@ -524,7 +438,15 @@ class _Run:
         self.work.keys.add(name)
         return self.renamed.get(name) or name
 
-    def endpoint(self, endpoint: _Tree) -> None:
+    def settle_endpoint(self, endpoint: _Tree, adapter: _Tree) -> None:
+        for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
+            path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
+            if known is None:
+                harmless = f"{name}: {_ADVICE['caching']}" if name in TABLE["harmless"] else None
+                self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
+                continue
+            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
+            adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
         said = "api_key_name" in endpoint or "api_key" in endpoint
         named = endpoint.pop("api_key_name", None)
         if isinstance(named, str) and (named.startswith("<") or named == "${API_KEY_NAME}"):
@@ -539,21 +461,6 @@ class _Run:
         elif kind is not None:
             self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
 
-    def adapter(self, adapter: _Tree) -> None:
-        interceptors = adapter.pop("interceptors", [])
-        for number, entry in enumerate(interceptors if isinstance(interceptors, list) else []):
-            one = entry if isinstance(entry, Mapping) else {"name": entry}
-            name, path = str(one.get("name")), f"{ADAPTER}.interceptors[{number}]"
-            known = _TABLE["interceptors"].get(name)
-            if one.get("enabled") is False:
-                continue
-            if known is None:
-                harmless = f"{name}: {_ADVICE['caching']}" if name in _TABLE["harmless"] else None
-                self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
-                continue
-            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
-            adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
-
 
 def variable_for(path: str) -> str:
     """The variable of the environment that stands for a value which is not in the file: MODEL_URL."""
@@ -565,11 +472,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _filled(tree: Mapping[str, Any]) -> _Tree:
-    """Without what is empty; an empty list says something."""
-    return {name: value for name, value in tree.items() if value != {}}
-
-
 def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
     """`env_vars`: path of a variable of the container -> the user's that it is filled from; None: a value is given."""
     found = {f"{path}.{name}": _SOURCE.match(str(value)) for name, value in _mapping(section.get("env_vars")).items()}
@@ -578,85 +480,44 @@ def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
-    theirs, overrides = _mapping(section.get(THEIRS)), _mapping(section.get("overrides"))
+    theirs, overrides = _mapping(section.get("nemo_evaluator_config")), _mapping(section.get("overrides"))
     found = [
-        (f"{path}.{THEIRS}.", theirs),
+        (f"{path}.nemo_evaluator_config.", theirs),
         (f"{path}.overrides.", nested({path.lstrip("+"): value for path, value in overrides.items()})),
     ]
     return [layer for layer in found if layer[1]]
 
 
-def _slurm_text(value: Any) -> str:
-    """YAML takes 4:00:00 for 14400; `gpu:8` is 8."""
-    if isinstance(value, int) and value >= 3600:
-        return f"{value // 3600}:{value // 60 % 60:02}:{value % 60:02}"
-    return str(value).removeprefix("gpu:")
-
-
-def _asked_for(tree: Any, path: str) -> list[str]:
-    """Paths of values that the file leaves to the user, each of them now a variable."""
-    if isinstance(tree, Mapping):
-        return [found for name, value in tree.items() for found in _asked_for(value, f"{path}.{name}".lstrip("."))]
-    if isinstance(tree, list):
-        return [found for number, value in enumerate(tree) for found in _asked_for(value, f"{path}[{number}]")]
-    return [path] if tree == f"${{{variable_for(path)}}}" else []
-
-
-def _with_samples(tree: Any, task: Task | None, name: str = "") -> Any:
-    """The tree with a value in the place of each variable: one that is valid where it stands."""
-    if isinstance(tree, Mapping):
-        return {key: _with_samples(value, task, str(key)) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_with_samples(value, task, name) for value in tree]
-    if not isinstance(tree, str) or not _VARIABLE.fullmatch(tree):
-        return _VARIABLE.sub("x", tree) if isinstance(tree, str) else tree
-    rule = task.helm.parameters.get(name) if task is not None else None
-    return rule.allowed[0] if rule is not None and rule.allowed else _sample(name)
-
-
-def _sample(name: str) -> Any:
-    """A value that is valid for a key of that name."""
-    return _TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
-
-
 def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    flat = [_flat_params(run) for _, run in runs]
+    flat = []
+    for _, run in runs:
+        params = dict(run["config"].get("params", {}))
+        extra = params.pop("extra", {})
+        flat.append({**params, **{f"extra.{name}": value for name, value in extra.items()}})
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
     names = _distinct([_slug(task.name) for task, _ in runs])
-    evaluations: list[Any] = []
-    for (task, _), name, params in zip(runs, names, flat, strict=True):
-        own = nested({key: value for key, value in params.items() if key not in shared})
-        entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
-        evaluations.append(task.name if len(entry) == 1 else entry)
     endpoints = [run["target"]["api_endpoint"] for _, run in runs]
     different = [one for number, one in enumerate(endpoints) if one not in endpoints[:number]]
     targets = dict(zip(_distinct([_target_name(one["model_id"]) for one in different]), different, strict=True))
-    excluded = [
-        {"evaluation": name, "target": target}
-        for name, own in zip(names, endpoints, strict=True)
-        for target, endpoint in targets.items()
-        if endpoint != own
-    ]
+    evaluations: list[Any] = []
+    excluded = []
+    for (task, _), name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
+        own = nested({key: value for key, value in params.items() if key not in shared})
+        entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
+        evaluations.append(task.name if len(entry) == 1 else entry)
+        others = [target for target, endpoint in targets.items() if endpoint != own_endpoint]
+        excluded += [{"evaluation": name, "target": target} for target in others]
+    served = [_without_nothing({"name": name, "api_endpoint": one, "serve": serve}) for name, one in targets.items()]
     suite = {
         "output_dir": output_dir,
         **place,
         "params": nested(shared),
         "evaluations": evaluations,
-        "targets": [
-            _without_nothing({"name": name, "api_endpoint": endpoint, "serve": serve})
-            for name, endpoint in targets.items()
-        ],
+        "targets": served,
         "exclude": excluded,
     }
     return {"suite": _without_nothing(suite)}
-
-
-def _flat_params(run: _Tree) -> _Tree:
-    """The `params` of a run config; what is under `extra` by its path."""
-    params = run["config"].get("params", {})
-    flat = {name: value for name, value in params.items() if name != "extra"}
-    return {**flat, **{f"extra.{name}": value for name, value in params.get("extra", {}).items()}}
 
 
 def _without_nothing(tree: _Tree) -> _Tree:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from eval_factory.config import foreign_configs
+from eval_factory.config import taken_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
-from eval_factory.config.run_executor import KEYS, SLURM
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
+from eval_factory.config.taken_keys import KEYS, SLURM
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework
@@ -59,36 +59,25 @@ def run_config_schema(framework: Framework) -> _Schema:
         default = framework.defaults.suite[name]
         schema["properties"][name] = _field(places["properties"][name], name, places["$defs"], default)
     params = schema["properties"]["config"]["properties"]
-    params["type"] = {**params["type"], **_types(framework)}
+    names, own = [task.name for task in framework.evaluations], framework.framework.name
+    known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
+    also = {"type": "string", "pattern": rf"^({own}:.+|{own}\.({'|'.join(names)})$)"}
+    params["type"]["anyOf"] = [known, also, _VARIABLE, {"type": "null"}]
     extra: _Schema = params["params"]["properties"]["extra"]["properties"]
-    for name, about in _of_tasks(framework).items():
-        extra[name]["description"] += f" {about}"
+    reading: dict[str, list[str]] = {}
+    for task in framework.evaluations:
+        for name, rule in task.helm.parameters.items():
+            values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
+            for known_as in filter(None, (name, rule.other_name) if rule.fixed is None else ()):
+                reading.setdefault(known_as, []).append(f"{task.name}{values}")
+    for name, tasks in reading.items():
+        extra[name]["description"] += f" Tasks: {', '.join(tasks)}."
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: run config",
         "description": "A null means the default. ${NAME} and ${NAME:-default} are taken from the environment.",
         **schema,
     }
-
-
-def _types(framework: Framework) -> _Schema:
-    names = [task.name for task in framework.evaluations]
-    name = framework.framework.name
-    known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}
-    also = "|".join([f"{name}:.+", rf"{name}\.({'|'.join(names)})$"])
-    return {"anyOf": [known, {"type": "string", "pattern": f"^({also})"}, _VARIABLE, {"type": "null"}]}
-
-
-def _of_tasks(framework: Framework) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    for task in framework.evaluations:
-        for name, rule in task.helm.parameters.items():
-            if rule.fixed is None:
-                values = f" ({', '.join(rule.allowed)})" if rule.allowed else ""
-                found.setdefault(name, []).append(f"{task.name}{values}")
-                if rule.other_name:
-                    found.setdefault(rule.other_name, []).append(f"{task.name}{values}")
-    return {name: f"Tasks: {', '.join(tasks)}." for name, tasks in found.items()}
 
 
 def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any) -> _Schema:
@@ -101,7 +90,7 @@ def _mapping(model: _Schema, path: str, models: Mapping[str, _Schema], defaults:
         properties[name] = _field(field, where, models, default, needed=name in required)
         if name == "api_key":
             properties["api_key_name"] = {**properties[name], "description": "The same as api_key."}
-    for name in foreign_configs.known_in(path):
+    for name in taken_keys.known_in(path):
         properties[name] = {"description": "Accepted, without an effect here."}
     needed = {"required": required} if _in_suite(path) else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
@@ -120,7 +109,9 @@ def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: An
         return {**described, **_option(field, path, models, default), "type": ["object", "null"]}
     options = [_option(option, path, models) for option in field.get("anyOf", [field]) if option.get("type") != "null"]
     plain = {} if default in (None, {}, []) else {"default": default}
-    variable = [] if any(map(_holds_no_variable, options)) else [_VARIABLE]
+    # A list or a mapping is no variable, and a text may be one anyway.
+    none = any(one["type"] in ("array", "object") or (one["type"] == "string" and "enum" not in one) for one in options)
+    variable = [] if none else [_VARIABLE]
     return {**described, **plain, "anyOf": [*options, *variable, *([] if needed else [{"type": "null"}])]}
 
 
@@ -142,25 +133,16 @@ def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults:
     return found
 
 
-def _holds_no_variable(option: _Schema) -> bool:
-    """A text may be one anyway; a list or a mapping is none."""
-    return option["type"] in ("array", "object") or (option["type"] == "string" and "enum" not in option)
-
-
 def suite_schema(framework: Framework) -> _Schema:
     of_model = SuiteSection.model_json_schema()
     run = run_config_schema(framework)["properties"]
-    shared = {
-        "params": run["config"]["properties"]["params"],
-        "api_endpoint": run["target"]["properties"]["api_endpoint"],
-        "type": run["config"]["properties"]["type"],
-    }
+    of_run = {**run["config"]["properties"], **run["target"]["properties"]}
+    shared = {name: of_run[name] for name in _SHARED}
     section = _mapping(of_model, TOP, of_model["$defs"], framework.defaults.suite)
     properties = section["properties"]
+    extra = shared["params"]["properties"]["extra"]["properties"]
     for name in HANDED:
-        extra = shared["params"]["properties"]["extra"]["properties"]
-        if name in extra:
-            properties[name] = {**extra[name], "description": properties[name]["description"]}
+        properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]
     of_targets = properties["targets"]["anyOf"][0]["items"]["properties"]["name"]["anyOf"][0]
     of_targets["pattern"] = of_targets["pattern"].replace("^", f"^(?!{OF_THE_SUITE})", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,42 +28,43 @@ def load_run_config(path: Path) -> dict[str, Any]:
     return load_mapping(path, "at least `config:` with `type:`, and `target:`")
 
 
-def interpolate(value: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
-    """Replace `${NAME}` and `${NAME:-default}` in every text of a tree; keys are left alone.
+def each_text(value: Any, change: Callable[[str, str], Any], where: str = "") -> Any:
+    """The tree with what `change` makes of each text in it, by the text's path and the text; keys are left alone."""
+    if isinstance(value, Mapping):
+        return {key: each_text(item, change, f"{where}.{key}" if where else str(key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [each_text(item, change, f"{where}[{number}]") for number, item in enumerate(value)]
+    return change(where, value) if isinstance(value, str) else value
+
+
+def interpolate(tree: Any, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
+    """Replace `${NAME}` and `${NAME:-default}` in every text of a tree.
 
     A secret in a URL or in `params_to_add` stays `${NAME}`: every file shows it so, and only who sends it fills it in.
     A variable that is not set and has no default is added to `problems`.
     """
-    if isinstance(value, str):
-        return _interpolate_text(value, env, where, problems)
-    if isinstance(value, dict):
-        return {
-            key: interpolate(item, env, f"{where}.{key}" if where else str(key), problems)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [interpolate(item, env, f"{where}[{i}]", problems) for i, item in enumerate(value)]
-    return value
 
+    def filled(path: str, text: str) -> Any:
+        def replacement(match: re.Match[str]) -> str:
+            name = match["name"]
+            found = env.get(name) or match["default"]
+            if found is None:
+                unset = f"the environment variable {name} is not set (write ${{{name}:-value}} for a default)"
+                problems.append(f"{path}: {unset}")
+                return ""
+            return f"${{{name}}}" if env.get(name) and _is_secret(match, path) else found
 
-def _interpolate_text(text: str, env: Mapping[str, str], where: str, problems: list[str]) -> Any:
-    def replacement(match: re.Match[str]) -> str:
-        found = env.get(match["name"]) or match["default"]
-        if found is None:
-            problems.append(
-                f"{where}: the environment variable {match['name']} is not set"
-                f" (write ${{{match['name']}:-value}} for a default)"
-            )
-            return ""
-        return f"${{{match['name']}}}" if env.get(match["name"]) and _is_secret(match, where) else found
-
-    replaced = _VARIABLE.sub(replacement, text)
-    if replaced == text:
-        return text
-    if _VARIABLE.fullmatch(text):
+        replaced = _VARIABLE.sub(replacement, text)
+        if replaced == text or not _VARIABLE.fullmatch(text):
+            return replaced
         # The variable is the whole value: it may stand for a number, as a person would write it.
-        return _typed(replaced)
-    return replaced
+        try:
+            typed = parse(replaced)
+        except YamlError:
+            return replaced
+        return typed if isinstance(typed, (int, float, bool)) or typed is None else replaced
+
+    return each_text(tree, filled, where)
 
 
 def _is_secret(match: re.Match[str], where: str) -> bool:
@@ -78,14 +79,6 @@ def _is_secret(match: re.Match[str], where: str) -> bool:
     else:
         return False
     return names_a_secret(match["name"]) or field_names_a_secret(field)
-
-
-def _typed(text: str) -> Any:
-    try:
-        value = parse(text)
-    except YamlError:
-        return text
-    return value if isinstance(value, (int, float, bool)) or value is None else text
 
 
 def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -167,19 +160,15 @@ def _plain(value: Any, path: str, level: int, problems: list[str]) -> Any:
     if level > MAX_LEVELS:
         raise ConfigError(f"{path.partition('.')[0]}: is nested too deeply: {MAX_LEVELS} levels at most")
     if isinstance(value, Mapping):
-        return {
-            _key(key, path, problems): _plain(item, f"{path}.{key}" if path else str(key), level + 1, problems)
-            for key, item in value.items()
-        }
+        plain = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                problems.append(f"{path or 'the run config'}: a key must be text, not {_kind(key)}")
+            plain[str(key)] = _plain(item, f"{path}.{key}" if path else str(key), level + 1, problems)
+        return plain
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{path}[{number}]", level + 1, problems) for number, item in enumerate(value)]
     return _scalar(value, path, problems)
-
-
-def _key(key: Any, path: str, problems: list[str]) -> str:
-    if not isinstance(key, str):
-        problems.append(f"{path or 'the run config'}: a key must be text, not {_kind(key)}")
-    return str(key)
 
 
 def _scalar(value: Any, path: str, problems: list[str]) -> Any:

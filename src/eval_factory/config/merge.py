@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -45,6 +45,13 @@ def put(tree: dict[Any, Any], path: Sequence[Any], value: Any) -> None:
             tree[name] = {}
         tree = tree[name]
     tree[path[-1]] = value
+
+
+def section_at(tree: Any, path: Iterable[Any]) -> dict[Any, Any]:
+    """The mapping at a path; an empty one where there is none."""
+    for name in path:
+        tree = tree.get(name) if isinstance(tree, dict) else None
+    return tree if isinstance(tree, dict) else {}
 
 
 def with_defaults(defaults: Mapping[str, Any], *sections: Mapping[str, Any] | None) -> dict[str, Any]:

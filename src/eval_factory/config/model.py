@@ -30,9 +30,6 @@ from eval_factory.tasks.choice_question import MAX_ORDERS
 DEMO_SCHEME = "demo"
 DEMO_URLS = ("demo://baseline",)
 
-MAX_PARALLELISM = 4096
-MAX_CRITERIA_PER_REQUEST = 50
-MAX_TRAIN_TRIALS = 1000
 MAX_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
@@ -152,7 +149,7 @@ def urls_in(url: str | list[str] | None) -> tuple[str, ...]:
     return () if url is None else (url,) if isinstance(url, str) else tuple(url)
 
 
-Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_PARALLELISM)]
+Parallelism = Annotated[int, Field(strict=True, ge=1, le=4096)]
 Temperature = Annotated[Number, Field(ge=0.0, le=100.0)]
 TopP = Annotated[Number, Field(gt=0.0, le=1.0)]
 
@@ -220,7 +217,6 @@ class TokenPrice(StrictModel):
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
 
-
 LIST_FORMS = {
     "judges": "[{name: NAME, model_id: MODEL}]",
     "prices": "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]",
@@ -231,12 +227,10 @@ LIST_FORMS = {
 }
 """Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
 
-
 NO_SHARDS = (
     "there are no shards any more, for one process asks as much as an endpoint answers: leave `shards` out;"
     " several servers of the same model go into target.api_endpoint.url: [URL, URL]"
 )
-
 
 ExecutorName = Literal["local", "slurm"]
 
@@ -255,12 +249,12 @@ class Extra(StrictModel):
     language: OneLineText | None
     category: OneLineText | None
     version: OneLineText | None
-    num_train_trials: Annotated[Positive, Field(le=MAX_TRAIN_TRIALS)] | None
+    num_train_trials: Annotated[Positive, Field(le=1000)] | None
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
     judges: Annotated[_Jury | None, _different("name", "judges")]
-    criteria_per_request: Annotated[Positive, Field(le=MAX_CRITERIA_PER_REQUEST)] | None
+    criteria_per_request: Annotated[Positive, Field(le=50)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]

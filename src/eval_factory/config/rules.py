@@ -16,7 +16,8 @@ from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParamete
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import load_index, refusal
 
-_WHERE = "config.params.extra.shuffle_choices"
+_EXTRA = "config.params.extra"
+_WHERE = f"{_EXTRA}.shuffle_choices"
 _LEAVE_OUT = "leave it out"
 _JOINT = "multiple_choice_joint"
 BY_PLACE = "by place"
@@ -27,7 +28,12 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         return
     choices, arguments = option_texts_of(task), task.helm.arguments
     if choices is None:
-        yield f"{_WHERE}: {task.name} has no questions with lettered options ({_kind(task)}); {_LEAVE_OUT}"
+        why = "its answers are free text, or the prompt holds the options"
+        if task.helm.rubric:
+            why = "its answers are judged by a rubric"
+        elif task.helm.judges or task.helm.prescribed_judges:
+            why = "its answers are judged by a jury"
+        yield f"{_WHERE}: {task.name} has no questions with lettered options ({why}); {_LEAVE_OUT}"
     elif choices != BY_PLACE:
         yield (
             f"{_WHERE}: the instructions of {task.name} say what each letter stands for (A for yes, B for no), so its"
@@ -47,14 +53,6 @@ def option_texts_of(task: Task) -> str | None:
     return None if spec is None else spec.choices
 
 
-def _kind(task: Task) -> str:
-    if task.helm.rubric:
-        return "its answers are judged by a rubric"
-    if task.helm.judges or task.helm.prescribed_judges:
-        return "its answers are judged by a jury"
-    return "its answers are free text, or the prompt holds the options"
-
-
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
@@ -64,11 +62,7 @@ BENCHMARK_KEY = "benchmark"
 _ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
 """Whose models the default judges are."""
 
-TRIALS, EXAMPLES = "num_train_trials", "max_train_instances"
-_EXTRA = "config.params.extra"
 _NOT_IN_A_ROLE = re.compile(r"[^a-z0-9_-]+")
-_NOT_IN_RUN_ENTRY = ","
-"""HELM splits a run entry at commas and offers no way to quote one."""
 
 
 def with_extra(run: RunConfig, update: Mapping[str, Any]) -> RunConfig:
@@ -94,13 +88,21 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     refused = refusal(task.helm.run_spec, task.helm.arguments)
     if refused is not None and not params.extra.allow_code_execution:
         problems.append(f"{WHERE}: {refused}")
-    if params.extra.judges is not None:
-        problems += _not_its_judges(task, [judge.name for judge in params.extra.judges])
+    if params.extra.judges is not None and not task.helm.judges:
+        roles = prescribed_roles(task.helm.prescribed_judges)
+        if not roles:
+            problems.append(f"{_EXTRA}.judges: {task.name} is not scored by judges")
+        problems += [
+            f"{_EXTRA}.judges: {task.name} has no judge {judge.name!r}; HELM prescribes {', '.join(roles)}"
+            for judge in params.extra.judges
+            if roles and judge.name not in roles
+        ]
     if params.extra.criteria_per_request is not None and not task.helm.rubric:
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
     problems += cannot_be_shuffled(task, params.extra)
     own = BENCHMARK_KEY in task.helm.parameters
-    if (own or task.helm.judges) and _NOT_IN_RUN_ENTRY in os.path.abspath(run.config.output_dir):
+    # HELM splits a run entry at commas and offers no way to quote one.
+    if (own or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"
         problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
     update = _scenario_values(run, task, problems)
@@ -122,14 +124,15 @@ def real_names(task: Task, sources: ValueSources) -> ValueSources:
 
 def without_examples(task: Task, extra: Extra) -> Task:
     """With a note where trials are asked for and there is nothing to draw in each: HELM then makes one."""
-    given = task.helm.arguments.get(TRIALS) or extra.num_train_trials
-    if str(given) in ("None", "1") or task.helm.arguments.get(EXAMPLES, "0") != "0":
+    given = task.helm.arguments.get("num_train_trials") or extra.num_train_trials
+    if str(given) in ("None", "1") or task.helm.arguments.get("max_train_instances", "0") != "0":
         return task
     spec = load_index().run_specs.get(task.helm.run_spec)
     if not task.helm.zero_shot and not (spec and spec.zero_shot):
         return task
-    note = f"{TRIALS} ({given}) has no effect: the prompts of this benchmark hold no examples, so HELM makes one trial"
-    return replace(task, about=replace(task.about, notes=(*task.about.notes, note)))
+    why = "the prompts of this benchmark hold no examples, so HELM makes one trial"
+    notes = (*task.about.notes, f"num_train_trials ({given}) has no effect: {why}")
+    return replace(task, about=replace(task.about, notes=notes))
 
 
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
@@ -147,19 +150,6 @@ def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
     return roles
 
 
-def _not_its_judges(task: Task, names: Sequence[str]) -> list[str]:
-    if task.helm.judges:
-        return []
-    roles = prescribed_roles(task.helm.prescribed_judges)
-    if not roles:
-        return [f"config.params.extra.judges: {task.name} is not scored by judges"]
-    return [
-        f"config.params.extra.judges: {task.name} has no judge {name!r}; HELM prescribes {', '.join(roles)}"
-        for name in names
-        if name not in roles
-    ]
-
-
 def _by_first_name(task: Task, extra: Extra, problems: list[str]) -> dict[str, str | None]:
     update: dict[str, str | None] = {}
     for name, rule in task.helm.parameters.items():
@@ -168,7 +158,7 @@ def _by_first_name(task: Task, extra: Extra, problems: list[str]) -> dict[str, s
         given, other = getattr(extra, name), getattr(extra, rule.other_name)
         if given not in (None, other):
             problems.append(
-                f"config.params.extra: {name} and {rule.other_name} are the same setting of {task.name} and differ"
+                f"{_EXTRA}: {name} and {rule.other_name} are the same setting of {task.name} and differ"
                 f" ({given} and {other}); give one of them"
             )
         update |= {name: other if given is None else given, rule.other_name: None}
@@ -180,10 +170,9 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
     extra = run.config.params.extra.model_copy(update=update)
     for name in (*SCENARIO_PARAMETERS, BENCHMARK_KEY):
         value, rule = getattr(extra, name), task.helm.parameters.get(name)
-        where = f"config.params.extra.{name}"
+        where = f"{_EXTRA}.{name}"
         if rule is None:
-            if value is not None:
-                problems.append(f"{where}: {_no_such_parameter(task, name, value)}")
+            problems += [] if value is None else [f"{where}: {_no_such_parameter(task, name, value)}"]
         elif rule.fixed is not None:
             if value not in (None, rule.fixed):
                 problems.append(f"{where}: {task.name} is {name}={rule.fixed}, got {value!r}")
@@ -192,7 +181,11 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
             if rule.required:
                 problems.append(f"{where}: is missing; {task.name} needs it{_what_it_may_be(rule, extra)}")
         else:
-            problems += [f"{where}: {problem}" for problem in _wrong_with(name, value, rule)]
+            if "," in value and name in SCENARIO_PARAMETERS:
+                problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
+            if rule.allowed and value not in rule.allowed:
+                near = did_you_mean(value, list(rule.allowed))
+                problems.append(f"{where}: must be one of {', '.join(rule.allowed)}, got {value!r}{near}")
             if rule.path:
                 update[name] = os.path.abspath(os.path.expanduser(value))
     return update
@@ -201,15 +194,8 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
 def _no_such_parameter(task: Task, name: str, value: str) -> str:
     if task.helm.any_run_spec:
         return f"write the arguments of a run entry in config.type: helm:{task.helm.run_spec}:{name}={value}"
-    return f"{task.name} has no {name}{_tasks_with(name)}"
-
-
-def _wrong_with(name: str, value: str, rule: ScenarioParameter) -> Iterator[str]:
-    if _NOT_IN_RUN_ENTRY in value and name in SCENARIO_PARAMETERS:
-        yield f"must hold no comma, HELM cannot be given one: {value!r}"
-    if rule.allowed and value not in rule.allowed:
-        near = did_you_mean(value, list(rule.allowed))
-        yield f"must be one of {', '.join(rule.allowed)}, got {value!r}{near}"
+    having = [other.name for other in load_framework().evaluations if name in other.helm.parameters]
+    return f"{task.name} has no {name}" + (f"; it belongs to {', '.join(having)}" if having else "")
 
 
 def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
@@ -246,7 +232,7 @@ def own_data_of(task: Task, extra: Extra) -> OwnData | None:
     if rule is None or extra.data_path is None:
         return None
     values = {"subject": extra.subject, "condition": extra.condition}
-    return OwnData(f"config.params.extra.{DATA_PATH}", Path(extra.data_path), rule.layout, values)
+    return OwnData(f"{_EXTRA}.{DATA_PATH}", Path(extra.data_path), rule.layout, values)
 
 
 def data_faults(task: Task, extra: Extra) -> list[str]:
@@ -262,8 +248,3 @@ def data_faults(task: Task, extra: Extra) -> list[str]:
         return []
     lines = [*found, f"{task.name} needs:", *(f"  {line}" for line in described_layout(own.layout, own.values))]
     return [f"{own.where}: {lines[0]}", *lines[1:]]
-
-
-def _tasks_with(name: str) -> str:
-    having = [task.name for task in load_framework().evaluations if name in task.helm.parameters]
-    return f"; it belongs to {', '.join(having)}" if having else ""

@@ -11,36 +11,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from eval_factory.config import suite_layers
 from eval_factory.config.evaluation import Request, build_evaluation, task_named
 from eval_factory.config.merge import leaves, with_defaults
 from eval_factory.config.model import DEMO_URLS, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
-from eval_factory.config.suite_layers import (
-    DEFAULT_VARIANT,
-    HANDED,
-    TOP,
-    SuiteLayer,
-    merged,
-    name_with_variant,
-    normal_form,
-    over,
-    problems_of_shape,
-    problems_of_values,
-    read_layers,
-)
-from eval_factory.config.suite_model import problems_of_serve, served_target
-from eval_factory.config.wrong_values import UNKNOWN_KEY
+from eval_factory.config.suite_layers import HANDED, TOP, name_with_variant, over
+from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
+from eval_factory.config.wrong_values import UNKNOWN_KEY, problems_with
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
-from eval_factory.tasks.framework import Framework, Task, load_framework
+from eval_factory.tasks.framework import Framework, load_framework
 
 _MAX_NAMED = 8
-_ANY = "*"
-_PATTERN = frozenset("*?[")
-_NAMELESS_VARIANT = {"name": DEFAULT_VARIANT}
 
 
 @dataclass(frozen=True)
@@ -57,18 +43,14 @@ class Combination:
 
     def fits(self, pattern: Mapping[str, Any]) -> bool:
         """Whether each part of a pattern fits; the evaluation's fits its own name or that of its cells."""
-        evaluation, target, variant = (pattern.get(key) or _ANY for key in ("evaluation", "target", "variant"))
-        names = {self.evaluation["name"], self.name}
-        return (
-            any(fnmatchcase(name, evaluation) for name in names)
-            and fnmatchcase(self.target["name"], target)
-            and fnmatchcase(self.variant["name"], variant)
-        )
+        evaluation, target, variant = (pattern.get(key) or "*" for key in ("evaluation", "target", "variant"))
+        fits = any(fnmatchcase(name, evaluation) for name in (self.evaluation["name"], self.name))
+        return fits and fnmatchcase(self.target["name"], target) and fnmatchcase(self.variant["name"], variant)
 
 
 def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combination]:
     """All that `include` and `exclude` leave, in the order in which they are run."""
-    variants = section.get("variants") or [_NAMELESS_VARIANT]
+    variants = section.get("variants") or [{"name": suite_layers.DEFAULT_VARIANT}]
     every = [
         Combination(evaluation, variant, target)
         for evaluation in section["evaluations"]
@@ -86,7 +68,14 @@ def combinations(section: Mapping[str, Any], problems: list[str]) -> list[Combin
     ]
     if not left and not problems:
         problems.append(f"{TOP}: `include` and `exclude` leave no cell (there are {len(every)} without them)")
-    problems += _same_folder(left)
+    first: dict[tuple[str, str], Combination] = {}
+    clashes = []
+    for one in left:
+        other = first.setdefault((one.target["name"].lower(), one.name.lower()), one)
+        if other is not one:
+            whose = " and ".join(f"{c.evaluation['name']} with variant {c.variant['name']}" for c in (other, one))
+            clashes.append(f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name")
+    problems += dict.fromkeys(clashes)  # the same clash of several targets is one problem
     return left
 
 
@@ -99,29 +88,14 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
             "target": [one.target["name"] for one in every],
             "variant": [one.variant["name"] for one in every],
         }
-        hints = [
-            f" ({key} {pattern[key]!r}{did_you_mean(pattern[key], names) or f'; known: {_named(names)}'})"
-            for key, names in known.items()
-            if pattern.get(key) and _PATTERN.isdisjoint(pattern[key]) and pattern[key] not in names
-        ]
-        yield f"{TOP}.{kind}[{number}]: fits no cell{''.join(hints)}"
-
-
-def _named(names: Sequence[str]) -> str:
-    different = list(dict.fromkeys(names))
-    return ", ".join(different[:_MAX_NAMED]) + (" ..." if len(different) > _MAX_NAMED else "")
-
-
-def _same_folder(left: Sequence[Combination]) -> list[str]:
-    """The same clash of several targets is one problem."""
-    first: dict[tuple[str, str], Combination] = {}
-    found = []
-    for one in left:
-        other = first.setdefault((one.target["name"].lower(), one.name.lower()), one)
-        if other is not one:
-            whose = " and ".join(f"{c.evaluation['name']} with variant {c.variant['name']}" for c in (other, one))
-            found.append(f"{TOP}: {whose} would have the same folder, {one.name!r}; give one of them another name")
-    return list(dict.fromkeys(found))
+        hints = ""
+        for key, names in known.items():
+            asked = pattern.get(key)
+            if asked and not any(character in asked for character in "*?[") and asked not in names:
+                different = list(dict.fromkeys(names))
+                named = ", ".join(different[:_MAX_NAMED]) + (" ..." if len(different) > _MAX_NAMED else "")
+                hints += f" ({key} {asked!r}{did_you_mean(asked, names) or f'; known: {named}'})"
+        yield f"{TOP}.{kind}[{number}]: fits no cell{hints}"
 
 
 def _document_of(one: Combination, section: Mapping[str, Any], folder: Path, framework: Framework) -> dict[str, Any]:
@@ -144,21 +118,16 @@ def _judges_of(one: Combination, params: Mapping[str, Any], judges: Sequence[Any
     task = task_named(one.evaluation["type"], framework, [])
     if task is None:
         return []
-    if task.helm.judges:
-        return list(judges) if _has_jury(task, params) else []
-    roles = prescribed_roles(task.helm.prescribed_judges)
-    return [judge for judge in judges if isinstance(judge, Mapping) and judge.get("name") in roles]
-
-
-def _has_jury(task: Task, params: Mapping[str, Any]) -> bool:
-    """A custom benchmark has one where one of its metrics says so."""
+    if not task.helm.judges:
+        roles = prescribed_roles(task.helm.prescribed_judges)
+        return [judge for judge in judges if isinstance(judge, Mapping) and judge.get("name") in roles]
     path = (params.get("extra") or {}).get(BENCHMARK_KEY)
     if BENCHMARK_KEY not in task.helm.parameters or path is None:
-        return True
-    try:
-        return load_benchmark(Path(path)).has_jury
+        return list(judges)
+    try:  # a custom benchmark has a jury where one of its metrics says so
+        return list(judges) if load_benchmark(Path(path)).has_jury else []
     except ConfigError:
-        return False  # what is wrong with it is reported when the cell is checked
+        return []  # what is wrong with it is reported when the cell is checked
 
 
 def limit_group_of(target: Mapping[str, Any]) -> str:
@@ -179,19 +148,10 @@ def group_of_url(url: str) -> str:
 def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Dotted path of each of a cell's parameters -> the entry that it is written in, and the value."""
     found: dict[str, tuple[str, Any]] = {}
-    strongest_last = [
-        ("suite", section),
-        (f"evaluation {one.evaluation['name']}", one.evaluation),
-        (f"target {one.target['name']}", one.target),
-        (f"variant {one.variant['name']}", one.variant),
-    ]
-    for who, entry in strongest_last:
+    own = {"evaluation": one.evaluation, "target": one.target, "variant": one.variant}
+    for who, entry in [("suite", section), *((f"{kind} {entry['name']}", entry) for kind, entry in own.items())]:
         found |= {".".join(path): (who, value) for path, value in leaves(entry.get("params") or {}).items()}
     return {path: origin for path, origin in found.items() if origin[1] is not None}
-
-
-MAX_DEFAULT_PROCESSES = 8
-"""About 130 MB each."""
 
 
 @dataclass(frozen=True)
@@ -235,11 +195,6 @@ class Suite:
     """Target whose servers are started for its cells -> every key of `ServeSection`, in a job with `LAUNCH`."""
 
 
-def usual_processes() -> int:
-    """The default: while some ask, which costs little, others load data and score."""
-    return min(2 * (os.cpu_count() or 1), MAX_DEFAULT_PROCESSES)
-
-
 def build_suite(
     path: Path | None,
     *,
@@ -262,11 +217,20 @@ def build_suite(
     """
     framework = load_framework()
     problems: list[str] = []
-    layers = read_layers(path if document is None else document, flags or {}, tuple(overrides), env, problems)
-    of_sound_shape = [layer for layer in layers if not _shape_problems(layer, problems)]
+    given = path if document is None else document
+    layers = suite_layers.read_layers(given, flags or {}, tuple(overrides), env, problems)
+    of_sound_shape = []
+    for layer in layers:
+        found = list(problems_with(layer.tree, TOP, SuiteSection))  # not of what stands in `params` and endpoints
+        problems += [f"{layer.begin}{problem}" for problem in found]
+        if all(problem.startswith(UNKNOWN_KEY) for problem in found):  # these do not prevent other checks
+            of_sound_shape.append(layer)
     for layer in of_sound_shape:
-        problems += [f"{layer.begin}{problem}" for problem in problems_of_values(layer.tree, framework)]
-    section = merged([(layer, normal_form(layer, framework, problems)) for layer in of_sound_shape])
+        of_values = suite_layers.problems_of_values(layer.tree, framework)
+        problems += [f"{layer.begin}{problem}" for problem in of_values]
+    section = suite_layers.merged(
+        [(layer, suite_layers.normal_form(layer, framework, problems)) for layer in of_sound_shape]
+    )
     if problems:
         raise ConfigError(problems)
     problems += _missing(section, env)
@@ -277,13 +241,6 @@ def build_suite(
     if problems:
         raise ConfigError([f"{path}: {problem}" if path else problem for problem in problems])
     return _suite(section, left, framework)
-
-
-def _shape_problems(layer: SuiteLayer, problems: list[str]) -> bool:
-    """Whether a layer cannot be checked any further; unknown keys do not prevent it."""
-    found = list(problems_of_shape(layer.tree))
-    problems += [f"{layer.begin}{problem}" for problem in found]
-    return any(not problem.startswith(UNKNOWN_KEY) for problem in found)
 
 
 def _missing(section: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
@@ -314,11 +271,13 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     given = {key: value for key, value in section.items() if value is not None}
     settings = {**framework.defaults.suite, **given}
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
+    # While some ask, which costs little, others load data and score; each takes about 130 MB.
+    usual_processes = min(2 * (os.cpu_count() or 1), 8)
     return Suite(
         folder=folder,
         cells=tuple(cells),
         budget=Budget(**{one.name: settings[one.name] for one in fields(Budget)}),
-        max_processes=settings["max_processes"] or usual_processes(),
+        max_processes=settings["max_processes"] or usual_processes,
         max_attempts=settings["max_attempts"],
         max_outage_s=float(settings["max_outage_s"]),
         limit_groups={target["name"]: limit_group_of(target) for target in section["targets"]},

@@ -19,56 +19,47 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from eval_factory.config import foreign_configs
+from eval_factory.config import taken_keys
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, nested, parse_overrides
-from eval_factory.config.merge import Source, leaves, merge
-from eval_factory.config.model import ApiEndpoint, Extra, Params
+from eval_factory.config.merge import Source, leaves, merge, section_at
+from eval_factory.config.model import ApiEndpoint, Params
 from eval_factory.config.rules import BENCHMARK_KEY
-from eval_factory.config.suite_model import SuiteSection
 from eval_factory.config.wrong_values import problems_with
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
-from eval_factory.tasks.framework import Framework, Task
+from eval_factory.tasks.framework import Framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
 
 TOP = "suite"
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
 """Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
 knows what of its answers has to be counted."""
+NAMED = ("evaluations", "targets", "variants")
+"""Lists whose entries are merged by name."""
 _GIVEN_ELSEWHERE = (("url",), ("model_id",))
 """What an endpoint needs and another file may have: looked for when all files are merged."""
-
-
-def problems_of_shape(tree: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the section itself; what stands in `params` and endpoints is not looked at."""
-    yield from problems_with(tree, TOP, SuiteSection)
 
 
 def problems_of_values(tree: Mapping[str, Any], framework: Framework) -> Iterator[str]:
     """What is wrong with the parameters and the endpoints in a section of sound shape."""
     for where, params in params_of(tree):
         yield from _problems_of(params, where, "config.params", Params, framework)
-    for name in HANDED:
-        if tree.get(name) is not None and name in Extra.model_fields:
-            for problem in _problems_of({"extra": {name: tree[name]}}, TOP, "config.params", Params, framework):
-                yield problem.replace(f"{TOP}.extra.{name}", f"{TOP}.{name}")
+    handed = {name: tree[name] for name in HANDED if tree.get(name) is not None}
+    for problem in _problems_of({"extra": handed}, TOP, "config.params", Params, framework):
+        yield problem.replace(f"{TOP}.extra.", f"{TOP}.")
     for number, target in enumerate(tree.get("targets") or []):
-        endpoint = target.get("api_endpoint") or {}
-        yield from _problems_of(endpoint, endpoint_at(number), "target.api_endpoint", ApiEndpoint, framework)
-
-
-def endpoint_at(number: int) -> str:
-    return f"{TOP}.targets[{number}].api_endpoint"
+        endpoint, where = target.get("api_endpoint") or {}, f"{TOP}.targets[{number}].api_endpoint"
+        yield from _problems_of(endpoint, where, "target.api_endpoint", ApiEndpoint, framework)
 
 
 def params_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(path, params) wherever a section of sound shape has them."""
     if tree.get("params"):
         yield f"{TOP}.params", tree["params"]
-    for kind in ("evaluations", "targets", "variants"):
+    for kind in NAMED:
         for number, entry in enumerate(tree.get(kind) or []):
             if isinstance(entry, dict) and entry.get("params"):
                 yield f"{TOP}.{kind}[{number}].params", entry["params"]
@@ -80,7 +71,7 @@ def _problems_of(
     """`place`: where a run config has what stands at `where` in the suite."""
     tree = nested({place: deepcopy(dict(given))})
     canonical_names(tree, [])  # two different ones are found where layers are brought into one form
-    foreign_configs.take_keys([(Source.FILE, tree)])
+    taken_keys.take_keys([(Source.FILE, tree)])
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     completed: Any = merge([(Source.FRAMEWORK, defaults), (Source.FILE, tree)])[0]
     for name in place.split("."):
@@ -96,8 +87,6 @@ MAX_EXTENDED = 20
 COPY_IT = "a suite extends a file of its own folder, or below it: copy the file there"
 _OF_RUN_CONFIGS = ("config", "target")
 _PRESETS = Path(__file__).with_name("presets")
-NO_PRESET = (None, "none")
-"""These take back the preset that a weaker layer chooses."""
 
 
 @dataclass(frozen=True)
@@ -139,28 +128,20 @@ def read_layers(
         _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
         _layer(Source.OVERRIDE.value, parse_overrides(overrides), env, problems, wins=True),
     ]
-    chosen = next((layer for layer in reversed(own) if "preset" in layer.tree), None)
-    wanted = chosen is not None and chosen.tree["preset"] not in NO_PRESET
-    base = _preset(chosen, env, problems) if chosen is not None and wanted else []
+    base, known = [], preset_names()
+    begin, name = next(((one.begin, one.tree["preset"]) for one in reversed(own) if "preset" in one.tree), ("", None))
+    if isinstance(name, str) and name in known:
+        document = load_mapping(_PRESETS / f"{name}.yml", NEEDS)
+        base = [_layer(f"preset {name}", document, env, problems, folder=_PRESETS, is_preset=True)]
+    elif isinstance(name, str) and name != "none":  # that, and a null, take back what a weaker layer chooses
+        shown = REDACTED if looks_like_key(name) else repr(name)
+        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        problems.append(f"{begin}{TOP}.preset: there is no preset {shown}{hint}")
     return [layer for layer in [*base, *own] if layer.tree]
 
 
 def preset_names() -> list[str]:
     return sorted(path.stem for path in _PRESETS.glob("*.yml"))
-
-
-def _preset(chosen: SuiteLayer, env: Mapping[str, str], problems: list[str]) -> list[SuiteLayer]:
-    known, name = preset_names(), chosen.tree["preset"]
-    if not isinstance(name, str):
-        return []  # the shape check reports it
-    if name not in known:
-        shown = REDACTED if looks_like_key(name) else repr(name)
-        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-        problems.append(f"{chosen.begin}{TOP}.preset: there is no preset {shown}{hint}")
-        return []
-    path = _PRESETS / f"{name}.yml"
-    layer = _layer(f"preset {name}", load_mapping(path, NEEDS), env, problems, folder=path.parent, is_preset=True)
-    return [layer]
 
 
 def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], problems: list[str]) -> Iterable[SuiteLayer]:
@@ -201,9 +182,13 @@ def _layer(
     origin: str, document: dict[str, Any], env: Mapping[str, str], problems: list[str], **what_it_is: Any
 ) -> SuiteLayer:
     where = f"{origin}: " if origin else ""
+    all_below = f"a suite has all its keys under `{TOP}:`"
     for key in document:
-        if key != TOP:
-            problems.append(f"{where}{_unknown_top_key(key)}")
+        if key in _OF_RUN_CONFIGS:
+            problems.append(f"{where}{key}: belongs to a run config, which run_eval runs; {all_below}")
+        elif key != TOP:
+            shown = REDACTED if looks_like_key(key) else key
+            problems.append(f"{where}unknown key {shown}{did_you_mean(key, [TOP])}; {all_below}")
     tree = document.get(TOP)
     if tree is None:
         if not what_it_is.get("wins") and not any(key in document for key in _OF_RUN_CONFIGS):
@@ -217,13 +202,6 @@ def _layer(
     found += [f"{path}: contains bytes that are not UTF-8" for path in not_writable(tree, TOP)]
     problems += [f"{where}{problem}" for problem in found]
     return SuiteLayer(origin, tree, **what_it_is)
-
-
-def _unknown_top_key(key: str) -> str:
-    if key in _OF_RUN_CONFIGS:
-        return f"{key}: belongs to a run config, which run_eval runs; a suite has all its keys under `{TOP}:`"
-    shown = REDACTED if looks_like_key(key) else key
-    return f"unknown key {shown}{did_you_mean(key, [TOP])}; a suite has all its keys under `{TOP}:`"
 
 
 DEFAULT_VARIANT = "default"
@@ -244,11 +222,6 @@ def name_with_variant(evaluation: str, variant: Mapping[str, Any]) -> str:
     return evaluation if plain else f"{evaluation}_{variant['name']}"
 
 
-NAMED = ("evaluations", "targets", "variants")
-"""Lists whose entries are merged by name."""
-_PATHS_OF_PARAMS = ("data_path", "data_dir")
-
-
 def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) -> dict[str, Any]:
     """The section of a layer of sound shape; what is wrong with tasks, paths and names is added to `problems`."""
     tree = deepcopy(layer.tree)
@@ -258,13 +231,21 @@ def normal_form(layer: SuiteLayer, framework: Framework, problems: list[str]) ->
     for number, target in enumerate(tree.get("targets") or []):
         twice: list[str] = []
         canonical_names({"target": target}, twice)
-        found += [problem.replace("target.api_endpoint", endpoint_at(number), 1) for problem in twice]
+        where = f"{TOP}.targets[{number}].api_endpoint"
+        found += [problem.replace("target.api_endpoint", where, 1) for problem in twice]
     if tree.get("evaluations"):
         tree["evaluations"] = list(_evaluations(tree["evaluations"], framework, found))
     if tree.get("output_dir"):
         tree["output_dir"] = os.path.abspath(os.path.expanduser(tree["output_dir"]))
     for kind in NAMED:
-        found += _twice(kind, tree.get(kind) or [])
+        first: dict[str, int] = {}
+        for number, entry in enumerate(tree.get(kind) or []):
+            same = first.setdefault(str(entry["name"]).lower(), number)
+            if same != number:
+                found.append(
+                    f"{TOP}.{kind}[{number}]: the name {str(entry['name'])!r} is the one of {kind}[{same}], too;"
+                    " give each its own `name` (capitals do not count)"
+                )
     problems += [f"{layer.begin}{problem}" for problem in found]
     for key in ("preset", "extends"):
         tree.pop(key, None)
@@ -275,7 +256,7 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
     extra = params.get("extra")
     if not isinstance(extra, dict):
         return
-    for name in _PATHS_OF_PARAMS:
+    for name in ("data_path", "data_dir"):
         if isinstance(extra.get(name), str):
             extra[name] = os.path.abspath(os.path.expanduser(extra[name]))
     given = extra.get(BENCHMARK_KEY)
@@ -300,24 +281,23 @@ def _evaluations(entries: Sequence[Any], framework: Framework, found: list[str])
 
 
 def _selected(entry: Mapping[str, Any], where: str, framework: Framework, found: list[str]) -> Iterator[dict[str, Any]]:
-    chosen = [task.name for task in framework.evaluations if _fits(task, entry["select"])]
-    for name in entry["select"].get("without") or []:
+    select = entry["select"]
+    without = select.get("without") or []
+    chosen = [
+        task.name
+        for task in framework.evaluations
+        if select.get("access") in (None, task.about.access)
+        and set(task.about.tags).issuperset(select.get("tags") or [])
+        and set(task.about.tags).isdisjoint(select.get("not_tags") or [])
+        and task.name not in without
+    ]
+    for name in without:
         if framework.task(name) is None:
             found.append(f"{where}.select.without: there is no task {name!r}{did_you_mean(name, framework.names())}")
     if not chosen:
         found.append(f"{where}.select: no task is like that; 'eval-factory ls --json' shows tags and access of each")
     for name in chosen:
         yield {"name": name, "type": name, **({"params": deepcopy(entry["params"])} if entry.get("params") else {})}
-
-
-def _fits(task: Task, select: Mapping[str, Any]) -> bool:
-    tags = set(task.about.tags)
-    return (
-        select.get("access") in (None, task.about.access)
-        and tags.issuperset(select.get("tags") or [])
-        and tags.isdisjoint(select.get("not_tags") or [])
-        and task.name not in (select.get("without") or [])
-    )
 
 
 def _type(given: str, where: str, framework: Framework, found: list[str]) -> str:
@@ -330,27 +310,24 @@ def _type(given: str, where: str, framework: Framework, found: list[str]) -> str
     return prefix_of(framework) + RunEntry(task.helm.run_spec, dict(task.helm.arguments)).text
 
 
-def _twice(kind: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    first: dict[str, int] = {}
-    for number, entry in enumerate(entries):
-        name = str(entry["name"])
-        if name.lower() in first:
-            yield (
-                f"{TOP}.{kind}[{number}]: the name {name!r} is the one of {kind}[{first[name.lower()]}], too;"
-                " give each its own `name` (capitals do not count)"
-            )
-        first.setdefault(name.lower(), number)
-
-
 def merged(layers: Sequence[tuple[SuiteLayer, dict[str, Any]]]) -> dict[str, Any]:
     """All layers in normal form, weakest first, as one section."""
     section: dict[str, Any] = {}
     for layer, tree in layers:
-        if layer.wins:
-            _take_back(section, leaves(tree.get("params") or {}))
+        if layer.wins:  # its params hold for every cell: what stands nearer to one goes
+            entries = [entry for kind in NAMED for entry in section.get(kind) or []]
+            for *parents, name in leaves(tree.get("params") or {}):
+                for entry in entries:
+                    section_at(entry, ["params", *parents]).pop(name, None)
         for key, value in tree.items():
-            by_name = key in NAMED and not layer.wins and value is not None
-            section[key] = _by_name(section.get(key) or [], value) if by_name else over(section.get(key), value)
+            if key in NAMED and not layer.wins and value is not None:
+                known = {entry["name"].lower(): entry for entry in section.get(key) or []}
+                for entry in value:
+                    name = entry["name"].lower()
+                    known[name] = over(known.get(name), entry)
+                section[key] = list(known.values())
+            else:
+                section[key] = over(section.get(key), value)
     return section
 
 
@@ -359,23 +336,3 @@ def over(base: Any, tree: Any) -> Any:
     if isinstance(base, Mapping) and isinstance(tree, Mapping):
         return {**base, **{key: over(base.get(key), value) for key, value in tree.items()}}
     return deepcopy(tree)
-
-
-def _by_name(base: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]) -> list[Any]:
-    known = {entry["name"].lower(): entry for entry in base}
-    for entry in entries:
-        key = entry["name"].lower()
-        known[key] = over(known.get(key), entry)
-    return list(known.values())
-
-
-def _take_back(section: Mapping[str, Any], paths: Iterable[tuple[str, ...]]) -> None:
-    """What stands nearer to a cell than the suite's `params`, and holds for every cell now."""
-    for kind in NAMED:
-        for entry in section.get(kind) or []:
-            for path in paths:
-                tree = entry.get("params")
-                for name in path[:-1]:
-                    tree = tree.get(name) if isinstance(tree, dict) else None
-                if isinstance(tree, dict):
-                    tree.pop(path[-1], None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
@@ -37,24 +37,17 @@ OF_THE_SUITE = "suite_"
 """What the suite's own files beside the targets' folders begin with."""
 
 
-def _like(pattern: str, must: str) -> AfterValidator:
+def _refused(is_wrong: Callable[[str], object], message: str) -> AfterValidator:
     def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"must be {must}")
-        return text
-
-    return AfterValidator(check)
-
-
-def _without_key(message: str, between: str | None = None) -> AfterValidator:
-    """`between`: what parts a text into the words that may be keys; None: it is one word."""
-
-    def check(text: str) -> str:
-        if any(map(looks_like_key, [text] if between is None else re.split(between, text))):
+        if is_wrong(text):
             raise ValueError(message)
         return text
 
     return AfterValidator(check)
+
+
+def _like(pattern: str, must: str) -> AfterValidator:
+    return _refused(lambda text: not re.fullmatch(pattern, text), f"must be {must}")
 
 
 def _option(text: str) -> str:
@@ -116,16 +109,21 @@ def _target_name(text: str) -> str:
 
 _name: TypeAdapter[str] = TypeAdapter(VariableName)
 _NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
-Name = Annotated[OneLineText, _without_key(_NO_KEY.format("would be written into files"))]
+Name = Annotated[OneLineText, _refused(looks_like_key, _NO_KEY.format("would be written into files"))]
 """Of what may be called as one likes."""
-FolderName = Annotated[OneLineText, _without_key(_NO_KEY.format("names a folder")), AfterValidator(_folder_name)]
+FolderName = Annotated[
+    OneLineText, _refused(looks_like_key, _NO_KEY.format("names a folder")), AfterValidator(_folder_name)
+]
 TargetName = Annotated[FolderName, AfterValidator(_target_name)]
-_IN_A_SCRIPT = "holds what looks like a key (it is not shown); a batch script is no place for one"
-ScriptLine = Annotated[OneLineText, _without_key(_IN_A_SCRIPT, r"[\s=\"']+")]
+_without_key = _refused(
+    lambda text: any(map(looks_like_key, re.split(r"[\s=\"']+", text))),
+    "holds what looks like a key (it is not shown); a batch script is no place for one",
+)
+ScriptLine = Annotated[OneLineText, _without_key]
 _Word = Annotated[
     OneLineText,
     _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "a name as Slurm has it: letters, digits and _.,:@+-"),
-    _without_key(_IN_A_SCRIPT, r"[\s=\"']+"),
+    _without_key,
 ]
 SlurmTime = Annotated[
     OneLineText,
@@ -241,9 +239,7 @@ class CellPattern(StrictModel):
         return self
 
 
-def _entry(value: object) -> object:
-    """The name of a task alone is an evaluation of it."""
-    return {"type": value} if isinstance(value, str) else value
+_TaskAlone = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
 
 
 class SuiteSection(StrictModel):
@@ -253,7 +249,7 @@ class SuiteSection(StrictModel):
     preset: OneLineText | None = None
     extends: PathText | None = None
     params: _Tree | None = None
-    evaluations: list[Annotated[EvaluationEntry, BeforeValidator(_entry)]] | None = None
+    evaluations: list[Annotated[EvaluationEntry, _TaskAlone]] | None = None
     targets: list[TargetEntry] | None = None
     variants: list[VariantEntry] | None = None
     include: list[CellPattern] | None = None

@@ -25,16 +25,14 @@ def problems_with(
         model.model_validate(tree)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            if detail["type"] != "missing" or detail["loc"] not in elsewhere:
-                yield _explained(where, detail, model)
-
-
-def _explained(where: str, detail: Any, model: type[BaseModel]) -> str:
-    place = [part for part in detail["loc"] if isinstance(part, int) or "[" not in part]
-    path = where + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
-    if detail["type"] == "extra_forbidden":
-        return unknown_key(path, str(place[-1]), known_keys(model, place[:-1]))
-    return f"{path}: {wrong_value(detail)}"
+            if detail["type"] == "missing" and detail["loc"] in elsewhere:
+                continue
+            place = [part for part in detail["loc"] if isinstance(part, int) or "[" not in part]
+            path = where + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+            if detail["type"] == "extra_forbidden":
+                yield unknown_key(path, str(place[-1]), known_keys(model, place[:-1]))
+            else:
+                yield f"{path}: {wrong_value(detail)}"
 
 
 def unknown_key(path: str, name: str, known: Sequence[str], also: Sequence[str] = ()) -> str:

@@ -8,6 +8,7 @@ that documents keep of it. JSON and CSV keep the digits that the result has. Zer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
 
@@ -131,3 +132,9 @@ def count(number: float | None, *, missing: str = "") -> str:
 def counted(number: int, word: str, plural: str | None = None) -> str:
     """1 instance, 1,200 instances."""
     return f"{number:,} {word if number == 1 else plural or f'{word}s'}"
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

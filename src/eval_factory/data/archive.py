@@ -16,19 +16,7 @@ from typing import IO, Any
 
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
-from eval_factory.data.bundle import (
-    MANIFEST,
-    Manifest,
-    compare_files,
-    complete_tasks,
-    first_lines,
-    interrupted,
-    parse_manifest,
-    read_manifest,
-    refuse_inside,
-    settle,
-    staging,
-)
+from eval_factory.data import bundle
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")
@@ -51,15 +39,15 @@ def pack(root: Path, target: Path) -> int:
         PrerequisiteError: the bundle is not what its manifest says, or cannot be read; the archive cannot be written.
     """
     _check_name(target)
-    refuse_inside(root, target, "an archive")
+    bundle.refuse_inside(root, target, "an archive")
     if target.is_dir():
         raise ConfigError(f"{target}: is a folder; name a file")
-    settle(root)
-    manifest = read_manifest(root)
-    differences = compare_files(root, manifest)
+    bundle.settle(root)
+    manifest = bundle.read_manifest(root)
+    differences = bundle.compare_files(root, manifest)
     if differences:
         raise PrerequisiteError(_not_as_listed(root, differences.lines(), "nothing was packed"))
-    names = [MANIFEST, *sorted(manifest.paths())]
+    names = [bundle.MANIFEST, *sorted(manifest.paths())]
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.part")
     with _alone(partial, target) as raw:
@@ -69,7 +57,10 @@ def pack(root: Path, target: Path) -> int:
                 tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
             ):
                 for name in names:
-                    _add(archive, root, name)
+                    info = tarfile.TarInfo(name)
+                    with (root / name).open("rb") as file:
+                        info.size, info.mode = os.fstat(file.fileno()).st_size, 0o644
+                        archive.addfile(info, file)
             raw.flush()
             os.fsync(raw.fileno())
             partial.replace(target)
@@ -98,15 +89,7 @@ def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
         yield raw
 
 
-def _add(archive: tarfile.TarFile, root: Path, name: str) -> None:
-    info = tarfile.TarInfo(name)
-    with (root / name).open("rb") as file:
-        info.size = os.fstat(file.fileno()).st_size
-        info.mode = 0o644
-        archive.addfile(info, file)
-
-
-def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT) -> Manifest:
+def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_LIMIT) -> bundle.Manifest:
     """Make the bundle `root` of an archive: looked through, unpacked into a folder of its own, verified, then moved.
 
     Returns the manifest, with the tasks that were found complete in place of those that it claims.
@@ -120,20 +103,30 @@ def unpack(source: Path, root: Path, sources: Sources, *, limit: int = DEFAULT_L
     if not source.is_file():
         raise ConfigError(f"{source}: is no file")
     taken = ConfigError(f"{root}: is there already and not empty; name another folder")
-    if (root / MANIFEST).exists() and not interrupted(root):
+    if (root / bundle.MANIFEST).exists() and not bundle.interrupted(root):
         raise taken
     manifest, text, total = _looked_through(source, limit)
-    with staging(root, sources) as stage:
-        if (root / MANIFEST).exists() and (root / MANIFEST).read_bytes() != text:
+    with bundle.staging(root, sources) as stage:
+        if (root / bundle.MANIFEST).exists() and (root / bundle.MANIFEST).read_bytes() != text:
             raise taken
         free = shutil.disk_usage(root).free
         if free < total:
             raise PrerequisiteError(f"{root}: {total} bytes are needed and {free} are free")
-        _extract(source, stage.folder, manifest, limit)
-        differences = compare_files(stage.folder, manifest)
+        left = set(manifest.paths())
+        with contextlib.closing(_members(source, limit)) as members:  # which looks at each of them again
+            next(members, None)  # the manifest itself
+            for archive, member in members:
+                if member.name not in left:
+                    raise PrerequisiteError(f"{source}: was changed while it was read; nothing was unpacked")
+                left.remove(member.name)
+                place = stage.folder / member.name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with place.open("xb") as out:
+                    _copy(source, archive, member, out)
+        differences = bundle.compare_files(stage.folder, manifest)
         if differences:
             raise PrerequisiteError(_not_as_listed(source, differences.lines(), "nothing was unpacked"))
-        tasks = sorted(complete_tasks(manifest, stage.folder, sources))
+        tasks = sorted(bundle.complete_tasks(manifest, stage.folder, sources))
         stage.commit_as(manifest, text.decode())
     return manifest.model_copy(update={"tasks": tasks})
 
@@ -211,21 +204,20 @@ def _problem_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str | None
     return None
 
 
-def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
+def _looked_through(source: Path, limit: int) -> tuple[bundle.Manifest, bytes, int]:
     """The manifest, its text, and how many bytes it unpacks to: every member is a file that it lists, of that size."""
-    members = _members(source, limit)
-    with contextlib.closing(members):
+    with contextlib.closing(_members(source, limit)) as members:
         archive, member = next(members, (None, None))
         if archive is None or member is None:
             raise PrerequisiteError(f"{source}: holds nothing")
-        if member.name != MANIFEST:
-            raise PrerequisiteError(f"{source}: does not begin with {MANIFEST}: it is no packed data bundle")
+        if member.name != bundle.MANIFEST:
+            raise PrerequisiteError(f"{source}: does not begin with {bundle.MANIFEST}: it is no packed data bundle")
         if member.size > LARGEST_MANIFEST:
-            raise PrerequisiteError(f"{source}: its {MANIFEST} is too large; nothing was unpacked")
+            raise PrerequisiteError(f"{source}: its {bundle.MANIFEST} is too large; nothing was unpacked")
         held = io.BytesIO()
         _copy(source, archive, member, held)
         text = held.getvalue()
-        manifest = parse_manifest(text, f"{source}: {MANIFEST}")
+        manifest = bundle.parse_manifest(text, f"{source}: {bundle.MANIFEST}")
         if len(manifest.files) > MAX_FILES:
             raise PrerequisiteError(f"{source}: lists more than {MAX_FILES} files; nothing was unpacked")
         sizes = {file.path: file.size for file in manifest.files}
@@ -238,22 +230,6 @@ def _looked_through(source: Path, limit: int) -> tuple[Manifest, bytes, int]:
         missing = [f"missing: {printable(name)}" for name in sizes]
         raise PrerequisiteError(_not_as_listed(source, missing, "nothing was unpacked"))
     return manifest, text, len(text) + sum(file.size for file in manifest.files)
-
-
-def _extract(source: Path, folder: Path, manifest: Manifest, limit: int) -> None:
-    """What was looked through; the file may have been changed since, so that each member is looked at again."""
-    left = set(manifest.paths())
-    members = _members(source, limit)
-    with contextlib.closing(members):
-        next(members, None)  # the manifest itself
-        for archive, member in members:
-            if member.name not in left:
-                raise PrerequisiteError(f"{source}: was changed while it was read; nothing was unpacked")
-            left.remove(member.name)
-            target = folder / member.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as out:
-                _copy(source, archive, member, out)
 
 
 def _copy(source: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, out: IO[bytes]) -> None:
@@ -269,4 +245,4 @@ def _check_name(path: Path) -> None:
 
 
 def _not_as_listed(where: Path, lines: list[str], consequence: str) -> str:
-    return f"{where}: differs from its manifest; {consequence}\n{first_lines(lines)}"
+    return f"{where}: differs from its manifest; {consequence}\n{bundle.first_lines(lines)}"

@@ -27,7 +27,6 @@ from eval_factory.data.sources import (
     Listing,
     RelativePath,
     Sha256,
-    SourceFile,
     Sources,
     TaskSources,
     clashes,
@@ -39,7 +38,7 @@ MANIFEST = "manifest.json"
 LOCK = ".lock"
 STAGING_PREFIX = ".staging-"
 COMMIT = ".commit"
-"""A staging folder's name from the moment on that its files are the bundle's: `bundle.finish` moves them."""
+"""A staging folder's name from the moment on that its files are the bundle's: `_finish` moves them."""
 PREPARED = "hf/datasets/"
 """Where data sets of the Hub are."""
 _OURS = (MANIFEST, LOCK, COMMIT)
@@ -248,9 +247,15 @@ def needs_of(
         path = f"{SCENARIOS}/{task.scenario}/{file.path}"
         instead = f"{SCENARIOS}/{task.scenario}/{file.instead}"
         found = [one for one in (path, instead) if one in listed]
-        shared = None if found else _as_of_another_task(file, listed, sources)
-        placed = {} if shared is None else {shared: path}
-        missing = None if found or shared else path
+        same = (  # the same file of the same source, in the folder of another task's scenario
+            f"{SCENARIOS}/{other.scenario}/{its.path}"
+            for other in sources.tasks.values()
+            for its in other.files
+            if (its.url, its.member, its.sha256) == (file.url, file.member, file.sha256)
+        )
+        shared = [one for one in same if one in listed and file.sha256 in (None, listed[one].sha256)][:1]
+        placed = {} if found else dict.fromkeys(shared, path)
+        missing = None if found or placed else path
         needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
     if task.listing is not None:
         needs.append(_listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files))
@@ -265,17 +270,6 @@ def needs_of(
         found, missing = ([path], None) if path in listed else ([], path)
         needs.append(Need("tiktoken", name, sources.url(vocabulary.url), tuple(found), missing))
     return needs
-
-
-def _as_of_another_task(file: SourceFile, listed: Mapping[str, FileEntry], sources: Sources) -> str | None:
-    """The same file of the same source, in the folder of another scenario."""
-    for task in sources.tasks.values():
-        for other in task.files:
-            path = f"{SCENARIOS}/{task.scenario}/{other.path}"
-            same = (other.url, other.member, other.sha256) == (file.url, file.member, file.sha256)
-            if same and path in listed and file.sha256 in (None, listed[path].sha256):
-                return path
-    return None
 
 
 def _listing_need(
@@ -357,23 +351,6 @@ class Staging:
         Raises:
             PrerequisiteError: it cannot be beside what the bundle holds, or a folder cannot be written to.
         """
-        manifest = self._next_manifest()
-        self.commit_as(manifest, manifest.text())
-        return manifest
-
-    def commit_as(self, manifest: Manifest, text: str) -> None:
-        """The same with a manifest that is there already, to be written as it stands. Raises what `commit` raises."""
-        _check_targets(self.root, [name for name in manifest.paths() if (self.folder / name).exists()])
-        write_atomic(self._workspace / MANIFEST, text)
-        self._workspace.replace(self.root / COMMIT)  # from here on it will be finished, by whoever comes next
-        try:
-            _finish(self.root)
-        except KeyboardInterrupt:
-            _finish(self.root)
-            raise
-        self._begin()
-
-    def _next_manifest(self) -> Manifest:
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
         files, hub = manifest.paths(), {(entry.id, entry.config): entry for entry in manifest.hub}
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -393,7 +370,29 @@ class Staging:
             problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")
             raise PrerequisiteError(f"{self.root}: cannot hold this: {problem}; nothing was changed") from None
         tasks = complete_tasks(following, self.root, self.sources, staged=self.folder)
-        return following.model_copy(update={"tasks": tasks})
+        manifest = following.model_copy(update={"tasks": tasks})
+        self.commit_as(manifest, manifest.text())
+        return manifest
+
+    def commit_as(self, manifest: Manifest, text: str) -> None:
+        """The same with a manifest that is there already, to be written as it stands. Raises what `commit` raises."""
+        root, names = self.root, [name for name in manifest.paths() if (self.folder / name).exists()]
+        for name in names:
+            if (root / name).is_dir() and not (root / name).is_symlink():
+                raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
+        for folder in sorted({folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}):
+            if folder != root and folder.is_symlink():
+                raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
+            if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+                raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
+        write_atomic(self._workspace / MANIFEST, text)
+        self._workspace.replace(root / COMMIT)  # from here on it will be finished, by whoever comes next
+        try:
+            _finish(root)
+        except KeyboardInterrupt:
+            _finish(root)
+            raise
+        self._begin()
 
     def discard(self) -> None:
         """Forget what is staged."""
@@ -402,21 +401,6 @@ class Staging:
 
     def close(self) -> None:
         shutil.rmtree(self._workspace, ignore_errors=True)
-
-
-def _check_targets(root: Path, names: list[str]) -> None:
-    """
-    Raises:
-        PrerequisiteError: a file cannot be put into its place.
-    """
-    for name in names:
-        if (root / name).is_dir() and not (root / name).is_symlink():
-            raise PrerequisiteError(f"{root / name}: is a folder where a file is to be; nothing was changed")
-    for folder in sorted({folder for name in names for folder in [*(root / name).parents][: name.count("/") + 1]}):
-        if folder != root and folder.is_symlink():
-            raise PrerequisiteError(f"{folder}: is a link, and a bundle has none; nothing was changed")
-        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-            raise PrerequisiteError(f"{folder}: cannot be written to; nothing was changed")
 
 
 def _finish(root: Path) -> None:
@@ -501,7 +485,13 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
 
     try:
         new = [folder for folder in (root, *root.parents) if not folder.exists()]
-        _refuse_other_things(root)
+        if root.exists() and not root.is_dir():
+            raise ConfigError(f"{root}: is no folder")
+        if root.is_dir() and not (root / MANIFEST).is_file() and not interrupted(root):
+            names = (name for name in files_under(root) if name != LOCK and not name.startswith(STAGING_PREFIX))
+            if (other := next(names, None)) is not None:
+                what = f"is not empty and no data bundle (it holds {printable(other)})"
+                raise ConfigError(f"{root}: {what}; name another folder")
         root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(root / LOCK, mode=PRIVATE)
         lock.acquire(timeout=0)
@@ -523,18 +513,6 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
             with contextlib.suppress(OSError):  # one of them holds something
                 for folder in new:
                     folder.rmdir()
-
-
-def _refuse_other_things(root: Path) -> None:
-    if not root.is_dir():
-        if root.exists():
-            raise ConfigError(f"{root}: is no folder")
-        return
-    if (root / MANIFEST).is_file() or interrupted(root):
-        return
-    other = next((name for name in files_under(root) if name != LOCK and not name.startswith(STAGING_PREFIX)), None)
-    if other is not None:
-        raise ConfigError(f"{root}: is not empty and no data bundle (it holds {printable(other)}); name another folder")
 
 
 def refuse_inside(root: Path, path: Path, what: str) -> None:

@@ -6,8 +6,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from eval_factory.core import sandbox
@@ -30,18 +29,11 @@ HF_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 UNKNOWN_REVISION = "0" * 40
 """The name of a revision's folder where nobody knows the revision: `load_dataset` wants a name."""
 DATASETS = "datasets"
-INFO = "dataset_info.json"
-CONVERTED = "refs/convert/parquet"
-"""Where the Hub keeps its conversion of a data set to Parquet."""
-
-
 SEEN_BY_SCRIPTS = (
     "PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
     "https_proxy", "no_proxy", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
 """Of the environment."""
-READ_BY_SCRIPTS = ("/etc", "/run/systemd/resolve")
-"""Names of hosts, and certificates."""
 SCRIPT_LIMIT_S = 3600.0
 
 
@@ -68,32 +60,37 @@ def prepare_cache(
         if revision is not None and dataset.script and _scripts(repository):
             built, config, version = _build_by_script(repository, dataset, workspace)
         else:
-            with _quiet_datasets():
-                built, config, version = _build(repository, dataset, workspace)
-        folder = (
-            f"{HF_HOME}/{DATASETS}/{dataset_cache_folder(dataset.id)}/{config}/{version}/{revision or UNKNOWN_REVISION}"
-        )
-        _forget_where_it_was_made(built / INFO)
+            built, config, version = _build(repository, dataset, workspace)
+        folder = f"{HF_HOME}/{DATASETS}/{dataset_cache_folder(dataset.id)}/{config}/{version}"
+        folder = f"{folder}/{revision or UNKNOWN_REVISION}"
+        # The package notes the paths of the files that it read: names of somebody's folders.
+        info = built / "dataset_info.json"
+        document = {**json.loads(info.read_text(encoding="utf-8")), "download_checksums": None}
+        info.write_text(json.dumps(document), encoding="utf-8")
         for name in sorted(files_under(built)):
-            target = staging.path(f"{folder}/{name}", source)
-            shutil.move(built / name, target)
+            shutil.move(built / name, staging.path(f"{folder}/{name}", source))
     finally:
         shutil.rmtree(workspace, ignore_errors=True)
     staging.hub.append(HubEntry(id=dataset.id, config=dataset.config, revision=revision, folder=folder, source=source))
 
 
 def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path, str, str]:
-    from datasets import load_dataset_builder
+    import datasets
 
     scripts, program = _scripts(repository), ""
     copy = workspace.with_name(f"{workspace.name}-data") / repository.name
+    level, bars = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
+    datasets.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
     try:
         if scripts:  # the package would run one of the data set's name, and ask for nothing else
             shutil.copytree(repository, copy, ignore=shutil.ignore_patterns("*.py", "*.pyc"))
             instead = "put the data set's files as Parquet, CSV or JSON there"
             program = f"\n  {scripts[0]} is a program and is not executed; {instead}"
         folder = str(copy if scripts else repository)
-        builder = load_dataset_builder(folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False)
+        builder = datasets.load_dataset_builder(
+            folder, dataset.config, cache_dir=str(workspace), trust_remote_code=False
+        )
         builder.download_and_prepare()
     except Exception as error:  # whatever a data set's files make the package raise
         cause = error.__cause__ or error
@@ -101,6 +98,9 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
     finally:
         shutil.rmtree(copy.parent, ignore_errors=True)
+        datasets.logging.set_verbosity(level)
+        if not bars:
+            datasets.enable_progress_bars()
     return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
 
 
@@ -118,7 +118,8 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
     argv = [sys.executable, "-m", "eval_factory.data.script_process", question]
     python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
     path = [str(Path(place).resolve()) for place in sys.path if place]
-    readable = [*READ_BY_SCRIPTS, *python, *path, str(repository.resolve())]
+    for_network = ["/etc", "/run/systemd/resolve"]  # names of hosts, and certificates
+    readable = [*for_network, *python, *path, str(repository.resolve())]
     env = {**passed, **homes, "PYTHONSAFEPATH": "1"}
     try:
         allowed = sandbox.Allowed(readable, processes=True, network=True)
@@ -135,28 +136,6 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
     if "error" in made:
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {made['error']}")
     return folder, str(made["config"]), str(made["version"])
-
-
-def _forget_where_it_was_made(info: Path) -> None:
-    """The package notes the paths of the files that it read: names of somebody's folders."""
-    document = json.loads(info.read_text(encoding="utf-8"))
-    document["download_checksums"] = None
-    info.write_text(json.dumps(document), encoding="utf-8")
-
-
-@contextmanager
-def _quiet_datasets() -> Iterator[None]:
-    import datasets
-
-    level, bars = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
-    datasets.logging.set_verbosity_error()
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        datasets.logging.set_verbosity(level)
-        if not bars:
-            datasets.enable_progress_bars()
 
 
 def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
@@ -189,9 +168,9 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
             names = {file.rfilename for file in info.siblings or []}
             if f"{folder.name}.py" in names and not dataset.script:
                 revision = (hub.dataset_info(dataset.id).sha if dataset.revision else None) or revision
-                config = dataset.config or "default"
+                config, converted = dataset.config or "default", "refs/convert/parquet"
                 snapshot_download(
-                    dataset.id, repo_type="dataset", revision=CONVERTED, endpoint=endpoint, local_dir=folder,
+                    dataset.id, repo_type="dataset", revision=converted, endpoint=endpoint, local_dir=folder,
                     allow_patterns=f"{config}/*",
                 )  # fmt: skip
                 _name_the_splits(folder, config)

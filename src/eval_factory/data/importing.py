@@ -14,18 +14,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import sha256_of
-from eval_factory.data.bundle import (
-    FILE_LISTS,
-    NLTK_DATA,
-    PRESENTATION,
-    SCENARIOS,
-    TIKTOKEN,
-    Manifest,
-    file_list_text,
-    files_under,
-    first_lines,
-    staging,
-)
+from eval_factory.data import bundle
 from eval_factory.data.hub import prepare_cache
 from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
 from eval_factory.tasks.file_problems import shortened
@@ -61,12 +50,12 @@ def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
 
 SUMS = "SHA256SUMS"
 HUB = "hub"
-COPIED = (SCENARIOS, NLTK_DATA, TIKTOKEN, PRESENTATION)
+COPIED = (bundle.SCENARIOS, bundle.NLTK_DATA, bundle.TIKTOKEN, bundle.PRESENTATION)
 
 _Say = Callable[[str], None]
 
 
-def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> Manifest:
+def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
     """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared as a cache.
 
     Raises:
@@ -75,26 +64,25 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> Mani
     """
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder")
-    names = sorted(
-        f"{part}/{name}" for part in (*COPIED, HUB) if (folder / part).is_dir() for name in files_under(folder / part)
-    )
+    parts = [part for part in (*COPIED, HUB) if (folder / part).is_dir()]
+    names = sorted(f"{part}/{name}" for part in parts for name in bundle.files_under(folder / part))
     if not names:
         raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
     _check_names(folder, names)
     check_sums(folder, names, say)
-    for found in look_through_folder(folder / SCENARIOS, sources):
+    for found in look_through_folder(folder / bundle.SCENARIOS, sources):
         say(found)
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
-    with staging(root, sources) as stage:
+    with bundle.staging(root, sources) as stage:
         for name in names:
             if not name.startswith(f"{HUB}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))
         for task in sources.tasks.values():
-            here = folder / SCENARIOS / task.scenario
+            here = folder / bundle.SCENARIOS / task.scenario
             if task.listing is not None and here.is_dir():
                 texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
-                target = stage.path(f"{FILE_LISTS}/{task.scenario}.json", source)
-                target.write_text(file_list_text(texts, source), encoding="utf-8")
+                target = stage.path(f"{bundle.FILE_LISTS}/{task.scenario}.json", source)
+                target.write_text(bundle.file_list_text(texts, source), encoding="utf-8")
         for dataset in _datasets(folder / HUB, sources):
             prepare_cache(folder / HUB / dataset.id, dataset, revision=None, source=source, staging=stage)
             say(f"{dataset.id}: prepared; its revision is not known")
@@ -108,12 +96,8 @@ def _datasets(hub: Path, sources: Sources) -> list[HubDataset]:
     known = {dataset.id: dataset for task in sources.tasks.values() for dataset in task.hub}
     for variant in (variant for task in sources.tasks.values() for variant in task.variants):
         known |= {dataset.id: dataset for dataset in variant.hub if dataset.id not in known}
-    found = []
-    for folder in sorted(hub.glob("*/*")):
-        if folder.is_dir():
-            name = folder.relative_to(hub).as_posix()
-            found.append(known.get(name) or HubDataset(id=name, config=None, revision=None))
-    return found
+    there = [folder.relative_to(hub).as_posix() for folder in sorted(hub.glob("*/*")) if folder.is_dir()]
+    return [known.get(name) or HubDataset(id=name, config=None, revision=None) for name in there]
 
 
 def _check_names(folder: Path, names: list[str]) -> None:
@@ -132,7 +116,7 @@ def _check_names(folder: Path, names: list[str]) -> None:
     problems += clashes(name for name in names if not name.startswith(f"{HUB}/"))
     if problems:
         what = f"{folder}: a data bundle cannot hold this; nothing was imported"
-        raise PrerequisiteError(f"{what}\n{first_lines(problems)}")
+        raise PrerequisiteError(f"{what}\n{bundle.first_lines(problems)}")
 
 
 def check_sums(folder: Path, names: list[str], say: _Say) -> None:
@@ -155,7 +139,7 @@ def check_sums(folder: Path, names: list[str], say: _Say) -> None:
                 problems.append(f"altered: {name}")
     if problems:
         what = f"{folder}: its files are not those of {SUMS}; nothing was imported"
-        raise PrerequisiteError(f"{what}\n{first_lines(problems)}")
+        raise PrerequisiteError(f"{what}\n{bundle.first_lines(problems)}")
 
 
 def _read_sums(path: Path) -> dict[str, str]:

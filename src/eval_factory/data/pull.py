@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -28,40 +27,23 @@ from urllib3.util.retry import Retry
 from eval_factory import __version__
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.proxies import certificates, certificates_hint, proxy_from_environment
-from eval_factory.data.bundle import (
-    FILE_LISTS,
-    LIST_LIMIT,
-    NLTK_DATA,
-    PRESENTATION,
-    SCENARIOS,
-    TIKTOKEN,
-    Staging,
-    file_list_text,
-    staging,
-)
+from eval_factory.data import bundle
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import looked_through
-from eval_factory.data.sources import HubDataset, Listing, Nltk, Sources, relative_path
+from eval_factory.data.sources import Listing, Sources, TaskSources, relative_path
 
 SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True)
-class Blob:
-    """A file as git knows it: its size in bytes, and the SHA-1 of its object."""
-
-    size: int
-    sha1: str
-
-    def problem_of(self, path: Path) -> str | None:
-        """Why a file is another one; None where it is not."""
-        content = path.read_bytes()
-        if len(content) != self.size:
-            return f"{len(content)} of {self.size} bytes came"
-        found = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
-        return None if found == self.sha1 else f"its content is not what is listed (git {found}, listed is {self.sha1})"
+def unlike_blob(path: Path, size: int, sha1: str) -> str | None:
+    """Why a file is not the one that git knows by its size in bytes and the SHA-1 of its object; None where it is."""
+    content = path.read_bytes()
+    if len(content) != size:
+        return f"{len(content)} of {size} bytes came"
+    found = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    return None if found == sha1 else f"its content is not what is listed (git {found}, listed is {sha1})"
 
 
 def is_page(path: Path) -> bool:
@@ -121,7 +103,7 @@ _KINDS: dict[str, Callable[[Path], str | None]] = {
 _TIMEOUT_S = (10.0, 60.0)
 """To connect, and between two pieces of an answer."""
 LARGEST_FILE = 4 << 30
-_CHUNK = 1 << 18
+_AT_ONCE = 8
 WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
 
 RETRIES = Retry(
@@ -133,7 +115,7 @@ RETRIES = Retry(
 class Fetcher:
     """Downloads over connections that stay open; safe among threads. A host that was not there is not tried again."""
 
-    def __init__(self, *, connections: int = 8) -> None:
+    def __init__(self) -> None:
         """
         Raises:
             PrerequisiteError: a variable names certificates that are not there.
@@ -141,7 +123,7 @@ class Fetcher:
         self._session = requests.Session()
         self._session.verify = certificates()[0]
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
-        adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=connections)
+        adapter = HTTPAdapter(max_retries=RETRIES, pool_maxsize=_AT_ONCE)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
         self._given_up: dict[str, FetchError] = {}
@@ -150,8 +132,11 @@ class Fetcher:
     def close(self) -> None:
         self._session.close()
 
-    def file(self, url: str, target: Path, *, sha256: str | None = None, blob: Blob | None = None) -> None:
+    def file(self, url: str, target: Path, *, sha256: str | None = None, blob: tuple[int, str] | None = None) -> None:
         """GET `url` into `target`. Where neither hash is known, its content has to be of the kind that its name says.
+
+        Args:
+            blob: size in bytes and SHA-1, as git knows them.
 
         Raises:
             FetchError: it did not come in full, or is something else. `target` is then not there.
@@ -163,7 +148,7 @@ class Fetcher:
                 other = f"its content is not what it was (SHA-256 {found}, known is {sha256})"
                 problem = None if found == sha256 else other
             elif blob is not None:
-                problem = blob.problem_of(partial)
+                problem = unlike_blob(partial, *blob)
             else:
                 problem = WEB_PAGE if media_type == "text/html" else problem_of(partial, target.name)
             if (problem is not None or (sha256 is None and blob is None)) and is_page(partial):
@@ -190,7 +175,7 @@ class Fetcher:
         digest, size = hashlib.sha256(), 0
         with self._get(url) as response, target.open("wb") as file:
             try:
-                for block in response.iter_content(_CHUNK):
+                for block in response.iter_content(1 << 18):
                     size += len(block)
                     if size > LARGEST_FILE:
                         raise FetchError(f"{url}: is larger than {LARGEST_FILE >> 30} GiB")
@@ -230,12 +215,10 @@ class Fetcher:
         return response
 
 
-_AT_ONCE = 8
 LEADERBOARDS = "leaderboards"
 """Not a task: HELM's conf files."""
 LARGEST_NLTK = 256 << 20
 LARGEST_MEMBER = 1 << 30
-MEMBERS_OF = "archives.part"
 
 _Say = Callable[[str], None]
 
@@ -251,87 +234,75 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
     if unknown:
         raise ConfigError(f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)")
     failures: list[str] = []
-    fetcher = Fetcher(connections=_AT_ONCE)
-    try:
-        with staging(root, sources) as stage:
-            pulled = False
-            for name in dict.fromkeys(tasks):
-                try:
-                    pull_it = _pull_confs if name == LEADERBOARDS else _pull_task
-                    notes = pull_it(name, sources, stage, fetcher, say)
-                except (FetchError, PrerequisiteError) as error:
-                    stage.discard()
-                    failures.append(_failure(name, error))
-                    continue
-                if notes is None:
-                    continue
+    with contextlib.closing(Fetcher()) as fetcher, bundle.staging(root, sources) as stage:
+        pulled = False
+        for name in dict.fromkeys(tasks):
+            try:
+                if name == LEADERBOARDS:
+                    notes = _pull_confs(sources, stage, fetcher)
+                else:
+                    notes = _pull_task(name, sources, stage, fetcher, say)
+            except (FetchError, PrerequisiteError) as error:
+                stage.discard()
+                hint = "; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
+                unreachable = isinstance(error, FetchError) and error.unreachable
+                failures.append(f"{name}: not pulled, nothing was written: {error}{hint if unreachable else ''}")
+                continue
+            if notes:
                 pulled = True
                 stage.commit()
                 say("; ".join([f"{name}: pulled", *notes]))
-            if pulled:
-                _pull_nltk(sources, stage, fetcher, say)
-    finally:
-        fetcher.close()
+        if pulled:
+            _pull_nltk(sources, stage, fetcher, say)
     if failures:
         raise PrerequisiteError("\n".join(failures))
 
 
-def _failure(name: str, error: Exception) -> str:
-    failed = f"{name}: not pulled, nothing was written: {error}"
-    if not (isinstance(error, FetchError) and error.unreachable):
-        return failed
-    return f"{failed}; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
-
-
-def _pull_task(name: str, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> list[str] | None:
-    """Stage all of a task. None where there is nothing to pull."""
-    task = sources.asked(name) or sources.task(name)
+def _pull_task(name: str, sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say) -> list[str]:
+    """Stage all of a task, and say what it is; nothing where there is nothing to pull."""
+    task = sources.asked(name) or TaskSources(scenario=name)
     notes: list[str] = []
+    archives = stage.folder / "archives.part"
     for file in task.files:
         url = sources.url(file.url)
-        target = stage.path(f"{SCENARIOS}/{task.scenario}/{file.path}", url)
+        target = stage.path(f"{bundle.SCENARIOS}/{task.scenario}/{file.path}", url)
         if file.member is None:
             fetcher.file(url, target, sha256=file.sha256)
         else:
-            _stage_member(file.member, url, target, stage.folder / MEMBERS_OF, fetcher)
+            _stage_member(file.member, url, target, archives, fetcher)
         if file.form is not None:
             notes.append(looked_through(target, file.form, url))
-    shutil.rmtree(stage.folder / MEMBERS_OF, ignore_errors=True)
+    shutil.rmtree(archives, ignore_errors=True)
     if task.files:
         notes.append(f"{len(task.files)} files" if len(task.files) > 1 else "1 file")
     if task.listing is not None:
         notes.append(_pull_listing(name, task.scenario, task.listing, sources, stage, fetcher, say))
     for dataset in task.hub:
         revision = pull_dataset(dataset, sources.origins["hub"], stage)
-        notes.append(f"{dataset.id} at {revision} ({_how_pinned(dataset, revision)})")
+        other = f"not the pinned {dataset.revision}, which the Hub does not give any more: scores may not compare"
+        of_known = {None: "no revision was pinned: this one is recorded", revision: "pinned"}
+        how = of_known.get(dataset.revision, other)
+        notes.append(f"{dataset.id} at {revision} ({how})")
     for vocabulary in task.tiktoken:
         entry = sources.tiktoken[vocabulary]
         url = sources.url(entry.url)
-        fetcher.file(url, stage.path(f"{TIKTOKEN}/{entry.path}", url), sha256=entry.sha256)
+        fetcher.file(url, stage.path(f"{bundle.TIKTOKEN}/{entry.path}", url), sha256=entry.sha256)
         notes.append(f"vocabulary {vocabulary}")
     if task.own_data:
         say(f"{name}: its data are your own (config.params.extra.data_path); they are not pulled")
     elif not notes:
         say(f"{name}: needs no data but the package's")
-    return notes or None
+    return notes
 
 
-def _how_pinned(dataset: HubDataset, revision: str) -> str:
-    if dataset.revision is None:
-        return "no revision was pinned: this one is recorded"
-    if dataset.revision == revision:
-        return "pinned"
-    return f"not the pinned {dataset.revision}, which the Hub does not give any more: scores may not compare"
-
-
-def _pull_confs(_name: str, sources: Sources, stage: Staging, fetcher: Fetcher, _say: _Say) -> list[str] | None:
+def _pull_confs(sources: Sources, stage: bundle.Staging, fetcher: Fetcher) -> list[str]:
     """The run entries of HELM's leaderboards."""
     found = sources.presentation
     if found is None:
-        return None
+        return []
     for file, sha256 in found.files.items():
         url = f"{sources.url(found.url)}{file}"
-        fetcher.file(url, stage.path(f"{PRESENTATION}/{file}", url), sha256=sha256)
+        fetcher.file(url, stage.path(f"{bundle.PRESENTATION}/{file}", url), sha256=sha256)
     return [f"{len(found.files)} files"]
 
 
@@ -366,28 +337,29 @@ def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _pull_listing(
-    name: str, scenario: str, listing: Listing, sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say
+    name: str, scenario: str, listing: Listing, sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say
 ) -> str:
     """The list as GitHub gives it, and every file on it, as git knows it."""
     url = sources.url(listing.url)
     answer = fetcher.json(url)
     try:
-        texts = [entry for entry in answer if entry["name"].endswith(".txt")][:LIST_LIMIT]
-        blobs = {entry["name"]: Blob(int(entry["size"]), str(entry["sha"])) for entry in texts}
+        texts = [entry for entry in answer if entry["name"].endswith(".txt")][: bundle.LIST_LIMIT]
+        blobs = {entry["name"]: (int(entry["size"]), str(entry["sha"])) for entry in texts}
         if any("/" in relative_path(text) for text in blobs):
             raise ValueError("a path")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FetchError(f"{url}: the answer is no list of files") from None
     if len(blobs) < listing.count:
         raise FetchError(f"{url}: lists {len(blobs)} files, {listing.count} are known")
-    stage.path(f"{FILE_LISTS}/{scenario}.json", url).write_text(file_list_text(list(blobs), url), encoding="utf-8")
+    file_list = stage.path(f"{bundle.FILE_LISTS}/{scenario}.json", url)
+    file_list.write_text(bundle.file_list_text(list(blobs), url), encoding="utf-8")
     base = sources.url(listing.files)
     say(f"{name}: {len(blobs)} files to download")
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         jobs = []
         for text, blob in blobs.items():
             source = base + quote(text)
-            target = stage.path(f"{SCENARIOS}/{scenario}/{text}", source)
+            target = stage.path(f"{bundle.SCENARIOS}/{scenario}/{text}", source)
             jobs.append(threads.submit(fetcher.file, source, target, blob=blob))
         try:
             for job in jobs:
@@ -398,31 +370,25 @@ def _pull_listing(
     return f"{len(blobs)} files"
 
 
-def _pull_nltk(sources: Sources, stage: Staging, fetcher: Fetcher, say: _Say) -> None:
+def _pull_nltk(sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say) -> None:
     """No medical benchmark reads these: where they are unavailable, the bundle is complete all the same."""
     for name, package in sources.nltk.items():
+        url, archive = sources.url(package.url), stage.folder / f"{name}.zip"
         try:
-            _stage_nltk(name, package, sources, stage, fetcher)
+            fetcher.file(url, archive)
+            with _opened(archive, url) as members:
+                inside = [info for info in members.infolist() if not info.is_dir()]
+                wanted = [info for info in inside if info.filename.startswith(package.members)]
+                if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
+                    raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
+                for info in wanted:
+                    target = stage.path(f"{bundle.NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
+                    with members.open(info) as source:
+                        target.write_bytes(source.read(LARGEST_NLTK))
+            archive.unlink()
         except (FetchError, PrerequisiteError) as error:
             stage.discard()
             say(f"nltk {name}: not pulled ({error}); no medical benchmark reads it")
             continue
         stage.commit()
         say(f"nltk {name}: pulled")
-
-
-def _stage_nltk(name: str, package: Nltk, sources: Sources, stage: Staging, fetcher: Fetcher) -> None:
-    url = sources.url(package.url)
-    archive = stage.folder / f"{name}.zip"
-    fetcher.file(url, archive)
-    with _opened(archive, url) as members:
-        wanted = [
-            info for info in members.infolist() if info.filename.startswith(package.members) and not info.is_dir()
-        ]
-        if not wanted or sum(info.file_size for info in wanted) > LARGEST_NLTK:
-            raise FetchError(f"{url}: does not hold {package.members}, or too much of it")
-        for info in wanted:
-            target = stage.path(f"{NLTK_DATA}/{package.folder}/{relative_path(info.filename)}", url)
-            with members.open(info) as source:
-                target.write_bytes(source.read(LARGEST_NLTK))
-    archive.unlink()

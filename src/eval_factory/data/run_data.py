@@ -42,7 +42,7 @@ from eval_factory.data.bundle import (
     read_manifest,
 )
 from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
-from eval_factory.data.sources import SourceFile, Sources, TaskSources, load_sources
+from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.helm import names, output
 from eval_factory.helm.output import scenario_folder
 from eval_factory.plan.run_plan import Plan
@@ -139,7 +139,7 @@ def how_to_get(plan: Plan, to: str) -> str:
             f" its files into {folder} and its data sets of the Hub into HF_HOME"
         )
     task = task_sources(plan, sources)
-    if not task.can_be_pulled:
+    if not (task.files or task.listing or task.hub or task.tiktoken):
         whose = "are your own files" if task.own_data else "come with eval-factory"
         return (
             f"  the data of {plan.task_name} {whose}, so 'eval-factory data pull' has nothing for it: run it once with"
@@ -149,28 +149,22 @@ def how_to_get(plan: Plan, to: str) -> str:
     return f"  on a machine with a network: eval-factory data pull {asked} {to}"
 
 
-def data_dir_of(plan: Plan) -> Path | None:
-    text = plan.evaluation.run.config.params.extra.data_dir
-    return None if text is None else Path(os.path.abspath(os.path.expanduser(text)))
-
-
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     """Look for all that the run will read. None: no bundle is used.
 
     Raises:
         PrerequisiteError: something is not there, or not what the manifest says; the message names it and the command.
     """
-    sources = load_sources()
-    root = data_dir_of(plan)
+    sources, extra = load_sources(), plan.evaluation.run.config.params.extra
     task = task_sources(plan, sources)
-    if root is None:
-        if plan.evaluation.run.config.params.extra.offline:
+    if extra.data_dir is None:
+        if extra.offline:
             _check_without_bundle(plan, task, sources, env)
         return None
+    root = Path(os.path.abspath(os.path.expanduser(extra.data_dir)))
     manifest = read_manifest(root)
-    needs = tuple(
-        needs_of(task, manifest, root, sources, all_files=HelmRunSettings.from_environment(env).all_files is True)
-    )
+    all_files = HelmRunSettings.from_environment(env).all_files is True
+    needs = tuple(needs_of(task, manifest, root, sources, all_files=all_files))
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
@@ -225,7 +219,7 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
 
     Raises:
-        PrerequisiteError: the bundle was changed since it was looked through.
+        PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link.
     """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
@@ -235,25 +229,20 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
     for folder, target in places.items():
         inside = [name for name in wanted if name.startswith(f"{folder}/")]
-        if inside:
-            _replace_links(plan.rundir.helm, target)
-            _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
-
-
-def _replace_links(helm: Path, target: Path) -> None:
-    """Take links out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
-
-    Raises:
-        PrerequisiteError: HELM's folder itself is one; what earlier runs put there is not lost from sight.
-    """
-    if helm.is_symlink():
-        raise PrerequisiteError(
-            f"{helm}: is a link, and files of a data bundle are not placed through one\n"
-            "  link the output folder itself instead, or choose another with --output_dir"
-        )
-    for folder in reversed([target, *target.parents]):
-        if folder.is_relative_to(helm) and folder.is_symlink():
-            folder.unlink()
+        if not inside:
+            continue
+        # Links go out of the way: where they lead, nothing may be deleted or written. It may be shared, or the bundle.
+        # HELM's folder itself is left where it is one: what earlier runs put there is not lost from sight.
+        helm = plan.rundir.helm
+        if helm.is_symlink():
+            raise PrerequisiteError(
+                f"{helm}: is a link, and files of a data bundle are not placed through one\n"
+                "  link the output folder itself instead, or choose another with --output_dir"
+            )
+        for above in reversed([target, *target.parents]):
+            if above.is_relative_to(helm) and above.is_symlink():
+                above.unlink()
+        _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
 
 
 def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
@@ -339,7 +328,9 @@ def unlike_pinned(plan: Plan, files: Mapping[str, str]) -> Iterator[tuple[str, s
         HelmError: it was not written down in a form that can be read.
     """
     yield from _other_revisions(plan)
-    for name, file in _scenario_files(plan):
+    task = task_sources(plan, load_sources())
+    for file in task.files:
+        name = f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}"
         if file.sha256 is not None and files.get(name, file.sha256) != file.sha256:
             yield name, file.sha256, files[name]
 
@@ -360,23 +351,16 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
         for dataset in output.hub_datasets(plan.rundir.helm)
         if dataset.revision != UNKNOWN_REVISION
     }
-    for name, file in _scenario_files(plan):
-        commit = _COMMIT.search(file.url)
-        if commit and name in files and file.sha256 in (None, files[name]):
-            found[name] = commit[0]
     task = task_sources(plan, load_sources())
     folder = f"{names.SCENARIOS_FOLDER}/{task.scenario}"
+    for file in task.files:
+        name, commit = f"{folder}/{file.path}", _COMMIT.search(file.url)
+        if commit and name in files and file.sha256 in (None, files[name]):
+            found[name] = commit[0]
     commit = _COMMIT.search(task.listing.files) if task.listing else None
     if commit and any(name.startswith(f"{folder}/") for name in files):
         found[folder] = commit[0]
     return found
-
-
-def _scenario_files(plan: Plan) -> Iterator[tuple[str, SourceFile]]:
-    """By their names in the provenance."""
-    task = task_sources(plan, load_sources())
-    for file in task.files:
-        yield f"{names.SCENARIOS_FOLDER}/{task.scenario}/{file.path}", file
 
 
 def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
@@ -425,7 +409,11 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
     this output folder: every write changes the time of the last change, which no program can set back.
     """
     known = _read(rundir)
-    signs = {name: _signs(path) for name, path in files.items()}
+    signs: dict[str, dict[str, str | int]] = {}
+    for name, path in files.items():
+        found, real = path.stat(), str(path.resolve())
+        times = {"mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
+        signs[name] = {"path": real, "size": found.st_size, **times}
     changed = [
         name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)
     ]
@@ -444,11 +432,6 @@ def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str],
 def hashes_of(rundir: RunDir) -> dict[str, str]:
     """What the last run of this folder found of its own data."""
     return {name: str(record["sha256"]) for name, record in _read(rundir).items()}
-
-
-def _signs(path: Path) -> dict[str, str | int]:
-    found, real = path.stat(), str(path.resolve())
-    return {"path": real, "size": found.st_size, "mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
 
 
 def _read(rundir: RunDir) -> Mapping[str, Mapping[str, str | int]]:

@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import resources
-from pathlib import PurePosixPath
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -17,7 +16,6 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 
-TABLE = "sources.yml"
 _MAX_NAME, _MAX_PATH = 240, 1000
 """In bytes: what any file system takes, with room for a suffix and for the folders that a bundle lies in."""
 
@@ -28,11 +26,10 @@ def relative_path(text: str) -> str:
     Raises:
         ValueError: it is none; the message quotes it.
     """
-    parts = text.split("/")
-    if any(unicodedata.category(letter) == "Cs" for letter in text):
+    parts, kinds = text.split("/"), set(map(unicodedata.category, text))
+    if "Cs" in kinds:
         raise ValueError(f"'{printable(text)}' is no UTF-8")
-    bad = not text or any(part in ("", ".", "..") for part in parts)
-    if bad or "\\" in text or PurePosixPath(text).is_absolute() or _has_control(text):
+    if any(part in ("", ".", "..") for part in parts) or "\\" in text or "Cc" in kinds:
         raise ValueError(f"'{printable(text)}' is no plain relative path")
     if len(parts[0]) == 2 and parts[0][1] == ":":
         raise ValueError(f"'{printable(text)}' names a drive")
@@ -64,13 +61,9 @@ def plain_text(text: str) -> str:
     Raises:
         ValueError: it holds control characters.
     """
-    if _has_control(text):
+    if {"Cc", "Cs"}.intersection(map(unicodedata.category, text)):
         raise ValueError(f"'{printable(text)}' holds control characters")
     return text
-
-
-def _has_control(text: str) -> bool:
-    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 RelativePath = Annotated[str, AfterValidator(relative_path)]
@@ -142,11 +135,6 @@ class TaskSources(StrictModel):
     variant: str = ""
     """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
 
-    @property
-    def can_be_pulled(self) -> bool:
-        """Whether `data pull` would write anything; of the user's own data, and of the package's, it does not."""
-        return bool(self.files or self.listing or self.hub or self.tiktoken)
-
     def of_subset(self, subset: str | None) -> TaskSources:
         """Without what belongs to other subsets; None means all."""
         files = tuple(file for file in self.files if subset is None or file.when in (None, subset))
@@ -174,10 +162,6 @@ class Sources(StrictModel):
 
     def url(self, template: str) -> str:
         return template.format_map(self.origins)
-
-    def task(self, name: str) -> TaskSources:
-        """What a task needs; nothing where the table does not know it."""
-        return self.tasks.get(name) or TaskSources(scenario=name)
 
     def asked(self, text: str) -> TaskSources | None:
         """The sources of `TASK` or `TASK:name=value`; None where the table does not know it."""
@@ -211,5 +195,5 @@ class Sources(StrictModel):
 @lru_cache(maxsize=1)
 def load_sources() -> Sources:
     """The packaged table."""
-    text = resources.files("eval_factory.data").joinpath(TABLE).read_text(encoding="utf-8")
+    text = resources.files("eval_factory.data").joinpath("sources.yml").read_text(encoding="utf-8")
     return Sources.model_validate(parse_own(text))

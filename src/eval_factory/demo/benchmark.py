@@ -23,8 +23,6 @@ from helm.benchmark.scenarios.scenario import (
 from eval_factory.demo.example import TABLES
 
 _NAME = "sample_medical_qa"
-_LETTERS = "ABCD"
-_MAX_TOKENS = 5
 
 
 class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
@@ -36,24 +34,23 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
         with (resources.files("eval_factory.demo") / TABLES[_NAME]).open(encoding="utf-8") as file:
-            return [_instance(row) for row in csv.DictReader(file)]
-
-
-def _instance(question: dict[str, str]) -> Instance:
-    references = [
-        Reference(
-            Output(text=question[f"option_{letter.lower()}"]),
-            tags=[CORRECT_TAG] if letter == question["correct_answer"] else [],
-        )
-        for letter in _LETTERS
-    ]
-    return Instance(
-        input=Input(text=question["question"]),
-        references=references,
-        split=TEST_SPLIT,
-        id=question["id"],
-        extra_data={"category": question["category"]},
-    )
+            questions = list(csv.DictReader(file))
+        instances = []
+        for question in questions:
+            references = []
+            for letter in "ABCD":
+                tags = [CORRECT_TAG] if letter == question["correct_answer"] else []
+                references.append(Reference(Output(text=question[f"option_{letter.lower()}"]), tags=tags))
+            instances.append(
+                Instance(
+                    input=Input(text=question["question"]),
+                    references=references,
+                    split=TEST_SPLIT,
+                    id=question["id"],
+                    extra_data={"category": question["category"]},
+                )
+            )
+        return instances
 
 
 @run_spec_function(_NAME)  # type: ignore[untyped-decorator]
@@ -64,7 +61,7 @@ def sample_medical_qa() -> RunSpec:
         instructions="Answer the medical question with the letter of the right option (A, B, C or D) and nothing else.",
         input_noun="Question",
         output_noun="Answer",
-        max_tokens=_MAX_TOKENS,
+        max_tokens=5,
         max_train_instances=0,
     )
     return RunSpec(

@@ -102,13 +102,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = self.path.partition("?")[0].rstrip("/")
+        if not path.endswith("/completions"):
+            self._send(404, _error(f"there is no {path}", "not_found"))
+            return
         try:
-            if path.endswith("/chat/completions"):
-                self._send(200, answer_chat(_parsed(data)))
-            elif path.endswith("/completions"):
-                self._send(200, answer_completion(_parsed(data)))
-            else:
-                self._send(404, _error(f"there is no {path}", "not_found"))
+            self._send(200, _completion(data, is_chat=path.endswith("/chat/completions")))
         except _BadRequest as error:
             self._send(400, _error(str(error), "invalid_request_error"))
 
@@ -124,65 +122,43 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: the prompts are the user's."""
 
 
-def _parsed(data: bytes) -> dict[str, Any]:
+def _error(message: str, kind: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
+
+
+def _completion(data: bytes, *, is_chat: bool) -> dict[str, Any]:
+    """The body of a chat completion, or of a text completion; a token is a word here."""
     try:
         body = json.loads(data)
     except ValueError:
         raise _BadRequest("the body is not JSON") from None
     if not isinstance(body, dict):
         raise _BadRequest("the body is not a JSON object")
-    return body
-
-
-def _error(message: str, kind: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
-
-
-def answer_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """The body of a chat completion."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise _BadRequest("'messages' is missing or empty")
-    contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
-    if not all(isinstance(content, str) for content in contents):
-        raise _BadRequest("every message needs a 'content' of text")
-    text, reason, usage = _completion(str(contents[-1]), body)
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason, "logprobs": None}
-    return _answer("chat.completion", "chatcmpl", body, choice, usage)
-
-
-def answer_completion(body: dict[str, Any]) -> dict[str, Any]:
-    """The body of a text completion."""
     prompt = body.get("prompt")
+    if is_chat:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise _BadRequest("'messages' is missing or empty")
+        contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
+        if not all(isinstance(content, str) for content in contents):
+            raise _BadRequest("every message needs a 'content' of text")
+        prompt = contents[-1]
     if not isinstance(prompt, str):
         raise _BadRequest("'prompt' is missing or not text")
-    text, reason, usage = _completion(prompt, body)
-    choice = {"index": 0, "text": text, "finish_reason": reason, "logprobs": None}
-    return _answer("text_completion", "cmpl", body, choice, usage)
-
-
-def _completion(prompt: str, body: dict[str, Any]) -> tuple[str, str, dict[str, int]]:
-    """(text, finish reason, usage); a token is a word here."""
     words = (embedded_judgement(prompt) or baseline_answer(prompt)).split(" ")
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     cut = isinstance(limit, int) and len(words) > limit
     words = words[:limit] if cut else words
-    asked, answered = len(prompt.split()), len(words)
-    usage = {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
-    return " ".join(words), "length" if cut else "stop", usage
-
-
-def _answer(
-    kind: str, prefix: str, body: dict[str, Any], choice: dict[str, Any], usage: dict[str, int]
-) -> dict[str, Any]:
+    text, asked, answered = " ".join(words), len(prompt.split()), len(words)
+    said = {"message": {"role": "assistant", "content": text}} if is_chat else {"text": text}
     digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:24]
     return {
-        "id": f"{prefix}-{digest}",
-        "object": kind,
+        "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{digest}",
+        "object": "chat.completion" if is_chat else "text_completion",
         "created": int(time.time()),
         "model": str(body.get("model") or _MODEL),
-        "choices": [choice],
-        "usage": usage,
+        "choices": [{"index": 0, **said, "finish_reason": "length" if cut else "stop", "logprobs": None}],
+        "usage": {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered},
     }
 
 

@@ -77,7 +77,9 @@ class LocalRuns:
         chosen = set(self._states) if names is None else set(names)
         reported: set[int] = set()
         deadline = time.monotonic() + GRACE_S
-        while self._at_work(chosen) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and any(
+            isinstance(self._states.get(name), (Waiting, Started)) for name in chosen
+        ):
             for name, pid in self._pids.items():
                 if name in chosen and pid not in reported:
                     _send(pid, signal.SIGTERM)
@@ -100,9 +102,6 @@ class LocalRuns:
             process.kill()
             process.wait()
 
-    def _at_work(self, names: Collection[str]) -> bool:
-        return any(isinstance(self._states.get(name), (Waiting, Started)) for name in names)
-
     def _kill(self, names: Collection[str]) -> None:
         for name, pid in self._pids.items():
             if name in names:
@@ -119,8 +118,11 @@ class LocalRuns:
         if not select.select([source], [], [], seconds)[0]:
             return
         data = os.read(source, 65536)
-        if not data:
-            self._all_lost()
+        if not data:  # the process that begins runs is gone, and they end with it; the next run gets a new one
+            self.clean_up()
+            self._pids.clear()
+            lost = [name for name, state in self._states.items() if isinstance(state, (Waiting, Started))]
+            self._states |= dict.fromkeys(lost, Lost())
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._events += map(json.loads, lines)
@@ -138,12 +140,6 @@ class LocalRuns:
             else:
                 self._pids.pop(name, None)
                 self._states[name] = Ended(event["returncode"])
-
-    def _all_lost(self) -> None:
-        """The process that begins runs is gone, and they end with it; the next run gets a new one."""
-        self.clean_up()
-        self._pids.clear()
-        self._states |= {name: Lost() for name, state in self._states.items() if isinstance(state, (Waiting, Started))}
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -65,7 +65,6 @@ class Execution:
 _TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
-GIT_SEES = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
 
 
 def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
@@ -109,7 +108,10 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
         reader.start()
         try:
             spec.lock.share_with(process.pid)
-            _send(spec.once_begun(), process.stdin)
+            line = spec.once_begun()
+            if process.stdin is not None:  # it gets the line, and the end of its input
+                with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
+                    source.write("" if line is None else f"{line}\n")
             while process.poll() is None:
                 if reader.is_alive():
                     reader.join(_TICK_S)  # the output ends with the process: its end is seen at once
@@ -136,7 +138,6 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
@@ -146,13 +147,6 @@ def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
         ) from error
-
-
-def _send(line: str | None, source: IO[str] | None) -> None:
-    """And the end of its input. A program that has ended needs nothing any more."""
-    if source is not None:
-        with contextlib.suppress(BrokenPipeError), source:
-            source.write("" if line is None else f"{line}\n")
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
@@ -186,18 +180,15 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
     says on standard error is added to `log`.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    try:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as errors:
         return subprocess.Popen(
             list(argv),
             env=dict(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=descriptor,
+            stderr=errors,
             start_new_session=True,
         )
-    finally:
-        os.close(descriptor)
 
 
 def start_python(arguments: Sequence[str], *, said: str) -> int:
@@ -229,7 +220,6 @@ def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) 
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
             encoding="utf-8",
             errors="replace",
             timeout=timeout_s,
@@ -245,7 +235,8 @@ def git_hash(folder: Path) -> str | None:
 
     git gets neither keys nor the variables of another repository (GIT_DIR).
     """
-    env = {name: os.environ[name] for name in GIT_SEES if name in os.environ}
+    seen = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "SYSTEMROOT")
+    env = {name: os.environ[name] for name in seen if name in os.environ}
     try:
         found = run_captured(["git", "-C", str(folder), "-c", f"safe.directory={folder}", "rev-parse", "HEAD"], env, 10)
     except OSError:

@@ -6,7 +6,7 @@ import time
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
@@ -32,8 +32,10 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
+            cut = Column(no_wrap=True, overflow="ellipsis")  # the phase, where a terminal is very narrow
             self._bar = Progress(
-                PhaseColumn(), BarOfKnownLength(bar_width=None, table_column=Column(ratio=1)),
+                TextColumn("{task.description}", markup=False, table_column=cut),
+                BarOfKnownLength(bar_width=None, table_column=Column(ratio=1)),
                 FiguresColumn(self._console),
                 console=self._console, transient=True, expand=True, refresh_per_second=REFRESHES_PER_S,
             )  # fmt: skip
@@ -50,43 +52,23 @@ class ProgressDisplay:
 
     def show(self, event: dict[str, Any]) -> None:
         if event["event"] == "phase":
-            self._start_phase(event["phase"], event.get("total"), event["time"])
+            phase, total = event["phase"], event.get("total")
+            self._phase_started, self._last_line = event["time"], time.monotonic()
+            self.say(f"{phase} ..." if total is None else f"{phase}: {total} requests ...")
+            if self._bar is not None:
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
+                self._task = self._bar.add_task(phase, total=total, event=None)
+                self._bar.start()
         elif event["event"] == "progress":
-            self._advance(event)
+            total, now, elapsed = event["total"], time.monotonic(), event["time"] - self._phase_started
+            if self._bar is not None and self._task is not None:
+                self._bar.update(self._task, completed=event["done"], total=total or None, event=(event, elapsed))
+            elif (total and event["done"] >= total) or now - self._last_line >= _PLAIN_INTERVAL_S:
+                self._last_line = now
+                self.say(f"  {figures_text(event, elapsed)}")
         elif event["event"] == "warning":
             self.say(f"warning: {event['message']}")
-
-    def _start_phase(self, phase: str, total: int | None, started: float) -> None:
-        self._phase_started = started
-        self._last_line = time.monotonic()
-        self.say(f"{phase} ..." if total is None else f"{phase}: {total} requests ...")
-        if self._bar is not None:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(phase, total=total, event=None)
-            self._bar.start()
-
-    def _advance(self, event: dict[str, Any]) -> None:
-        elapsed = event["time"] - self._phase_started
-        if self._bar is not None and self._task is not None:
-            total = event["total"] or None
-            self._bar.update(self._task, completed=event["done"], total=total, event=(event, elapsed))
-            return
-        finished = event["total"] and event["done"] >= event["total"]
-        now = time.monotonic()
-        if finished or now - self._last_line >= _PLAIN_INTERVAL_S:
-            self._last_line = now
-            self.say(f"  {figures_text(event, elapsed)}")
-
-
-class PhaseColumn(ProgressColumn):
-    """What is going on; cut where a terminal is very narrow."""
-
-    def __init__(self) -> None:
-        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
-
-    def render(self, task: Task) -> Text:
-        return Text(task.description)
 
 
 class BarOfKnownLength(BarColumn):

@@ -24,7 +24,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -331,7 +331,9 @@ class ServerGuard:
         elif taken or (ended and not is_free(port)):  # nothing of ours is left
             return False
         else:
-            raise PrerequisiteError(f"{self._its} {why}{_last_lines(tail)}")
+            lines = [line for line in tail if line.strip()][-LAST_LINES:]  # what it said last, of this start
+            last = "\n    ".join(["\n  its last lines:", *lines]) if lines else ""
+            raise PrerequisiteError(f"{self._its} {why}{last}")
         return True
 
     def _started(self, port: int, token: str) -> subprocess.Popen[str]:
@@ -454,12 +456,6 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 def _say(**fields: Any) -> None:
     with suppress(OSError):  # nobody listens any more
         os.write(1, (json.dumps(fields) + "\n").encode())
-
-
-def _last_lines(tail: Iterable[str]) -> str:
-    """What the server said last, of this start."""
-    lines = [line for line in tail if line.strip()]
-    return "\n    ".join(["\n  its last lines:", *lines[-LAST_LINES:]]) if lines else ""
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,11 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.executors.process import Captured, run_captured
 
-_TIMEOUT_S = 60.0
 SEEN_BY_SLURM = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "SLURM_CONF",
     "SLURM_CLUSTERS", "SLURM_JWT",
 )  # fmt: skip
 """No key; and no SBATCH_* or SQUEUE_*, which would stand over what a batch script says."""
-_FIELDS = "%j|%F|%K|%T|%r"
-_JOB_ID = re.compile(r"(\d+)(;.*)?")
-_LARGEST_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
 Run = Callable[[Sequence[str], Mapping[str, str], float], Captured]
 
 
@@ -58,7 +54,7 @@ class Slurm:
         """
         dependency = [] if after is None else [f"--dependency=afterany:{after}"]
         done = self._do(["sbatch", "--parsable", *dependency, str(script)])
-        found = _JOB_ID.fullmatch(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else None
+        found = re.fullmatch(r"(\d+)(;.*)?", (done.stdout.strip().splitlines() or [""])[-1])
         if done.returncode or found is None:
             raise PrerequisiteError(
                 f"sbatch does not take {script}: {_said(done)}\n"
@@ -72,13 +68,20 @@ class Slurm:
         Raises:
             QueueUnknownError: squeue fails, or says what cannot be read.
         """
-        argv = ["squeue", "--noheader", "--array", f"--user={os.getuid()}", f"--format={_FIELDS}"]
-        done = self._do(argv)
+        argv = ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
+        done, tasks = self._do(argv), []
         if done.returncode:
             raise QueueUnknownError(
                 f"squeue does not say what is queued: {_said(done)}\n  run the same command again when Slurm answers"
             )
-        return tuple(parse_queue(done.stdout))
+        for line in done.stdout.splitlines():
+            name, *others = line.rsplit("|", 4)
+            if len(others) != 4:
+                raise QueueUnknownError(f"squeue says what cannot be read: {one_line(line, 200)}")
+            job_id, index, state, reason = others
+            if index.isdecimal():  # of no array: none of ours
+                tasks.append(QueuedTask(name, job_id, int(index), state, reason))
+        return tuple(tasks)
 
     def cancel(self, name: str, tasks: Sequence[QueuedTask] = ()) -> None:
         """Every job of this name, or only these tasks of it.
@@ -98,7 +101,7 @@ class Slurm:
             PrerequisiteError: scontrol does not say.
         """
         done = self._do(["scontrol", "show", "config"])
-        found = _LARGEST_ARRAY.search(done.stdout)
+        found = re.search(r"^MaxArraySize\s*=\s*(\d+)", done.stdout, re.MULTILINE)
         if done.returncode or found is None:
             raise PrerequisiteError(
                 f"scontrol does not say how Slurm is set up: {_said(done)}\n"
@@ -108,26 +111,12 @@ class Slurm:
 
     def _do(self, argv: Sequence[str]) -> Captured:
         try:
-            return self._run(argv, self._env, _TIMEOUT_S)
+            return self._run(argv, self._env, 60.0)
         except FileNotFoundError:
             raise PrerequisiteError(
                 f"{argv[0]} is not there: executor slurm needs Slurm's commands\n"
                 "  run it on a login node of a cluster, or choose --executor local"
             ) from None
-
-
-def parse_queue(text: str) -> Iterable[QueuedTask]:
-    """
-    Raises:
-        QueueUnknownError: a line is not as it was asked for.
-    """
-    for line in text.splitlines():
-        name, *others = line.rsplit("|", 4)
-        if len(others) != 4:
-            raise QueueUnknownError(f"squeue says what cannot be read: {one_line(line, 200)}")
-        job_id, index, state, reason = others
-        if index.isdecimal():  # of no array: none of ours
-            yield QueuedTask(name, job_id, int(index), state, reason)
 
 
 def _said(done: Captured) -> str:
@@ -186,9 +175,6 @@ def reason_name(reason: str) -> str:
 WARNED_S = 30
 """Seconds before the end of its time that a task gets SIGTERM, so that it ends what it began."""
 
-CLEAN_UP_MEMORY, CLEAN_UP_MINUTES = "100M", 10
-CLEAN_UP_LOOKS, CLEAN_UP_PAUSE_S = 50, 10
-"""Within the job's own time."""
 _OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
 """What of `extra` a job that deletes a file does not ask for."""
 
@@ -213,35 +199,27 @@ def batch_script(job: BatchJob) -> str:
     """Whatever is lost starts again, nothing of the submitter's environment comes along, and the worker is the batch
     process itself, so that signals reach it.
     """
-    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in _options(job)), "", *job.resources["prologue"]]
-    return "\n".join([*lines, f"exec {_command(job)}"]) + "\n"
-
-
-def _options(job: BatchJob) -> Iterator[str]:
-    asked = job.resources
-    yield f"--job-name={job.name}"
-    yield f"--array=0-{job.tasks - 1}%{min(job.at_once, job.tasks)}"
-    yield from ("--nodes=1", "--ntasks=1") if job.servers == 1 else (f"--ntasks={job.servers}",)
-    yield f"--cpus-per-task={asked['cpus']}"
-    for name in ("account", "partition", "qos", "time"):
-        if asked[name] is not None:
-            yield f"--{name}={asked[name]}"
-    if asked["mem"] is not None:  # Slurm's own is of a node, which may have several servers
-        each = asked["mem"] if job.servers == 1 else _part_of_memory(asked["mem"], asked["cpus"])
-        yield f"--{'mem' if job.servers == 1 else 'mem-per-cpu'}={each}"
+    asked, of_one = job.resources, job.servers == 1
+    options = [f"--job-name={job.name}", f"--array=0-{job.tasks - 1}%{min(job.at_once, job.tasks)}"]
+    options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={job.servers}"]
+    options.append(f"--cpus-per-task={asked['cpus']}")
+    options += [
+        f"--{name}={asked[name]}" for name in ("account", "partition", "qos", "time") if asked[name] is not None
+    ]
+    memory = asked["mem"]
+    if memory is not None and of_one:
+        options.append(f"--mem={memory}")
+    elif memory is not None:  # Slurm's own is of a node, which may have several servers
+        number, unit = (memory[:-1], memory[-1]) if memory[-1].isalpha() else (memory, "M")
+        options.append(f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // asked['cpus'])}K")
     if asked["gpus"] is not None:
-        yield f"--{'gpus' if job.servers == 1 else 'gpus-per-task'}={asked['gpus']}"
-    yield f"--output={_file_pattern(job.log, '%a.log')}"
-    yield "--open-mode=append"
-    yield "--requeue"
-    yield f"--signal=B:TERM@{WARNED_S}"
-    yield "--export=NONE"
-    yield from asked["extra"]
-
-
-def _part_of_memory(text: str, parts: int) -> str:
-    number, unit = (text[:-1], text[-1]) if text[-1].isalpha() else (text, "M")
-    return f"{-(-int(number) * 1024 ** ('KMGT'.index(unit)) // parts)}K"
+        options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
+    options += [f"--output={_file_pattern(job.log, '%a.log')}", "--open-mode=append", "--requeue"]
+    options += [f"--signal=B:TERM@{WARNED_S}", "--export=NONE", *asked["extra"]]
+    command = [asked["container"]] if asked["container"] else []
+    command.append(shlex.join([asked["python"], *job.argv]))
+    lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *asked["prologue"]]
+    return "\n".join([*lines, f"exec {' '.join(command)}"]) + "\n"
 
 
 def step_words(asked: Mapping[str, Any]) -> list[str]:
@@ -262,25 +240,21 @@ def clean_up_script(job: BatchJob, file: Path) -> str:
     """
     asked = job.resources
     lines = [f"--job-name={clean_up_name(job.name)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
-    lines += [f"--mem={CLEAN_UP_MEMORY}", f"--time={CLEAN_UP_MINUTES}"]
+    lines += ["--mem=100M", "--time=10"]
     lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
     lines += [f"--output={_file_pattern(job.log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
-    look = f"left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown"
+    lines += [option for option in asked["extra"] if not _OF_LARGE_JOBS.match(option)]
     return "\n".join(
         [
-            "#!/bin/bash", *(f"#SBATCH {line}" for line in (*lines, *filter(_is_of_any_job, asked["extra"]))), "",
-            f"for ((i = 0; i < {CLEAN_UP_LOOKS}; i++)); do",
-            f"  {look}",
+            "#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "",
+            "for ((i = 0; i < 50; i++)); do",  # with its pauses within the job's own time
+            f"  left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown",
             f'  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}',
-            f"  sleep {CLEAN_UP_PAUSE_S}",
+            "  sleep 10",
             "done",
             "exit 1",
         ]
     ) + "\n"  # fmt: skip
-
-
-def _is_of_any_job(option: str) -> bool:
-    return _OF_LARGE_JOBS.match(option) is None
 
 
 def clean_up_name(name: str) -> str:
@@ -293,9 +267,3 @@ def _file_pattern(folder: Path, name: str) -> str:
     if not any(character in " \"'\\#" for character in text):
         return text
     return '"' + "".join(f"\\{character}" if character in '"\\' else character for character in text) + '"'
-
-
-def _command(job: BatchJob) -> str:
-    words = [job.resources["python"], *job.argv]
-    container = job.resources["container"]
-    return " ".join([*([container] if container else []), shlex.join(words)])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
+from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.process import ALLOWED
@@ -36,11 +37,9 @@ from eval_factory.executors.slurm import (
     reason_name,
 )
 
-_Say = Callable[[str], object]
 JUST_WRITTEN_S = 300.0
 """Keys that are younger may be of tasks which sbatch is about to take."""
-END_POLL_S, END_LIMIT_S = 0.5, 120.0
-AT_WORK = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
+END_LIMIT_S = 120.0
 END = ".end.json"
 _OF_THE_MACHINE = frozenset(
     {
@@ -174,18 +173,12 @@ class SlurmStore:
         return wave
 
     def wave_file(self, number: int) -> Path:
+        """Beside it `.sh`, its script, and `.clean-up`, there once Slurm has taken the job that deletes its keys."""
         return self._waves / f"w{number}.json"
-
-    def script(self, number: int) -> Path:
-        return self._waves / f"w{number}.sh"
 
     def environment(self, number: int) -> Path:
         """The keys of a wave's tasks: theirs alone, and gone when the wave has ended."""
         return self._waves / f"w{number}.env"
-
-    def clean_up_submitted(self, number: int) -> Path:
-        """There once Slurm has taken the job that deletes the keys when the tasks have ended."""
-        return self._waves / f"w{number}.clean-up"
 
     def logs(self, number: int) -> Path:
         return self.root / "logs" / f"w{number}"
@@ -298,7 +291,7 @@ class SlurmRuns:
         *,
         env: Mapping[str, str] | None = None,
         secrets: Collection[str] = (),
-        say: _Say = lambda _text: None,
+        say: Callable[[str], object] = lambda _text: None,
     ) -> None:
         """
         Args:
@@ -330,10 +323,14 @@ class SlurmRuns:
         waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
         queued = active(self._queue, waves)
         self._latest = {run.name: (wave, run) for wave in waves for run in wave.runs}
-        return {
-            name: self._queued(queued[name]) if name in queued else self._ended(wave, run)
-            for name, (wave, run) in self._latest.items()
-        }
+        states: dict[str, RunState] = {}
+        for name, latest in self._latest.items():
+            if name in queued:
+                states[name] = self._queued(queued[name])
+            else:
+                end = self.store.ended(*latest)
+                states[name] = Lost() if end is None else Ended(end.exit_code)
+        return states
 
     def end_of(self, name: str) -> RunEnd | None:
         """How a run ended in the last wave that has it, by the last look; None where it has not."""
@@ -368,7 +365,7 @@ class SlurmRuns:
                     f"{self.store.suite.root}: jobs were cancelled and have not ended after {END_LIMIT_S:.0f} s:"
                     f" {', '.join(sorted(jobs))}\n  see squeue, then run it again"
                 )
-            time.sleep(END_POLL_S)
+            time.sleep(0.5)
         for wave in waves if names is None else ():
             self.store.environment(wave.number).unlink(missing_ok=True)
 
@@ -381,7 +378,11 @@ class SlurmRuns:
         jobs = {task.job_name: task.job_id for task in queue}
         for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
             has_keys = self.store.environment(wave.number).exists()
-            if has_keys and wave.job_name in jobs and not self.store.clean_up_submitted(wave.number).exists():
+            if (
+                has_keys
+                and wave.job_name in jobs
+                and not self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
+            ):
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, queue: Iterable[QueuedTask] | None = None, *, older_than_s: float = 0.0) -> None:
@@ -400,7 +401,8 @@ class SlurmRuns:
     def _submit(self, array: Sequence[RunSpec], suite_id: str) -> None:
         """List, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody."""
         wave = self.store.new_wave(suite_id, array)
-        script, environment = self.store.script(wave.number), self.store.environment(wave.number)
+        script = self.store.wave_file(wave.number).with_suffix(".sh")
+        environment = self.store.environment(wave.number)
         text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
         write_atomic(script, text, mode=PRIVATE)
         write_environment(environment, self._env, self._secrets)
@@ -418,7 +420,7 @@ class SlurmRuns:
         """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
         if not wave.runs or not wave.runs[0].asks:  # an earlier version's
             return
-        number, script = wave.number, self.store.script(wave.number).with_suffix(".clean-up.sh")
+        number, script = wave.number, self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
         write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)
@@ -428,36 +430,21 @@ class SlurmRuns:
             text = f"the keys of {wave.job_name} are deleted by its last task, or by the next command: {error}"
             self._say(text.split("\n")[0])
         else:
-            self.store.clean_up_submitted(number).touch()
+            self.store.wave_file(number).with_suffix(".clean-up").touch()
 
     def _queued(self, task: QueuedTask) -> RunState:
         where = f"Slurm: {task.job_name} task {task.index}, {task.state}"
-        if task.state in AT_WORK:
+        if task.state in ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"):
             return Started(where)
         if task.state != "PENDING":
             return Waiting(where)
         if can_never_start(task.reason):
             return Waiting(where, reason_name(task.reason), for_ever=True)
         reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
-        if (
-            task.reason not in NO_REASON and task.reason not in self._reasons
-        ):  # which task squeue names changes all the time
+        if task.reason not in NO_REASON | self._reasons:  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")
         return Waiting(where, "" if reason in ("", "None") else reason)
-
-    def _ended(self, wave: Wave, run: RunSpec) -> RunState:
-        end = self.store.ended(wave, run)
-        return Lost() if end is None else Ended(end.exit_code)
-
-
-_MOST_NAMED = 3
-
-
-def some_of(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
@@ -493,7 +480,7 @@ def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm
     if found:
         named = shlex.quote(str(folder.named))
         raise BusyError(
-            f"{folder.named}: in Slurm already: {some_of(found)}\n"
+            f"{folder.named}: in Slurm already: {first_of(found, 3)}\n"
             f"  wait for the end: eval-factory suite status {named}, then the same command with --executor slurm\n"
             f"  or end it, then run it here, which goes on with its answers: eval-factory suite cancel {named}"
         )

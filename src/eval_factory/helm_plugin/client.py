@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,15 +36,11 @@ from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
-from eval_factory.endpoint.retrying_client import Answered, RetryingClient
+from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.session import Session, session_for
 
-OWN_TEXT_END = "<|endoftext|>"
-"""Completions endpoints may send text past this mark; HELM's own client cuts there too."""
-
-_TOO_MANY_REQUESTS = 429
 SAY_BUSY_EVERY_S = 10.0
 _KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
@@ -136,38 +133,30 @@ class Endpoint:
         except EndpointStopped:
             raise
         except RequestFailed as error:
-            return self._failed(str(error))
+            message = str(error)
         except sqlite3.Error as error:
             self._stop(f"cannot write {self._cache.path}: {error}\n  check the disk; what was kept stays")
         except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
-            return self._failed(self._unexpected(asked.key, error))
-        self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
-        return result
-
-    def _failed(self, message: str) -> RequestResult:
+            # A defect of ours is reported by its type and line; its own text may hold a prompt.
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            message = f"unexpected {type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
+            self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
+            self._cache.journal(self._now(asked.key, AttemptState.FAILED, message, number=1))
+        else:
+            self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
+            return result
         self._session.count(self._role, failed=True)
         return _failure(message)
-
-    def _unexpected(self, key: str, error: Exception) -> str:
-        """Report a defect of ours by its type and line; its own text may hold a prompt."""
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"unexpected {type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
-        self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
-        self._cache.journal(self._now(key, AttemptState.FAILED, message, number=1))
-        return message
 
     def forget(self, request: Request, reason: str) -> None:
         """The answer could not be used: it is archived, and the same request is asked again in the next run."""
         for asked in self._variants_of(self._keyed(request)):
             if self._cache.holds(asked.key):
-                self._archive(asked.key, reason)
+                self._cache.archive_answer(asked.key, self._now(asked.key, "unusable", reason))
 
     def note_unscorable(self, request: Request, reason: str) -> None:
         """The answer came, and HELM cannot score it: it stays cached, and is not asked for again."""
         self._cache.journal(self._now(self._keyed(request).key, "unscorable", reason))
-
-    def _archive(self, key: str, reason: str) -> None:
-        self._cache.archive_answer(key, self._now(key, "unusable", reason))
 
     def _now(self, key: str, outcome: str, why: str | None, *tokens: int | None, number: int = 0) -> Attempt:
         """A line of the journal of what took no time."""
@@ -194,7 +183,7 @@ class Endpoint:
             self._in_flight[asked.key] = future
         if future is not None:
             reply = replace(bridge.wait_for(future), cached=True)
-            self._note_cached(reply.key, reply.completion)
+            self._cache.journal(self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens))
             return reply
         try:
             cached = (self._from_cache(variant.key) for variant in self._variants_of(asked))
@@ -220,19 +209,20 @@ class Endpoint:
             response, latency, created = found
             completion = openai_api.completion_of(response, self._settings.endpoint_type)
         except openai_api.UnusableAnswer as error:  # cached by an older version
-            self._archive(key, str(error))
+            self._cache.archive_answer(key, self._now(key, "unusable", str(error)))
             return None
-        self._note_cached(key, completion)
-        return _Reply(key, completion, latency, created, cached=True)
-
-    def _note_cached(self, key: str, completion: openai_api.Completion) -> None:
-        """An answer that costs nothing: from the cache, or of an equal request at the same time."""
         self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
+        return _Reply(key, completion, latency, created, cached=True)
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
-            if error.status in (_TOO_MANY_REQUESTS, None):
-                self._say_busy(str(error))
+            if error.status in (429, None):  # a rate limit, or silence: one line for a while; the journal has all
+                with self._lock:
+                    now = time.monotonic()
+                    say = now - self._said_busy > SAY_BUSY_EVERY_S
+                    self._said_busy = now if say else self._said_busy
+                if say:
+                    _say(f"{self._role}: {error}")
             self._cache.journal(
                 Attempt(asked.key, self._role, number, outcome, error.status, str(error), started, latency)
             )
@@ -245,47 +235,34 @@ class Endpoint:
             raise EndpointStopped(str(reached)) from reached
         except EndpointUnusable as error:
             self._stop(str(error), _KINDS.get(type(error)))
-        key = self._keep(asked, answered)
-        return _Reply(key, answered.completion, answered.latency_s, answered.started, cached=False)
-
-    def _keep(self, asked: _KeyedRequest, answered: Answered) -> str:
-        """Put the answer into the cache, under the request that was answered; returns its key."""
-        changes, adjustments, changed = answered.changes, _described(answered.changes), None
+        # What is cached is the answer to the request that was answered: with the endpoint's changes.
+        changes, changed = answered.changes, None
+        adjustments = [
+            f"the endpoint refuses {name}: it was left out, the model's own default was used"
+            if new is None
+            else f"the endpoint takes {new} in place of {name}"
+            for name, new in changes.items()
+        ]
         if changes:
             asked = asked.with_changes(changes)
             changed = self._settings.url, changes
-            self._tell_once(adjustments)
-        took = answered.started, answered.latency_s
-        answer = Answer(
-            asked.key, self._role, self._settings.model_id, asked.body, answered.completion.body, *took
-        )  # fmt: skip
+            with self._lock:
+                untold = [adjustment for adjustment in adjustments if adjustment not in self._described]
+                self._described.update(untold)
+            for adjustment in untold:
+                self._events.emit(logs.WARNING, role=self._role, message=adjustment)
+        completion, took = answered.completion, (answered.started, answered.latency_s)
+        answer = Answer(asked.key, self._role, self._settings.model_id, asked.body, completion.body, *took)
         attempt = Attempt(
             asked.key, self._role, answered.attempt, AttemptState.ANSWERED, 200, "; ".join(adjustments) or None, *took,
-            *answered.completion.tokens,
+            *completion.tokens,
         )  # fmt: skip
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
-        self._session.spending.answered(self._role, asked.body, answered.completion)
+        self._session.spending.answered(self._role, asked.body, completion)
         with self._lock:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
-        return asked.key
-
-    def _tell_once(self, adjustments: Sequence[str]) -> None:
-        with self._lock:
-            new = [adjustment for adjustment in adjustments if adjustment not in self._described]
-            self._described.update(new)
-        for adjustment in new:
-            self._events.emit(logs.WARNING, role=self._role, message=adjustment)
-
-    def _say_busy(self, message: str) -> None:
-        """One line for a while of rate limits, or of silence; the journal has them all."""
-        with self._lock:
-            now = time.monotonic()
-            say = now - self._said_busy > SAY_BUSY_EVERY_S
-            if say:
-                self._said_busy = now
-        if say:
-            _say(f"{self._role}: {message}")
+        return _Reply(asked.key, completion, answered.latency_s, answered.started, cached=False)
 
     def _stop(self, message: str, kind: str | None = None) -> NoReturn:
         """End the run: asking on cannot repair it. A judge that cannot be asked ends itself only."""
@@ -303,32 +280,27 @@ class Endpoint:
         self._client.stop(LimitReached(limit))
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
-        choices = reply.completion.choices
-        if any(choice.finish_reason == openai_api.FILTERED for choice in choices):
+        if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
             return _failure(openai_api.FILTERED_MESSAGE)
-        completions = [self._completion(request, choice) for choice in choices]
         return RequestResult(
             success=True,
             cached=reply.cached,
             request_time=reply.latency_s,
             request_datetime=int(reply.created),
-            completions=completions,
+            completions=[self._completion(request, choice) for choice in reply.completion.choices],
             embedding=[],
         )
-
-    def _warn_of_too_few_tokens(self, granted: int) -> None:
-        with self._lock:
-            first, self._warned = not self._warned, True
-        if first:
-            message = openai_api.TOO_FEW_TOKENS.format(granted=granted)
-            self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
         cut_off = choice.finish_reason == openai_api.CUT_OFF
         split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
         text, thought = split.answer, split.thought
         if cut_off and not text and self._role == MODEL_ROLE:
-            self._warn_of_too_few_tokens(request.max_tokens)
+            with self._lock:
+                first, self._warned = not self._warned, True
+            if first:
+                message = openai_api.TOO_FEW_TOKENS.format(granted=request.max_tokens)
+                self._events.emit(logs.WARNING, role=self._role, message=message)
         reasoning = choice.reasoning if thought is None else thought
         if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
             text = request.prompt + text
@@ -339,7 +311,8 @@ class Endpoint:
             finish_reason={"reason": choice.finish_reason},
             thinking=Thinking(text=reasoning) if reasoning is not None else None,
         )
-        end = None if self._settings.endpoint_type == openai_api.CHAT else OWN_TEXT_END
+        # Completions endpoints may send text past this mark; HELM's own client cuts there too.
+        end = None if self._settings.endpoint_type == openai_api.CHAT else "<|endoftext|>"
         return truncate_sequence(output, request, end_of_text_token=end, print_warning=False)
 
 
@@ -347,16 +320,6 @@ _REQUEST_FIELDS = (
     "prompt", "messages", "temperature", "num_completions", "max_tokens", "stop_sequences", "echo_prompt", "top_p",
     "presence_penalty", "frequency_penalty",
 )  # fmt: skip
-
-
-def _described(changes: Changes) -> tuple[str, ...]:
-    """The changes in words."""
-    return tuple(
-        f"the endpoint refuses {name}: it was left out, the model's own default was used"
-        if new is None
-        else f"the endpoint takes {new} in place of {name}"
-        for name, new in changes.items()
-    )
 
 
 def _say(line: str) -> None:
@@ -375,17 +338,13 @@ def _failure(message: str) -> RequestResult:
 
 
 _clients_lock = threading.Lock()
-_demo_lock = threading.Lock()
-_demo_server: DemoServer | None = None
 
 
+@cache
 def _demo_url() -> str:
     """The address of the embedded endpoint, started at first use and ended with the process."""
-    global _demo_server
-    with _demo_lock:
-        if _demo_server is None:
-            _demo_server = DemoServer().__enter__()
-            guard, address = network_guard.guard(), place_of(_demo_server.base_url)
-            if guard is not None and address is not None:
-                guard.allow(*address)
-        return _demo_server.base_url
+    url = DemoServer().__enter__().base_url
+    guard, address = network_guard.guard(), place_of(url)
+    if guard is not None and address is not None:
+        guard.allow(*address)
+    return url

@@ -59,8 +59,6 @@ def needed_capability(adapter_spec: Any) -> str | None:
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
-_MESSAGE_LIMIT = 300
-_SHOWN_RUNS = 5
 _MAX_NAME = 200
 """Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
 
@@ -80,10 +78,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
-        executor: Any = self.executor
-        annotator: Any = self.annotator_executor
-        self.executor: Any = _Reporting(executor, self._before_asking, lambda _state: self._after_asking())
-        self.annotator_executor: Any = _Reporting(annotator, self._before_judging, self._after_judging)
+        self.executor: Any = _Reporting(self.executor, self._before_asking, lambda _state: self._after_asking())
+        self.annotator_executor: Any = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
         name = _NOT_IN_A_FILE_NAME.sub("_", run_spec.name)
@@ -99,19 +95,16 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._score_trivial_answers(run_spec)
 
     def _score_trivial_answers(self, run_spec: RunSpec) -> None:
-        """The floors of the scores that were just written."""
+        """The floors of the scores that were just written, in a share of the run's time and of that of earlier ones."""
         state, self._annotated = self._annotated, None
         if state is None:
             return
-        limit = TimeLimit(self._seconds_so_far() / SHARE, clock_for(run_spec))
+        seconds = time.monotonic() - STARTED + self._session.cache.seconds_before()
+        limit = TimeLimit(seconds / SHARE, clock_for(run_spec))
         failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path), limit)
         if failed is not None:
             message = f"what trivial answers score could not be computed: {failed}"
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
-
-    def _seconds_so_far(self) -> float:
-        """With the time of earlier runs that this one goes on with."""
-        return time.monotonic() - STARTED + self._session.cache.seconds_before()
 
     def _report_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
@@ -143,7 +136,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             message = f"{run_specs[0].name} asks a model for {needed}; eval-factory evaluates endpoints for text"
         elif len(run_specs) > 1:
             message = f"the run entry stands for {len(run_specs)} runs, name one of them: " + "; ".join(
-                spec.name for spec in run_specs[:_SHOWN_RUNS]
+                spec.name for spec in run_specs[:5]
             )
         else:
             return run_specs
@@ -161,16 +154,18 @@ class EvalRunner(Runner):  # type: ignore[misc]
             print(logs.last_message(str(missing), os.environ), file=sys.stderr, flush=True)
             self._session.events.emit(logs.FATAL, role=MODEL_ROLE, message=str(missing))
             return
-        debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
         redactor = self._session.redactor
+        debug = logging.getLogger("helm").isEnabledFor(logging.INFO)
         message = one_line(redactor.text(str(error)), MAX_LOG_LINE) if debug else safe_message(error, redactor)
         for frame in traceback.extract_tb(_innermost(error).__traceback__)[-8:]:
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-        print(f"{message}", file=sys.stderr, flush=True)
+        print(message, file=sys.stderr, flush=True)
         self._session.events.emit(logs.RUN_FAILED, run=run_spec.name, error=message, stopped=False)
 
     def _before_asking(self, state: ScenarioState) -> None:
-        wait_for_the_probe()
+        # The endpoints are asked while HELM is imported. Where one cannot be asked, nobody says who answered.
+        if HelmRunSettings.from_environment(os.environ).is_being_probed:
+            os.environ[PROBED] = sys.stdin.readline().strip() or sys.exit(1)
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
@@ -210,12 +205,6 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
         get_class_by_name(part.class_name)
 
 
-def wait_for_the_probe() -> None:
-    """The endpoints are asked while HELM is imported. Exits where one cannot be asked, and nobody says who answered."""
-    if HelmRunSettings.from_environment(os.environ).is_being_probed:
-        os.environ[PROBED] = sys.stdin.readline().strip() or sys.exit(1)
-
-
 class _Reporting:
     """An executor of HELM's with reports before and after."""
 
@@ -232,15 +221,11 @@ class _Reporting:
         self._before(scenario_state)
         state = self._inner.execute(scenario_state)
         if state is not scenario_state:
-            let_go(scenario_state)
+            # HELM's `run_one` keeps the requests as they were before they were answered, and looks at them no more.
+            for records in (scenario_state.request_states, scenario_state.request_state_map, scenario_state.instances):
+                records.clear()
         self._after(state)
         return state
-
-
-def let_go(state: ScenarioState) -> None:
-    """HELM's `run_one` keeps the requests as they were before they were answered, and looks at them no more."""
-    for records in (state.request_states, state.request_state_map, state.instances):
-        records.clear()
 
 
 def safe_message(error: Exception, redactor: Redactor) -> str:
@@ -249,7 +234,7 @@ def safe_message(error: Exception, redactor: Redactor) -> str:
     if isinstance(cause, DownloadError):
         return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"
     text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
-    return f"{type(cause).__name__}: {one_line(text, _MESSAGE_LIMIT)}"
+    return f"{type(cause).__name__}: {one_line(text, 300)}"
 
 
 def _innermost(error: BaseException) -> BaseException:

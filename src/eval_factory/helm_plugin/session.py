@@ -45,18 +45,14 @@ class RunSpending:
 
     def __init__(self, settings: HelmRunSettings, cache_db: Path, run_id: str, tracker: SpendingLimit | None) -> None:
         self._budget, self._prices, self._tracker = settings.budget, settings.prices, tracker
-        self._uncountable: str | None = None
-        write_prices(cache_db, run_id, settings.prices)
-
-    @property
-    def is_countable(self) -> bool:
+        self.is_countable = True
         """Whether the cost of all answers is known that a limit counts."""
-        return self._uncountable is None
+        write_prices(cache_db, run_id, settings.prices)
 
     def begin(self) -> str | None:
         """None: a request may be sent. Else the name of the limit that forbids it."""
-        if self._uncountable is not None:
-            return self._uncountable
+        if not self.is_countable:
+            return MAX_COST
         return None if self._tracker is None else self._tracker.begin()
 
     def spend(self, *, tokens: int, cost: float) -> None:
@@ -70,7 +66,7 @@ class RunSpending:
         tokens = limit_tokens(completion.tokens, (prompt_size(body), completion.size))
         cost = limit_cost(completion.body.get("usage"), tokens, self._prices.get(role))
         if cost is None and self._budget.max_cost is not None:
-            self._uncountable = MAX_COST
+            self.is_countable = False
         self.spend(tokens=sum(tokens), cost=cost or 0.0)
 
     def watch(self, stop: Callable[[str], None]) -> None:

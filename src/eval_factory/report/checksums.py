@@ -21,11 +21,6 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-_PREDICATE_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-EXTENSION = "evalFactory"
-"""The predicate's field that is not in-toto's; the framework allows such, and has readers ignore those they do not
-know."""
-
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)")
 _ESCAPES = {"\\\\": "\\", "\\n": "\n", "\\r": "\r"}
 
@@ -48,7 +43,12 @@ def write_checksums(
     document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests[rundir.attestation.name] = sha256_of(rundir.attestation)
-    write_atomic(rundir.checksums, "".join(_line(name, digest) for name, digest in sorted(digests.items())))
+    lines = []
+    for name, digest in sorted(digests.items()):
+        # as GNU coreutils writes it: a name with a backslash or a line break is escaped, and its line begins so
+        escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        lines.append(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
+    write_atomic(rundir.checksums, "".join(lines))
 
 
 def forget_checksums(rundir: RunDir) -> None:
@@ -60,25 +60,21 @@ def forget_checksums(rundir: RunDir) -> None:
 def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Path in the output folder -> SHA-256 of every file that is part of the result.
 
+    Not of logs, which the next command goes on writing; nor of data sets, whose hashes are in the provenance.
+
     Args:
         known: those of files that have not changed since.
     """
-    files = {path.relative_to(rundir.root).as_posix(): path for path in files_of_result(rundir, runs)}
-    return {name: known.get(name) or sha256_of(path) for name, path in files.items()}
-
-
-def files_of_result(rundir: RunDir, runs: Iterable[Path]) -> list[Path]:
-    """Not logs, which the next command goes on writing; not data sets, whose hashes are in the provenance."""
     others = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db)
-    single = (*rundir.results, *others)
-    found = {path for path in single if path.is_file()}
+    found = {*rundir.results, *others}
     for folder, pattern in (
         (rundir.responses, "*"), (rundir.model_configs, "*"), (rundir.annotations, "*"), (rundir.helm, "*.json"),
     ):  # fmt: skip
-        found |= {path for path in folder.glob(pattern) if path.is_file()}
+        found.update(folder.glob(pattern))
     for folder in runs:
-        found |= {path for path in folder.rglob("*") if path.is_file()}
-    return sorted(found)
+        found.update(folder.rglob("*"))
+    files = {path.relative_to(rundir.root).as_posix(): path for path in sorted(found) if path.is_file()}
+    return {name: known.get(name) or sha256_of(path) for name, path in files.items()}
 
 
 def read_checksums(path: Path) -> dict[str, str]:
@@ -115,16 +111,16 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
     may not be. It says nothing of how good the score is.
     """
     outcome = "FAILED" if not result.reportable else "PASSED" if result.status == RunStatus.COMPLETE else "WARNED"
-    configuration = [subject for subject in _descriptors(digests) if subject["name"] == "run_config.yml"]
+    subjects = [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())]
     return {
         "_type": STATEMENT_TYPE,
-        "subject": _descriptors(digests),
-        "predicateType": _PREDICATE_TYPE,
+        "subject": subjects,
+        "predicateType": "https://in-toto.io/attestation/test-result/v0.1",
         "predicate": {
             "result": outcome,
-            "configuration": configuration,
+            "configuration": [subject for subject in subjects if subject["name"] == "run_config.yml"],
             **{f"{kind.lower()}Tests": [result.task] * (kind == outcome) for kind in ("PASSED", "WARNED", "FAILED")},
-            EXTENSION: {
+            "evalFactory": {  # not in-toto's: the framework has readers ignore fields that they do not know
                 "task": result.task,
                 "mainMetric": result.main_metric,
                 "scores": {name: asdict(score) for name, score in result.scores.items()},
@@ -132,13 +128,3 @@ def result_statement(result: TaskResult, digests: Mapping[str, str]) -> dict[str
             },
         },
     }
-
-
-def _descriptors(digests: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())]
-
-
-def _line(name: str, digest: str) -> str:
-    """As GNU coreutils writes it: a name with a backslash or a line break is escaped, and its line begins so."""
-    escaped = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    return f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n"

@@ -7,7 +7,7 @@ are never rounded: they are HELM's to the last digit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from importlib import resources
@@ -18,9 +18,8 @@ from eval_factory.core.plain_yaml import OneLine, OneLineList
 from eval_factory.core.results import (
     MODEL_ROLE,
     SCHEMA_VERSION,
-    Comparability,
+    Clinicians,
     InstanceRecord,
-    Provenance,
     Score,
     Scores,
     Spent,
@@ -31,12 +30,6 @@ from eval_factory.core.results import (
 
 DIGITS_OF_SECONDS = 4
 """Significant digits: a clock is no better."""
-MAX_ON_A_LINE = 60
-"""Characters of a text that stands on a line with others."""
-
-
-def rounded_seconds(number: float | None) -> float | None:
-    return None if number is None else rounded(number, DIGITS_OF_SECONDS)
 
 
 def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
@@ -46,7 +39,7 @@ def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:
         if isinstance(value, Mapping):
             found[name] = rounded_fields(value)
         elif isinstance(value, float) and name not in exact:
-            found[name] = rounded_seconds(value) if name.endswith("_s") else rounded(value)
+            found[name] = rounded(value, DIGITS_OF_SECONDS) if name.endswith("_s") else rounded(value)
     return found
 
 
@@ -54,22 +47,20 @@ def formatted(value: Any) -> Any:
     """Mappings and lists of short plain values alone on one line; others a value a line."""
     if isinstance(value, Mapping):
         items = {str(name): formatted(item) for name, item in value.items()}
-        return OneLine(items) if all(map(_is_short, items.values())) else items
+        for item in items.values():
+            if isinstance(item, str):
+                is_short = len(item) <= 60 and "\n" not in item
+            else:
+                is_short = isinstance(item, OneLineList) or not isinstance(item, (dict, list))
+            if not is_short:
+                return items
+        return OneLine(items)
     if isinstance(value, (list, tuple)):
         listed = [formatted(item) for item in value]
-        return OneLineList(listed) if _is_plain(listed) else listed
+        # numbers, or words, are short: a sentence has a line of its own
+        is_long = any(isinstance(item, (dict, list)) or (isinstance(item, str) and " " in item) for item in listed)
+        return listed if is_long else OneLineList(listed)
     return value
-
-
-def _is_short(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= MAX_ON_A_LINE and "\n" not in value
-    return isinstance(value, OneLineList) or not isinstance(value, (dict, list))
-
-
-def _is_plain(items: Sequence[Any]) -> bool:
-    """Of numbers, or of words: a sentence has a line of its own."""
-    return all(not isinstance(item, (dict, list)) and not (isinstance(item, str) and " " in item) for item in items)
 
 
 def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,16 +81,25 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
     Args:
         config: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them.
     """
+    compared: dict[str, Any] | None = None
+    if (record := result.comparability) is not None:
+        found = asdict(record) | {"deviations": [*map(asdict, record.deviations)], "remarks": list(record.remarks)}
+        # what is empty is left out: of a run with the leaderboard's settings one line is left
+        compared = {name: value for name, value in found.items() if value or name == "medhelm_settings"}
+    provenance = without_nulls(asdict(result.provenance))
+    for asked in provenance["endpoints"].values():
+        if asked["servers"] is None:  # there is one, as there was before there could be several
+            del asked["servers"]
     return {
         "schema_version": SCHEMA_VERSION,
         "status": result.status,
         "main_metric": result.main_metric,
         "results": {"tasks": _task(result), "groups": _groups(result)},
         "validity": _validity(result),
-        **_clinicians(result),
-        "comparability": _comparability(result.comparability),
+        **({} if result.clinicians is None else {"clinicians": _clinicians(result.clinicians)}),
+        "comparability": compared,
         "usage": formatted(usage(result.usage)),
-        "provenance": _provenance(result.provenance),
+        "provenance": formatted(provenance),
         "config": config["config"],
         "target": config["target"],
         "command": command,
@@ -123,16 +123,14 @@ def _task(result: TaskResult) -> dict[str, Any]:
 def _groups(result: TaskResult) -> dict[str, Any]:
     """A score of a group does not repeat what the score of that name in `tasks` says of its metric."""
     known = {name: _facts(score) for name, score in result.scores.items()}
-    groups = {
-        field: {"groups": {value: _group(scores, known) for value, scores in by_value.items()}}
-        for field, by_value in result.groups.items()
-    }
+    groups: dict[str, Any] = {}
+    for field, by_value in result.groups.items():
+        written = {}
+        for value, scores in by_value.items():
+            documents = {name: _score_and_facts(score, known.get(name, {})) for name, score in scores.items()}
+            written[value] = OneLine({"metrics": {"score": {"scores": documents}}})
+        groups[field] = {"groups": written}
     return {result.task: {"groups": groups}} if groups else {}
-
-
-def _group(scores: Scores, known: Mapping[str, Mapping[str, Any]]) -> OneLine:
-    written = {name: _score_and_facts(score, known.get(name, {})) for name, score in scores.items()}
-    return OneLine({"metrics": {"score": {"scores": written}}})
 
 
 def _score_and_facts(score: Score, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,14 +140,10 @@ def _score_and_facts(score: Score, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts(score: Score) -> dict[str, Any]:
-    """Every other field of a score; null where it does not have it."""
+    """Every other field of a score, null where it does not have it; an end of its scale is 1, not 1.0."""
     facts = {field.name: getattr(score, field.name) for field in fields(score) if field.name not in ("value", "stats")}
-    return {**facts, "scale": None if score.scale is None else OneLineList(map(_end, score.scale))}
-
-
-def _end(number: float) -> float:
-    """An end of a scale: 1, not 1.0."""
-    return int(number) if float(number).is_integer() else number
+    scale = score.scale and OneLineList(int(end) if float(end).is_integer() else end for end in score.scale)
+    return {**facts, "scale": scale}
 
 
 def _validity(result: TaskResult) -> dict[str, Any]:
@@ -171,37 +165,18 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     return {**written, "floors": floors}
 
 
-def _comparability(record: Comparability | None) -> dict[str, Any] | None:
-    """What is empty is left out: of a run with the leaderboard's settings one line is left."""
-    if record is None:
-        return None
-    found = asdict(record) | {"deviations": [*map(asdict, record.deviations)], "remarks": list(record.remarks)}
-    return {name: value for name, value in found.items() if value or name == "medhelm_settings"}
-
-
-def _clinicians(result: TaskResult) -> dict[str, Any]:
-    """Absent where nobody rated; what is not defined is left out."""
-    if result.clinicians is None:
-        return {}
-    record = asdict(result.clinicians)
+def _clinicians(found: Clinicians) -> Any:
+    """What is not defined is left out."""
+    record = asdict(found)
     record["judges"] = {judge: rounded_fields(without_nulls(one)) for judge, one in record["judges"].items()}
     for name in ("corrected", "too_few", "agreement"):
         record[name] = rounded_fields(without_nulls(record[name] or {}))
-    return {"clinicians": formatted({name: value for name, value in record.items() if value not in (None, {}, ())})}
-
-
-def _provenance(record: Provenance) -> dict[str, Any]:
-    found = without_nulls(asdict(record))
-    for asked in found["endpoints"].values():
-        if asked["servers"] is None:  # there is one, as there was before there could be several
-            del asked["servers"]
-    written: dict[str, Any] = formatted(found)
-    return written
+    return formatted({name: value for name, value in record.items() if value not in (None, {}, ())})
 
 
 def usage(record: Usage) -> dict[str, Any]:
     """At the top the figures of this run; by role, and of all runs, where these are others."""
-    found = {**_spent(record.this_run.total), "wall_s": rounded_seconds(record.wall_s)}
+    found = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
     if record.cost_unknown is not None:
         found["cost_unknown"] = record.cost_unknown
     if roles := _roles(record.this_run):
@@ -229,13 +204,21 @@ def _spent(spent: Spent) -> dict[str, Any]:
 
 
 def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
-    """The same in EvalFactory's own shape."""
+    """The same in EvalFactory's own shape, in which `groups` holds the scores of the whole again."""
+    groups = {
+        field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
+        for field, by_value in result.groups.items()
+    }
+    metrics = _metrics(result.scores)
     return {
         "git_hash": result.provenance.git_hash or "",
         "command": command,
         "config": config["config"],
         "target": config["target"],
-        "results": _results(result),
+        "results": {
+            "tasks": {result.task: {"metrics": metrics}},
+            "groups": {result.task: {"metrics": metrics, "groups": groups}},
+        },
     }
 
 
@@ -250,19 +233,6 @@ def run_config(
         "config": config["config"],
         "target": config["target"],
         **(more or {}),
-    }
-
-
-def _results(result: TaskResult) -> dict[str, Any]:
-    """EvalFactory's shape, in which `groups` holds the scores of the whole again."""
-    groups = {
-        field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
-        for field, by_value in result.groups.items()
-    }
-    metrics = _metrics(result.scores)
-    return {
-        "tasks": {result.task: {"metrics": metrics}},
-        "groups": {result.task: {"metrics": metrics, "groups": groups}},
     }
 
 
@@ -299,8 +269,9 @@ def instance_line(record: InstanceRecord) -> dict[str, Any]:
 def result_line(record: InstanceRecord) -> dict[str, Any]:
     """One line of results.jsonl."""
     found = {name: getattr(record, name) for name in OF_A_RESULT}
+    if record.latency_s is not None:
+        found["latency_s"] = rounded(record.latency_s, DIGITS_OF_SECONDS)
     more = {name: getattr(record, name) for name in OF_SOME_RESULTS}
-    found["latency_s"] = rounded_seconds(record.latency_s)
     lists = {name: list(value) for name, value in more.items() if isinstance(value, tuple)}
     return found | {name: value for name, value in {**more, **lists}.items() if value or value == ""}
 
@@ -312,19 +283,22 @@ def schema(name: str) -> dict[str, Any]:
     return loaded
 
 
-def check_document(document: Mapping[str, Any], schema_name: str) -> None:
-    """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
+def check_document(document: Mapping[str, Any], schema_name: str, definition: str | None = None) -> None:
+    """Raises `jsonschema.ValidationError` where a document is not of its schema, or of one definition of it: a defect
+    of ours."""
     from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
 
-    error = best_match(_validator(schema_name).iter_errors(document))
+    error = best_match(_validator(schema_name, definition).iter_errors(document))
     if error is not None:
         raise error
 
 
 @cache
-def _validator(schema_name: str) -> Any:
+def _validator(schema_name: str, definition: str | None) -> Any:
     """Of a schema that comes with the package; that it is one, a test checks: `jsonschema.validate` does each time."""
     from jsonschema.validators import validator_for
 
     loaded = schema(schema_name)
+    if definition is not None:
+        loaded["$ref"] = f"#/definitions/{definition}"
     return validator_for(loaded)(loaded)

@@ -32,7 +32,6 @@ FONT_SIZE = 13.0
 ELLIPSIS = "…"
 MAX_TITLE = 2_000
 """Characters of a label that its tooltip has."""
-HATCH_STEP = 6.0
 _EM_OF_A_LETTER = 0.6
 """The width of most sans-serif letters and digits, in units of the font's size, rather more than less."""
 _EM_OF_A_WIDE_LETTER = 1.05
@@ -130,22 +129,14 @@ def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "star
     return Text(x, y, shown, anchor, title="" if shown == uncut else uncut)
 
 
-def diamond(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Polygon:
-    return Polygon(((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)), fill, title)
-
-
-def triangle(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Polygon:
-    """With its tip, at (x, y), up."""
-    return Polygon(((x, y), (x + radius, y + 2 * radius), (x - radius, y + 2 * radius)), fill, title)
-
-
 def hatching(x: float, y: float, width: float, height: float, colour: Colour) -> Iterator[Line]:
     """Lines from lower left to upper right over a rectangle, cut at its edges."""
-    offset = HATCH_STEP
+    step = 6.0
+    offset = step
     while offset < width + height:
         left, right = max(0.0, offset - height), min(width, offset)
         yield Line(x + left, y + (offset - left), x + right, y + (offset - right), colour)
-        offset += HATCH_STEP
+        offset += step
 
 
 COLOURS: Mapping[Colour, str] = {
@@ -156,7 +147,6 @@ DARK_COLOURS: Mapping[Colour, str] = {"faint": "#b0b0b0", "grid": "#484848", "da
 """In a page that is dark."""
 DASH = 5.0
 """Length of a dash, and of the gap behind it."""
-FONT = "system-ui, Helvetica, Arial, sans-serif"
 _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
 
 
@@ -167,7 +157,7 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
         standalone: as a file of its own: valid XML with its namespace, its size, and on white.
     """
     text = plot_template().render(
-        drawing=drawing, standalone=standalone, colours=COLOURS if standalone else _OF_THE_PAGE, font=FONT, dash=DASH
+        drawing=drawing, standalone=standalone, colours=COLOURS if standalone else _OF_THE_PAGE, dash=DASH
     )
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
 
@@ -198,13 +188,11 @@ def plot_template() -> Template:
     return environment.get_template("plot.svg.j2")
 
 
-_INSTALL = "pip install 'eval-factory-helm[plots]'"
 DPI = 300
 """That journals ask for."""
 CSS_DPI = 96
 _POINTS = 72 / CSS_DPI
 """matplotlib's unit of line widths and letters, in that of a drawing."""
-_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
@@ -223,19 +211,15 @@ def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path
     for name, drawing in drawings.items():
         files = folder / f"{name}.svg", folder / f"{name}.png"
         write_atomic(files[0], svg(drawing, standalone=True))
-        _write_bytes(files[1], pixels[name])
+        # a reader sees the old file or the new one, never a part
+        unfinished = folder / f".{name}.png.{os.getpid()}.part"
+        try:
+            unfinished.write_bytes(pixels[name])
+            unfinished.replace(files[1])
+        finally:
+            unfinished.unlink(missing_ok=True)
         written += files
     return written
-
-
-def _write_bytes(path: Path, content: bytes) -> None:
-    """A reader sees the old file or the new one, never a part."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def png(drawing: Drawing) -> bytes:
@@ -250,7 +234,9 @@ def png(drawing: Drawing) -> bytes:
         from matplotlib.figure import Figure
         from matplotlib.transforms import Affine2D
     except ImportError:
-        raise PrerequisiteError(f"plots as files need matplotlib, which is not installed\n  {_INSTALL}") from None
+        raise PrerequisiteError(
+            "plots as files need matplotlib, which is not installed\n  pip install 'eval-factory-helm[plots]'"
+        ) from None
 
     width, height = pixels_of(drawing)
     with style.context("default"):  # whatever the user's matplotlibrc says
@@ -270,7 +256,7 @@ def pixels_of(drawing: Drawing) -> tuple[int, int]:
 
 
 def _artist(shape: Shape, **how: Any) -> Any:
-    from matplotlib import lines, patches, text
+    from matplotlib import font_manager, get_data_path, lines, patches, text
 
     if isinstance(shape, Line):
         ends = (shape.x1, shape.x2), (shape.y1, shape.y2)
@@ -278,9 +264,13 @@ def _artist(shape: Shape, **how: Any) -> Any:
         how |= {"linestyle": (0, (dash, dash)) if shape.dashed else "solid", "solid_capstyle": "butt"}
         return lines.Line2D(*ends, linewidth=shape.width * _POINTS, color=COLOURS[shape.colour], **how)
     if isinstance(shape, Text):
-        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS, "fontproperties": _font()}
-        how |= {"horizontalalignment": _ANCHORS[shape.anchor], "verticalalignment": "baseline", "parse_math": False}
-        return text.Text(shape.x, shape.y, _in_letters_of_the_font(shape.text), **how)
+        # the font that matplotlib brings along: no machine need have any
+        file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS}
+        how |= {"fontproperties": font_manager.FontProperties(fname=file)}
+        anchor = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
+        how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
+        return text.Text(shape.x, shape.y, _in_letters_of(font_manager.get_font(file), shape.text), **how)
     how |= {"facecolor": COLOURS[shape.fill], "linewidth": 0}
     if isinstance(shape, Rect):
         return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **how)
@@ -289,24 +279,11 @@ def _artist(shape: Shape, **how: Any) -> Any:
     return patches.Polygon(shape.points, **how)
 
 
-def _font() -> Any:
-    """The one that matplotlib brings along: no machine need have any."""
-    from matplotlib import font_manager, get_data_path
-
-    return font_manager.FontProperties(fname=Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
-
-
-def _in_letters_of_the_font(text: str) -> str:
+def _in_letters_of(font: Any, text: str) -> str:
     """A letter that the font does not have stands without its accents, or else as an escape."""
-    from matplotlib import font_manager
-
-    font = font_manager.get_font(_font().get_file())
-
-    def spelled(letter: str) -> str:
+    letters = []
+    for letter in text:
         plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
-        return next(
-            (found for found in (letter, plain) if found and all(font.get_char_index(ord(part)) for part in found)),
-            letter.encode("unicode_escape").decode("ascii"),
-        )
-
-    return "".join(map(spelled, text))
+        known = (one for one in (letter, plain) if one and all(font.get_char_index(ord(part)) for part in one))
+        letters.append(next(known, letter.encode("unicode_escape").decode("ascii")))
+    return "".join(letters)

@@ -16,41 +16,18 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.core.results import AskedEndpoint, InstanceRecord, Score
+from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Score
 from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report import stored_facts
-from eval_factory.report.documents import without_nulls
+from eval_factory.report.documents import check_document, without_nulls
 from eval_factory.report.reader import StoredResult
-from eval_factory.tasks.framework import Task
 
 _SCHEMA_VERSION = "0.3.0"
-_RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-"""Of who evaluates to the model's developer, as the schema has them."""
-
-
-def check_record(record: Mapping[str, Any], kind: Literal["aggregate", "instance"]) -> None:
-    """Raises `jsonschema.ValidationError` where a record is not what the schema demands: a defect of ours."""
-    _validator(kind).validate(record)
-
-
-@cache
-def _validator(kind: str) -> Any:
-    import jsonschema  # takes long to import
-
-    path = resources.files("eval_factory.report") / "schemas" / "every_eval_ever.schema.json"
-    definitions = json.loads(path.read_text(encoding="utf-8"))["definitions"]
-    return jsonschema.Draft7Validator({"$ref": f"#/definitions/{kind}", "definitions": definitions})
-
-
-def result_id(stored: StoredResult, metric: str) -> str:
-    """Leads from a sample to the score that it is part of."""
-    return f"{stored.result.task}/{metric}"
+_SCHEMA = "every_eval_ever.schema.json"
 
 
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -61,22 +38,20 @@ def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict
         value = instance.metrics.get(name)
         if value is None or instance.completion is None or not math.isfinite(value):
             continue
+        # the schema wants right or wrong of every sample: right is the best value that there is, 1 where none is known
+        if score.higher_is_better is False:
+            is_best = score.scale is not None and value <= score.scale[0]
+        else:
+            is_best = value >= (score.scale[1] if score.scale else 1.0)
         yield {
             "schema_version": _SCHEMA_VERSION,
             "evaluation_id": record["evaluation_id"],
             "model_id": record["model_info"]["id"],
             "evaluation_name": stored.result.task,
-            "evaluation_result_id": result_id(stored, name),
+            "evaluation_result_id": f"{stored.result.task}/{name}",
             **_sample(instance, score.metric or name),
-            "evaluation": {"score": value, "is_correct": _is_best(value, score)},
+            "evaluation": {"score": value, "is_correct": is_best},
         }
-
-
-def _is_best(value: float, score: Score) -> bool:
-    """The schema wants right or wrong of every sample: right is the best value that there is, 1 where none is known."""
-    if score.higher_is_better is False:
-        return score.scale is not None and value <= score.scale[0]
-    return value >= (score.scale[1] if score.scale else 1.0)
 
 
 def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
@@ -107,11 +82,6 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
     return sample
 
 
-LEVEL = 0.95
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
 @dataclass(frozen=True)
 class Publisher:
     """What no output folder knows."""
@@ -136,14 +106,17 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     developer, model = _names_of_model(stored, publisher)
     # a UUID of the form of version 4, made of the result: a second export writes the same file
     name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
-    inside = Path("data", *map(_component, (stored.result.task, developer, model)))
+    inside = Path("data")
+    for component in (stored.result.task, developer, model):  # as a name of a folder on any system
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"
+        inside /= f"{safe}_" if safe == "data" else safe
     record = aggregate(stored, publisher, now=now)
     samples = inside / f"{name}_samples.jsonl"
     if stored_facts.texts_may_leave(stored):
         record |= _write_samples(stored, record, folder, samples)
     else:
         (folder / samples).unlink(missing_ok=True)
-    check_record(record, "aggregate")
+    check_document(record, _SCHEMA, "aggregate")
     path = folder / inside / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
@@ -152,11 +125,18 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
 def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
     """The record without samples: names of metrics, numbers and versions; no text of the data is in it."""
     result, provenance = stored.result, stored.result.provenance
-    results = [_score(stored, name, score) for name, score in result.scores.items() if _is_exported(stored, name)]
+    results = []
+    for name, score in result.scores.items():
+        # the schema demands the direction of a metric; main metrics of framework.yml are the better the greater
+        is_main = name == result.main_metric and stored_facts.task_of(stored) is not None
+        if math.isfinite(score.value) and (is_main or score.higher_is_better is not None):
+            results.append(_score(stored, name, score))
     if not results:
         raise ConfigError(
             f"{stored.folder}: no score of {result.task} can be exported: of none is it known whether more is better"
         )
+    developer, model = _names_of_model(stored, publisher)
+    asked = provenance.endpoints.get(MODEL_ROLE)
     return {
         "schema_version": _SCHEMA_VERSION,
         "evaluation_id": f"{result.task}/{stored_facts.model_id(stored)}/{stored_facts.result_digest(stored)[:16]}",
@@ -169,15 +149,13 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "name": "helm", "version": provenance.helm or "unknown",
             "additional_details": {"eval_factory": provenance.eval_factory, "run_identity": provenance.run_identity},
         },
-        "model_info": _model_info(stored, publisher),
+        "model_info": {
+            "name": stored_facts.model_id(stored), "id": f"{developer}/{model}", "developer": developer,
+            **({} if asked is None else {"inference_platform": asked.host}),
+            "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
+        },
         "evaluation_results": results,
     }  # fmt: skip
-
-
-def _component(name: str) -> str:
-    """As a name of a folder on any system."""
-    safe = _UNSAFE.sub("_", name).strip(".") or "_"
-    return f"{safe}_" if safe == "data" else safe
 
 
 def _names_of_model(stored: StoredResult, publisher: Publisher) -> tuple[str, str]:
@@ -194,39 +172,7 @@ def _names_of_model(stored: StoredResult, publisher: Publisher) -> tuple[str, st
     return publisher.developer, model
 
 
-def _model_info(stored: StoredResult, publisher: Publisher) -> dict[str, Any]:
-    developer, name = _names_of_model(stored, publisher)
-    asked = stored_facts.model_endpoint(stored)
-    return {
-        "name": stored_facts.model_id(stored),
-        "id": f"{developer}/{name}",
-        "developer": developer,
-        **({} if asked is None else {"inference_platform": asked.host}),
-        "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
-    }
-
-
-def _is_exported(stored: StoredResult, name: str) -> bool:
-    """The schema demands the direction of a metric. The main metrics of framework.yml are the better the greater."""
-    score = stored.result.scores[name]
-    if not math.isfinite(score.value):
-        return False
-    is_main = name == stored.result.main_metric and stored_facts.task_of(stored) is not None
-    return is_main or score.higher_is_better is not None
-
-
 def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
-    return {
-        "evaluation_result_id": result_id(stored, name),
-        "evaluation_name": stored.result.task,
-        "source_data": _source_data(stored),
-        "metric_config": _metric_config(name, score),
-        "score_details": {"score": score.value, "details": _details(stored, name), "uncertainty": _uncertainty(score)},
-        "generation_config": {"generation_args": _generation_args(stored_facts.model_endpoint(stored))},
-    }
-
-
-def _metric_config(name: str, score: Score) -> dict[str, Any]:
     config: dict[str, Any] = {
         "metric_id": f"helm.{name}",
         "metric_name": name,
@@ -236,7 +182,21 @@ def _metric_config(name: str, score: Score) -> dict[str, Any]:
         config["metric_unit"] = score.unit
     if score.scale is not None and score.scale[0] <= score.value <= score.scale[1]:
         config |= {"score_type": "continuous", "min_score": score.scale[0], "max_score": score.scale[1]}
-    return config
+    stats, interval = score.stats, None
+    if stats.ci_low is not None and stats.ci_high is not None:
+        ends = {"lower": stats.ci_low, "upper": stats.ci_high}
+        interval = {**ends, "confidence_level": 0.95, "method": stats.ci_method or "unknown"}
+    stderr = None if stats.stderr is None else {"value": stats.stderr}
+    found = {"standard_error": stderr, "standard_deviation": stats.stddev, "confidence_interval": interval}
+    uncertainty = without_nulls({"num_samples": stats.count, **found})
+    return {
+        "evaluation_result_id": f"{stored.result.task}/{name}",
+        "evaluation_name": stored.result.task,
+        "source_data": _source_data(stored),
+        "metric_config": config,
+        "score_details": {"score": score.value, "details": _details(stored, name), "uncertainty": uncertainty},
+        "generation_config": {"generation_args": _generation_args(stored)},
+    }
 
 
 def _details(stored: StoredResult, name: str) -> dict[str, str]:
@@ -263,28 +223,19 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
     return details
 
 
-def _uncertainty(score: Score) -> dict[str, Any]:
-    stats, interval = score.stats, None
-    if stats.ci_low is not None and stats.ci_high is not None:
-        ends = {"lower": stats.ci_low, "upper": stats.ci_high}
-        interval = {**ends, "confidence_level": LEVEL, "method": stats.ci_method or "unknown"}
-    stderr = None if stats.stderr is None else {"value": stats.stderr}
-    found = {"standard_error": stderr, "standard_deviation": stats.stddev, "confidence_interval": interval}
-    return without_nulls({"num_samples": stats.count, **found})
-
-
-def _generation_args(asked: AskedEndpoint | None) -> dict[str, Any]:
+def _generation_args(stored: StoredResult) -> dict[str, Any]:
     """Where all requests had the same."""
+    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
     if asked is None or len(asked.sampling) != 1:
         return {}
     sent = asked.sampling[0]
-    found = {name: sent[name] for name in ("temperature", "top_p") if _is_number(sent.get(name))}
+    found = {}
+    for name in ("temperature", "top_p"):
+        value = sent.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[name] = value
     limits = [sent[name] for name in ("max_tokens", "max_completion_tokens") if isinstance(sent.get(name), int)]
     return {**found, **({"max_tokens": limits[0]} if limits and limits[0] >= 1 else {})}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _source_data(stored: StoredResult) -> dict[str, Any]:
@@ -293,28 +244,23 @@ def _source_data(stored: StoredResult) -> dict[str, Any]:
     name = stored.result.task
     if task is None or not stored_facts.texts_may_leave(stored):
         return {"dataset_name": name, "source_type": "other"}
-    return {"dataset_name": name, **_address(task), "additional_details": {"source": task.about.source}}
-
-
-def _address(task: Task) -> dict[str, Any]:
-    hub = stored_facts.hub_dataset(task)
-    if hub is not None:
-        return {"source_type": "hf_dataset", "hf_repo": hub}
-    repository = re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)
-    if repository is not None:
-        return {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}
-    return {"source_type": "other"}
+    address: dict[str, Any] = {"source_type": "other"}
+    if (hub := stored_facts.hub_dataset(task)) is not None:
+        address = {"source_type": "hf_dataset", "hf_repo": hub}
+    elif (repository := re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)) is not None:
+        address = {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}
+    return {"dataset_name": name, **address, "additional_details": {"source": task.about.source}}
 
 
 def _write_samples(stored: StoredResult, record: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
     """The field of the record that tells of the file; nothing where there is no sample."""
     digest, rows = hashlib.sha256(), 0
-    main = result_id(stored, stored.result.main_metric)
+    main = f"{stored.result.task}/{stored.result.main_metric}"
     if main not in (result["evaluation_result_id"] for result in record["evaluation_results"]):
         return {}
     with atomic_file(folder / file) as lines:
         for sample in samples_of(stored, record):
-            check_record(sample, "instance")
+            check_document(sample, _SCHEMA, "instance")
             line = json_line(sample) + "\n"
             digest.update(line.encode())
             lines.write(line)

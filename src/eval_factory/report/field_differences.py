@@ -50,54 +50,45 @@ def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
         yield first
         yield from found
     elif REDACTED not in our_text:  # a digit beyond a number's precision, a blank
-        yield from _first_other_line(our_text, their_text)
+        pairs = zip(our_text.split("\n"), their_text.split("\n"), strict=False)
+        for number, (our_line, their_line) in enumerate(pairs, start=1):
+            if our_line != their_line:
+                yield from _of_texts(our_line, their_line, f"line {number}")
+                return
 
 
 def _differences(suffix: str, stored: str, made: str) -> Iterator[Difference]:
     if suffix in (".yaml", ".yml", ".json"):
-        return _of_documents(stored, made, parse_own if suffix != ".json" else json.loads)
-    return _of_lines(stored, made, _of_json if suffix == ".jsonl" else _of_texts)
-
-
-def _of_documents(stored: str, made: str, parse: Any) -> Iterator[Difference]:
-    try:
-        document = parse(stored)
-    except (YamlError, ValueError) as error:
-        yield Difference("", f"cannot be read ({str(error).splitlines()[0]})", "a document")
+        parse: Any = json.loads if suffix == ".json" else parse_own
+        try:
+            document = parse(stored)
+        except (YamlError, ValueError) as error:
+            yield Difference("", f"cannot be read ({str(error).splitlines()[0]})", "a document")
+            return
+        yield from differences(document, parse(made))
         return
-    yield from differences(document, parse(made))
-
-
-def _of_lines(stored: str, made: str, compare: Any) -> Iterator[Difference]:
     pairs = zip_longest(stored.split("\n"), made.split("\n"), fillvalue=ABSENT)
     for number, (ours, theirs) in enumerate(pairs, start=1):
+        line = f"line {number}"
         if ours is ABSENT or theirs is ABSENT:
-            yield Difference(f"line {number}", shown(ours), shown(theirs))
+            yield Difference(line, shown(ours), shown(theirs))
         elif ours != theirs:
-            for one in compare(ours, theirs):
-                yield Difference(f"line {number}" + (f": {one.field}" if one.field else ""), one.stored, one.made)
+            try:
+                documents = (json.loads(ours), json.loads(theirs)) if suffix == ".jsonl" else None
+            except ValueError:
+                documents = None
+            if documents is None:
+                yield from _of_texts(ours, theirs, line)
+            else:
+                for one in differences(*documents):
+                    yield Difference(f"{line}: {one.field}" if one.field else line, one.stored, one.made)
 
 
-def _of_json(stored: str, made: str) -> Iterator[Difference]:
-    try:
-        yield from differences(json.loads(stored), json.loads(made))
-    except ValueError:
-        yield from _of_texts(stored, made)
-
-
-def _of_texts(stored: str, made: str) -> Iterator[Difference]:
+def _of_texts(stored: str, made: str, field: str) -> Iterator[Difference]:
     if not same_text(stored, made):
         at = next((i for i, (a, b) in enumerate(zip(stored, made, strict=False)) if a != b), 0)
         begin = max(0, at - _MAX_SHOWN // 2)
-        yield Difference("", shown(stored[begin:]), shown(made[begin:]))
-
-
-def _first_other_line(stored: str, made: str) -> Iterator[Difference]:
-    for number, (ours, theirs) in enumerate(zip(stored.split("\n"), made.split("\n"), strict=False), start=1):
-        if ours != theirs:
-            for one in _of_texts(ours, theirs):
-                yield Difference(f"line {number}", one.stored, one.made)
-            return
+        yield Difference(field, shown(stored[begin:]), shown(made[begin:]))
 
 
 def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
@@ -109,14 +100,13 @@ def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
     elif isinstance(stored, (list, tuple)) and isinstance(made, (list, tuple)):
         for number, (ours, theirs) in enumerate(zip_longest(stored, made, fillvalue=ABSENT)):
             yield from differences(ours, theirs, f"{path}[{number}]")
-    elif not _same(stored, made):
-        yield Difference(path, shown(stored), shown(made))
-
-
-def _same(stored: Any, made: Any) -> bool:
-    if isinstance(stored, str) and isinstance(made, str):
-        return same_text(stored, made)
-    return type(stored) is type(made) and bool(stored == made)
+    else:
+        if isinstance(stored, str) and isinstance(made, str):
+            same = same_text(stored, made)
+        else:
+            same = type(stored) is type(made) and bool(stored == made)
+        if not same:
+            yield Difference(path, shown(stored), shown(made))
 
 
 def same_text(stored: str, made: str) -> bool:

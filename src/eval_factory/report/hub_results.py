@@ -37,7 +37,12 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
     """
     if not stored_facts.is_of_a_model(stored):
         raise ConfigError(f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model")
-    task = _public_task(stored)
+    task, access = stored_facts.task_of(stored), stored_facts.access_of(stored)
+    if task is None or access != stored_facts.PUBLIC:
+        raise ConfigError(
+            f"{stored.folder}: the data of {stored.result.task} are {access}: only those of public benchmarks go to the"
+            " Hugging Face Hub\n  'eval-factory export eee' exports the scores alone, without any text"
+        )
     hub = stored_facts.hub_dataset(task)
     if hub is None:
         raise ConfigError(
@@ -58,17 +63,6 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
     dataset = without_nulls({"id": hub, "task_id": task_id, "revision": read})
     item = {"dataset": dataset, "value": score.value, "notes": _notes(stored, task, reason, read)}
     return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
-
-
-def _public_task(stored: StoredResult) -> Task:
-    task = stored_facts.task_of(stored)
-    access = stored_facts.access_of(stored)
-    if task is None or access != stored_facts.PUBLIC:
-        raise ConfigError(
-            f"{stored.folder}: the data of {stored.result.task} are {access}: only those of public benchmarks go to the"
-            " Hugging Face Hub\n  'eval-factory export eee' exports the scores alone, without any text"
-        )
-    return task
 
 
 def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:

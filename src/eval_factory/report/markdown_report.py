@@ -5,14 +5,15 @@ It holds no prompt, answer or reference. A pure function of the result, so that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
-from eval_factory.core.results import MODEL_ROLE, Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report.sentences import (
     choice_order_line,
@@ -23,46 +24,61 @@ from eval_factory.report.sentences import (
     rubric_headline,
 )
 
-_MAX_NOTES = 5
-_MAX_CAUSES = 5
-ALWAYS = ("requested", "scored", "failed")
-"""Counts that are shown also where they are 0."""
+_MOST = 5
+"""Causes of failures, and notes."""
 
 
 def markdown_report(result: TaskResult) -> str:
     """GitHub-flavoured Markdown; it ends with a line break."""
+    validity = result.validity
+    rows: list[list[TableCell]] = []
+    for name in sorted(result.scores, key=lambda name: name != result.main_metric):
+        score, (low, high) = result.scores[name], validity.bounds.get(name, (None, None))
+        bounds = "" if low == high else formats.between(low, high, " to ")
+        label = Strong(Code(name)) if name == result.main_metric else Code(name)
+        rows.append([label, formats.score(score.value), _interval(score), bounds, formats.count(score.stats.count)])
+    head = ["metric", "value", "95 % interval", "with what is missing", "instances"]
+    failures = []
+    for cause in sorted(validity.failures, key=lambda cause: -cause.count):
+        who = "the model" if cause.role == MODEL_ROLE else f"judge {code(cause.role)}"
+        failures.append(f"{who}: {prose(line_of(cause))}")
     parts = [
         [f"# {code(result.task)}: {code(result.provenance.target)}"],
         list(_headline(result)),
-        list(_reportable(result)),
-        ["## Scores", "", *_scores(result)],
+        ["## Scores", "", *markdown(Table(head, rows, numbers=4))],
         ["## Validity", "", *_validity(result)],
-        list(_failures(result)),
-        list(_notes(result)),
+        list(_first("What failed", failures, "cause", "validity.failures")),
+        list(_first("Notes", [*map(prose, validity.notes)], "note", "validity.notes")),
         *(_group(result, field, by_value) for field, by_value in result.groups.items()),
         ["## Provenance", "", *_provenance(result.provenance)],
     ]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
+def _first(title: str, lines: Sequence[str], word: str, where: str) -> Iterator[str]:
+    """A list under its title, and where the rest of it is; nothing where there are none."""
+    if lines:
+        yield from (f"## {title}", "", *(f"- {line}" for line in lines[:_MOST]))
+    if (more := len(lines) - _MOST) > 0:
+        yield f"- {counted(more, f'more {word}')}: `{where}` in `evaluation_config.yaml`"
+
+
 def _headline(result: TaskResult) -> Iterator[str]:
-    score = result.scores.get(result.main_metric)
+    """The main score, and whether it may be reported."""
+    score, floor = result.scores.get(result.main_metric), result.validity.floors.get(result.main_metric)
     if score is None:
         yield f"**{code(result.main_metric)} could not be computed.**"
-        return
-    interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
-    over = counted(score.stats.count, "instance")
-    yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
-    if (better := corrected_score(result)) is not None:
-        yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
-    if result.clinicians is not None:
-        yield f"\n{prose(clinician_headline(result.clinicians))}"
-    floor = result.validity.floors.get(result.main_metric)
-    if floor is not None:
-        yield f"\nBest answer that needs no model: {prose(floor.named)}, {formats.score(floor.value)}"
-
-
-def _reportable(result: TaskResult) -> Iterator[str]:
+    else:
+        interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
+        over = counted(score.stats.count, "instance")
+        yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
+        if (better := corrected_score(result)) is not None:
+            yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
+        if result.clinicians is not None:
+            yield f"\n{prose(clinician_headline(result.clinicians))}"
+        if floor is not None:
+            yield f"\nBest answer that needs no model: {prose(floor.named)}, {formats.score(floor.value)}"
+    yield ""
     if result.reportable:
         yield f"May be reported. Status: {prose(result.status)}."
         return
@@ -75,27 +91,14 @@ def _reportable(result: TaskResult) -> Iterator[str]:
         yield f"- {counts.scored:,} of {counted(counts.requested, 'instance')} have a score"
 
 
-def _scores(result: TaskResult) -> list[str]:
-    main = result.main_metric
-    names = sorted(result.scores, key=lambda name: name != main)
-    rows: list[list[TableCell]] = []
-    for name in names:
-        score, (low, high) = result.scores[name], result.validity.bounds.get(name, (None, None))
-        bounds = "" if low == high else formats.between(low, high, " to ")
-        count = formats.count(score.stats.count)
-        label = Strong(Code(name)) if name == main else Code(name)
-        rows.append([label, formats.score(score.value), _interval(score), bounds, count])
-    return markdown(Table(["metric", "value", "95 % interval", "with what is missing", "instances"], rows, numbers=4))
-
-
 def _interval(score: Score) -> str:
     return formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
 
 
 def _validity(result: TaskResult) -> Iterator[str]:
     counts = vars(result.validity.instances)
-    shown = {name: count for name, count in counts.items() if count or name in ALWAYS}
-    rows = [[name.replace("_", " "), formats.count(count)] for name, count in shown.items()]
+    always = ("requested", "scored", "failed")
+    rows = [[name.replace("_", " "), formats.count(count)] for name, count in counts.items() if count or name in always]
     yield from markdown(Table(["instances", "count"], rows, numbers=1))
     jury = result.validity.jury
     judges = [f"{code(name)} {one.scored:,} of {one.asked:,}" for name, one in result.validity.judges.items()]
@@ -137,29 +140,6 @@ def _rubric(found: RubricReport | None) -> Iterator[str]:
             pairs.append([Code(pair), formats.count(one.criteria), agreement, formats.coefficient(one.kappa)])
         yield ""
         yield from markdown(Table(["judges", "criteria that both decided", "the same", "Cohen's kappa"], pairs, 3))
-
-
-def _failures(result: TaskResult) -> Iterator[str]:
-    causes = sorted(result.validity.failures, key=lambda cause: -cause.count)
-    if causes:
-        yield from ("## What failed", "")
-        for cause in causes[:_MAX_CAUSES]:
-            who = "the model" if cause.role == MODEL_ROLE else f"judge {code(cause.role)}"
-            yield f"- {who}: {prose(line_of(cause))}"
-        yield from _more(len(causes) - _MAX_CAUSES, "cause", "validity.failures")
-
-
-def _notes(result: TaskResult) -> Iterator[str]:
-    notes = result.validity.notes
-    if notes:
-        yield from ("## Notes", "")
-        yield from (f"- {prose(note)}" for note in notes[:_MAX_NOTES])
-        yield from _more(len(notes) - _MAX_NOTES, "note", "validity.notes")
-
-
-def _more(count: int, word: str, where: str) -> Iterator[str]:
-    if count > 0:
-        yield f"- {counted(count, f'more {word}')}: `{where}` in `evaluation_config.yaml`"
 
 
 def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> list[str]:

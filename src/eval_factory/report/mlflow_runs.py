@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import stored_facts
 from eval_factory.report.reader import StoredResult
 
-_INSTALL = "pip install 'eval-factory-helm[mlflow]'"
 RESULT_TAG = "eval_factory.result"
 """By which a result that is there already is found."""
 _MAX_VALUE = 500
@@ -28,8 +28,6 @@ ENVIRONMENT = {
 }
 """Where not set: a server that is away is reported within seconds, nobody but the server learns of the export,
 and MLflow prints nothing of its own."""
-
-_NOT_IN_A_NAME = re.compile(r"[^\w\-. /]")
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,35 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
     Args:
         with_texts: also answers of benchmarks whose data are not public.
     """
-    model, asked = stored_facts.model_id(stored), stored_facts.model_endpoint(stored)
-    params = {"task": stored.result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
+    model, result, provenance = stored_facts.model_id(stored), stored.result, stored.result.provenance
+    asked = provenance.endpoints.get(MODEL_ROLE)
+    params = {"task": result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
     params |= _flat(stored.config.get("params") or {}, "params")
+    tags = {
+        RESULT_TAG: stored_facts.result_digest(stored),
+        "eval_factory.run_identity": provenance.run_identity,
+        "eval_factory.version": provenance.eval_factory,
+        "helm.version": provenance.helm or "unknown",
+        "eval_factory.task": result.task,
+        "eval_factory.model": model,
+        "eval_factory.main_metric": result.main_metric,
+        "eval_factory.status": result.status,
+        "eval_factory.data_access": stored_facts.access_of(stored),
+        "eval_factory.prompts_sha256": provenance.prompts_sha256,
+        "eval_factory.reportable": "true" if result.reportable else "false",
+    }
+    if reason := stored_facts.stored_reasons(stored):
+        tags["eval_factory.not_reportable"] = reason[:MAX_TAG]
+    rundir = RunDir(stored.folder)
+    wanted = [rundir.evaluation_config, rundir.report_md]
+    if with_texts or stored_facts.texts_may_leave(stored):  # prompts and answers are in these
+        wanted += [rundir.report_html, rundir.results_jsonl]
     return MlflowRun(
-        name=f"{stored.result.task} {model}",
-        tags=_tags(stored, model),
+        name=f"{result.task} {model}",
+        tags=tags,
         params={name: value[:_MAX_VALUE] for name, value in params.items()},
-        metrics=dict(_metrics(stored)),
-        artifacts=_artifacts(stored, with_texts=with_texts),
+        metrics=_metrics(stored),
+        artifacts=tuple(path for path in wanted if path.is_file()),
     )
 
 
@@ -73,7 +91,9 @@ def connect(tracking_uri: str) -> Any:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise PrerequisiteError(f"MLflow is not installed ({error})\n  {_INSTALL}") from None
+        raise PrerequisiteError(
+            f"MLflow is not installed ({error})\n  pip install 'eval-factory-helm[mlflow]'"
+        ) from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
     except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases
@@ -101,46 +121,22 @@ def log_run(run: MlflowRun, client: Any, experiment: str) -> tuple[str, bool]:
         if there:
             return there[0].info.run_id, True
         run_id = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name).info.run_id
-        _send(run, client, run_id)
+        status = "FAILED"  # of a run that was interrupted: no result; FINISHED when it is complete
+        try:
+            for name, value in run.params.items():
+                client.log_param(run_id, name, value)
+            for name, number in run.metrics.items():
+                client.log_metric(run_id, name, number)
+            for path in run.artifacts:
+                client.log_artifact(run_id, str(path))
+            status = "FINISHED"
+        finally:
+            client.set_terminated(run_id, status=status)
     except (MlflowException, OSError) as error:  # uploads fail with errors of requests
         raise PrerequisiteError(
             f"MLflow did not take {run.name}: {error}\n  check --tracking_uri; the same command sends what is missing"
         ) from error
     return run_id, False
-
-
-def _send(run: MlflowRun, client: Any, run_id: str) -> None:
-    """The run is FINISHED when it is complete; one that was interrupted is FAILED, and no result."""
-    status = "FAILED"
-    try:
-        for name, value in run.params.items():
-            client.log_param(run_id, name, value)
-        for name, number in run.metrics.items():
-            client.log_metric(run_id, name, number)
-        for path in run.artifacts:
-            client.log_artifact(run_id, str(path))
-        status = "FINISHED"
-    finally:
-        client.set_terminated(run_id, status=status)
-
-
-def _tags(stored: StoredResult, model: str) -> dict[str, str]:
-    result, provenance = stored.result, stored.result.provenance
-    tags = {
-        RESULT_TAG: stored_facts.result_digest(stored),
-        "eval_factory.run_identity": provenance.run_identity,
-        "eval_factory.version": provenance.eval_factory,
-        "helm.version": provenance.helm or "unknown",
-        "eval_factory.task": result.task,
-        "eval_factory.model": model,
-        "eval_factory.main_metric": result.main_metric,
-        "eval_factory.status": result.status,
-        "eval_factory.data_access": stored_facts.access_of(stored),
-        "eval_factory.prompts_sha256": provenance.prompts_sha256,
-        "eval_factory.reportable": "true" if result.reportable else "false",
-    }
-    reason = stored_facts.stored_reasons(stored)
-    return {**tags, **({"eval_factory.not_reportable": reason[:MAX_TAG]} if reason else {})}
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -152,33 +148,20 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _metrics(stored: StoredResult) -> Iterator[tuple[str, float]]:
+def _metrics(stored: StoredResult) -> dict[str, float]:
     """Each score with its interval and count; and how many instances have none."""
+    found: dict[str, float] = {}
     for label, score in stored.result.scores.items():
-        name = _name(label)
-        yield from _finite(name, score.value)
-        yield from _finite(f"{name}.ci_low", score.stats.ci_low)
-        yield from _finite(f"{name}.ci_high", score.stats.ci_high)
-        yield f"{name}.count", float(score.stats.count)
-    instances = stored.result.validity.instances
+        name, stats = _name(label), score.stats
+        for ending, value in (("", score.value), (".ci_low", stats.ci_low), (".ci_high", stats.ci_high)):
+            if value is not None and math.isfinite(value):
+                found[name + ending] = value
+        found[f"{name}.count"] = float(stats.count)
     for field in ("requested", "scored", "failed"):
-        yield f"instances.{field}", float(getattr(instances, field))
-
-
-def _finite(name: str, value: float | None) -> Iterator[tuple[str, float]]:
-    if value is not None and math.isfinite(value):
-        yield name, value
+        found[f"instances.{field}"] = float(getattr(stored.result.validity.instances, field))
+    return found
 
 
 def _name(label: str) -> str:
     """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes `exact_match/test_typos`."""
-    return _NOT_IN_A_NAME.sub("_", label.replace("@", "/"))
-
-
-def _artifacts(stored: StoredResult, *, with_texts: bool) -> tuple[Path, ...]:
-    """Those that are there; prompts and answers only of public benchmarks, or where the user says so."""
-    rundir = RunDir(stored.folder)
-    wanted = [rundir.evaluation_config, rundir.report_md]
-    if with_texts or stored_facts.texts_may_leave(stored):
-        wanted += [rundir.report_html, rundir.results_jsonl]
-    return tuple(path for path in wanted if path.is_file())
+    return re.sub(r"[^\w\-. /]", "_", label.replace("@", "/"))

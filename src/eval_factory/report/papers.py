@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import resources
@@ -21,7 +21,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.results import MODEL_ROLE, Provenance, Score, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
 from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
@@ -31,10 +31,7 @@ OWN_FILES = ("data_path", "benchmark")
 """Values of `params.extra` that name files of the user."""
 PARTS_OF_DATA = ("version", "subset", "language", "category", "subject", "condition")
 """Values of `params.extra` that choose a part of the data, or another edition of them."""
-RELIABILITY = ("requested", "scored", "failed", "empty", "truncated", "unparsed", "refused", "unjudged")
-"""Counts that tell how reliably the model answered."""
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"
-_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
 @lru_cache(maxsize=1)
@@ -66,22 +63,17 @@ class Citations:
 
 
 class Writer(Protocol):
-    """What writes the sentences of a document: of one run, or of several together."""
+    """What writes the sentences of a document: of one run, or of several together.
+
+    `said`: the sentences of a template, its lines without empty ones. `of_each`: the same, run by run: two runs with
+    one value are two measurements. `of_comparison`: what the models beside each other add to an item of TRIPOD-LLM.
+    """
 
     @property
     def cite(self) -> Citations: ...
-
-    def said(self, template: str) -> list[str]:
-        """The sentences of a template: its lines, without empty ones."""
-        ...
-
-    def of_each(self, template: str) -> list[str]:
-        """The same, run by run: two runs with one value are two measurements."""
-        ...
-
-    def of_comparison(self, item: str) -> list[str]:
-        """What the models beside each other add to an item of TRIPOD-LLM."""
-        ...
+    def said(self, template: str) -> list[str]: ...
+    def of_each(self, template: str) -> list[str]: ...
+    def of_comparison(self, item: str) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -98,8 +90,7 @@ class Described:
     def _values(self) -> dict[str, Any]:
         """What templates are filled with, the `facts` of papers.yml among it."""
         known = _facts(self.result, self.config, self.target)
-        set_there = vars(_template(forms()["facts"]).make_module(known))
-        return {**known, **set_there, "cite": self.cite, "say": self.say}
+        return {**known, **vars(_template(forms()["facts"]).make_module(known)), "cite": self.cite, "say": self.say}
 
     def said(self, template: str) -> list[str]:
         return rendered(template, self._values)
@@ -114,32 +105,6 @@ class Described:
         return []
 
 
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    # no HTML is made here: what becomes Markdown or XML is escaped where it does
-    environment = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {
-        "line": lambda value: one_line(str(value)),
-        "listed": lambda words: enumerated(list(words)),
-        "counted": counted,
-        "comma": formats.count,
-        "was": lambda count: "was" if count == 1 else "were",
-        "number": formats.score,
-        "decimal": formats.decimals,
-        "coefficient": formats.coefficient,
-        "percent": lambda share: formats.percent(formats.rounded(share)),
-        "seconds": formats.seconds,
-        "short": lambda value: f"{value:g}",
-        "score": _score,
-        "settings": settings,
-        "criteria": of_criteria,
-        "prose": lambda sentences: " ".join(map(prose, sentences)),
-        "xml": escape,
-        "json": lambda value: json.dumps(value, allow_nan=False),
-    }
-    return environment
-
-
 def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
     """The lines of a template, without empty ones."""
     return [line.strip() for line in _template(template).render(values).splitlines() if line.strip()]
@@ -147,7 +112,7 @@ def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _template(text: str) -> Template:
-    return _environment().from_string(text)
+    return _ENVIRONMENT.from_string(text)
 
 
 def compile_sentences() -> None:
@@ -158,16 +123,16 @@ def compile_sentences() -> None:
 
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
     """What sentences are made of, beside the `facts` of papers.yml."""
-    validity, stamp = result.validity, result.comparability
+    validity, stamp, record = result.validity, result.comparability, result.provenance
     params: Mapping[str, Any] = config.get("params") or {}
     extra = {"benchmark": None, "on_failure": None, **(params.get("extra") or {})}
     endpoint = target.get("api_endpoint") or {}
     odd = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
     odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
     groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
+    versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
     return {
         **_task_facts(result, extra), **_model_facts(result, endpoint), **_judge_facts(result),
-        **_program_facts(result.provenance),
         "result": result, "params": params, "extra": extra, "endpoint": endpoint, "intervals": forms()["intervals"],
         "splits": [f"split {one_line(name)}: {count:,}" for name, count in validity.splits.items()],
         "deviations": None if stamp is None or stamp.medhelm_settings is None else [
@@ -176,6 +141,9 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "corrected": [one_line(name) for name in result.scores if name.endswith(".corrected")],
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd_counts.items() if count],
+        "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
+        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
+        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
     }  # fmt: skip
 
 
@@ -183,67 +151,52 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     task: Task | None = load_framework().task(result.task)
     own_files = any(extra.get(name) is not None for name in OWN_FILES)
     parts = [f"{name} {one_line(str(extra[name]))}" for name in PARTS_OF_DATA if extra.get(name) is not None]
-    known: dict[str, Any] = {"task": task, "has_own_files": own_files, "parts": parts}
-    if task is None:
-        return {**known, "is_zero_shot": False, "total": None}
-    spec = load_index().run_specs.get(task.helm.run_spec)
-    is_zero_shot = task.helm.zero_shot or (spec is not None and spec.zero_shot)
-    return {**known, "is_zero_shot": is_zero_shot, "total": None if own_files or parts else task.about.instances}
+    is_zero_shot, total = False, None
+    if task is not None:
+        spec = load_index().run_specs.get(task.helm.run_spec)
+        is_zero_shot = task.helm.zero_shot or (spec is not None and spec.zero_shot)
+        total = None if own_files or parts else task.about.instances
+    return {"task": task, "has_own_files": own_files, "parts": parts, "is_zero_shot": is_zero_shot, "total": total}
 
 
 def _model_facts(result: TaskResult, endpoint: Mapping[str, Any]) -> dict[str, Any]:
     record, main = result.provenance, result.scores.get(result.main_metric)
     model, kind = record.endpoints.get(MODEL_ROLE), endpoint.get("type")
     host = one_line(model.host) if model is not None else ""
+    this_machine = ("localhost", "127.0.0.1", "[::1]", "::1")
     stated = model.stated_models if model is not None else {}
+    nature = []  # unit, scale and direction, as far as known
+    if main is not None:
+        nature += [] if main.unit is None else [one_line(main.unit)]
+        nature += [] if main.scale is None else [f"from {main.scale[0]:g} to {main.scale[1]:g}"]
+        nature += {True: ["higher is better"], False: ["lower is better"], None: []}[main.higher_is_better]
     return {
         "model": model,
         "endpoint_type": "" if kind is None else one_line(str(kind)),
-        "host": "" if host.rpartition(":")[0] in _THIS_MACHINE or host in _THIS_MACHINE else host,
+        "host": "" if host.rpartition(":")[0] in this_machine or host in this_machine else host,
         "is_demo": record.target == "demo baseline" and (model is None or model.model != "demo baseline"),
         "stated_models": [f"{one_line(name)} ({counted(count, 'answer')})" for name, count in stated.items()],
-        "nature": _nature(main) if main is not None else [],
-    }
-
-
-def _program_facts(record: Provenance) -> dict[str, Any]:
-    versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
-    return {
-        "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
-        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
-        "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
+        "nature": nature,
     }
 
 
 def _judge_facts(result: TaskResult) -> dict[str, Any]:
     judges = {role: asked for role, asked in result.provenance.endpoints.items() if role != MODEL_ROLE}
     kappas = result.validity.jury.weighted_kappa if result.validity.jury else {}
+    named = []
+    for role, counts in result.validity.judges.items():
+        asked = judges.get(role)
+        how = "" if asked is None else "; ".join([one_line(asked.model), *map(settings, asked.sampling[:1])])
+        of = counted(counts.asked, "answer") if result.validity.rubric is None else of_criteria(counts.asked)
+        named.append(f"{one_line(role)}{f' ({how})' if how else ''}, {counts.scored:,} of {of}")
     return {
         "judges": judges,
-        "judges_named": "; ".join(_judges(result, judges)),
+        "judges_named": "; ".join(named),
         "judge_prompts": sorted({one_line(one) for asked in judges.values() for one in asked.prompt_sha256 or ()}),
         "kappas": [
             f"{one_line(pair)} {formats.coefficient(kappa)}" for pair, kappa in kappas.items() if kappa is not None
         ],
     }
-
-
-def _nature(score: Score) -> list[str]:
-    """Unit, scale and direction, as far as known."""
-    parts = [] if score.unit is None else [one_line(score.unit)]
-    parts += [] if score.scale is None else [f"from {score.scale[0]:g} to {score.scale[1]:g}"]
-    known = score.higher_is_better is not None
-    return parts + ([f"{'higher' if score.higher_is_better else 'lower'} is better"] if known else [])
-
-
-def _judges(result: TaskResult, endpoints: Mapping[str, Any]) -> Iterator[str]:
-    rubric = result.validity.rubric is not None
-    for role, counts in result.validity.judges.items():
-        asked = endpoints.get(role)
-        how = [] if asked is None else [one_line(asked.model), *map(settings, asked.sampling[:1])]
-        named = f"{one_line(role)} ({'; '.join(how)})" if how else one_line(role)
-        asked_of = of_criteria(counts.asked) if rubric else counted(counts.asked, "answer")
-        yield f"{named}, {counts.scored:,} of {asked_of}"
 
 
 def enumerated(words: Sequence[str]) -> str:
@@ -260,6 +213,29 @@ def settings(sent: Mapping[str, Any]) -> str:
 def _score(score: Score) -> str:
     interval = formats.between(score.stats.ci_low, score.stats.ci_high, " to ")
     return f"{formats.score(score.value)} (95 % interval {interval})" if interval else formats.score(score.value)
+
+
+# no HTML is made here: what becomes Markdown or XML is escaped where it does
+_ENVIRONMENT = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+_ENVIRONMENT.filters |= {
+    "line": lambda value: one_line(str(value)),
+    "listed": lambda words: enumerated(list(words)),
+    "counted": counted,
+    "comma": formats.count,
+    "was": lambda count: "was" if count == 1 else "were",
+    "number": formats.score,
+    "decimal": formats.decimals,
+    "coefficient": formats.coefficient,
+    "percent": lambda share: formats.percent(formats.rounded(share)),
+    "seconds": formats.seconds,
+    "short": lambda value: f"{value:g}",
+    "score": _score,
+    "settings": settings,
+    "criteria": of_criteria,
+    "prose": lambda sentences: " ".join(map(prose, sentences)),
+    "xml": escape,
+    "json": lambda value: json.dumps(value, allow_nan=False),
+}
 
 
 def methods_text(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
@@ -312,8 +288,9 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
         for value, of in groups.items()
         if main in of
     }
+    names = ("requested", "scored", "failed", "empty", "truncated", "unparsed", "refused", "unjudged")
     reliability = {
-        f"Instances {name}": {"kind": "single", "value": getattr(counts, name), "unit": "count"} for name in RELIABILITY
+        f"Instances {name}": {"kind": "single", "value": getattr(counts, name), "unit": "count"} for name in names
     }
     for (name, kind), found in zip(card["kinds"].items(), (scores, groups, reliability), strict=True):
         run = Described(result, config, target, Citations("(ref. {})"))

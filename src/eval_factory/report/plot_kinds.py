@@ -13,26 +13,36 @@ from eval_factory.report.drawing import (
     FONT_SIZE,
     WIDTH,
     Circle,
+    Colour,
     Drawing,
     Line,
+    Polygon,
     Rect,
     Shape,
     Text,
-    diamond,
     fitted,
     hatching,
     label,
     text_width,
-    triangle,
 )
 
-TICKS = 5
-"""About so many steps."""
 LABEL_HEIGHT = 46.0
 """Of ticks, their numbers and the axis' label, below the axis."""
-_ROUND_STEPS = (1.0, 2.0, 5.0, 10.0)
-_DIGITS_OF_SPAN = ((2.0, 3), (20.0, 2), (200.0, 1))
-_MAX_TICKS = 50
+ROW = 24.0
+MARGIN = 24.0
+_LEFT = 8.0
+_LABEL_ROOM = 180.0
+_COUNT_ROOM = 60.0
+_NUMBERS_ROOM = 190.0
+_GAP = 12.0
+"""Between a shape and its words."""
+_MIDDLE = 0.35 * FONT_SIZE
+"""From the middle of a row to the baseline of its text."""
+BINS = 20
+MAX_DISTINCT = 12
+"""So many different values have a bar each."""
+PLOT_HEIGHT = 150.0
+_BAR_LABEL_ROOM = 190.0
 
 
 @dataclass(frozen=True)
@@ -51,16 +61,16 @@ class Axis:
     def number(self, value: float) -> str:
         """With as many digits as the axis' length is worth: 0.712 of 0 to 1, 3.85 of 1 to 5."""
         span = self.high - self.low
-        digits = next((digits for most, digits in _DIGITS_OF_SPAN if span <= most), 0)
+        digits = next((digits for most, digits in ((2, 3), (20, 2), (200, 1)) if span <= most), 0)
         return formats.short(value) if 0 < span < 0.02 or span >= 1e6 else formats.decimals(value, digits)
 
     def ticks(self) -> list[float]:
-        rough = (self.high - self.low) / TICKS
+        rough = (self.high - self.low) / 5
         power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * factor for factor in _ROUND_STEPS if power * factor >= rough * (1 - 1e-9))
+        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [number * step for number in range(first, min(last, first + _MAX_TICKS) + 1)]
+        return [number * step for number in range(first, min(last, first + 50) + 1)]
 
     def shapes(self, top: float, bottom: float, name: str) -> Iterator[Shape]:
         """Grid lines from `top` to the axis at `bottom`; below it numbers and the axis' name."""
@@ -88,20 +98,6 @@ def axis_of(
         margin = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         low, high = low - margin if low < 0 else max(0.0, low - margin), high + margin
     return Axis(low, high, left, right)
-
-
-_MAX_ROWS = 30
-"""Groups that a dot plot shows: the largest ones."""
-ROW = 24.0
-MARGIN = 24.0
-_LEFT = 8.0
-_LABEL_ROOM = 180.0
-_COUNT_ROOM = 60.0
-_NUMBERS_ROOM = 190.0
-_GAP = 12.0
-"""Between a shape and its words."""
-_MIDDLE = 0.35 * FONT_SIZE
-"""From the middle of a row to the baseline of its text."""
 
 
 @dataclass(frozen=True)
@@ -165,15 +161,15 @@ def interval_plot(
     for mark, on_the_right in _in_rows(axis, marks):
         x, text = axis.x(mark.value), mark.text(axis)
         shapes.append(Line(x, middle - 16, x, row, "second", 1.5, dashed=True))
-        shapes.append(triangle(x, row - 6, 6.0, "second", text))
+        shapes.append(Polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text))
         labels.append(_beside(axis, x, row, text, on_the_right=on_the_right))
         words.append(text)
         row += ROW
     shapes += labels  # over every line
     if bounds is not None:
         text = f"if all that is missing were wrong, right: {', '.join(map(axis.number, bounds))}"
-        shapes += _band(axis, bounds, middle - 11, 22.0, text)
-        shapes += _hatched(axis.left, row - 6, 24.0, 12.0)
+        shapes += _hatched(axis.x(bounds[0]), axis.x(bounds[1]), middle - 11, 22.0, text)
+        shapes += _hatched(axis.left, axis.left + 24.0, row - 6, 12.0)
         shapes.append(_beside(axis, axis.left + 20, row, text, on_the_right=True))
         words.append(text)
     shapes += _dot(axis, score, middle)
@@ -189,7 +185,7 @@ def dot_plot(
     scale: tuple[float, float] | None = None,
     overall: float | None = None,
     elsewhere: int = 0,
-    most: int = _MAX_ROWS,
+    most: int = 30,
 ) -> Drawing:
     """Groups below each other, the highest value first, each with its instances and interval.
 
@@ -212,7 +208,14 @@ def dot_plot(
         shapes += _row(axis, row, top + ROW * (number + 0.5))
     words = [] if overall is None else [f"all instances: {axis.number(overall)}"]
     words += [f"{row.label} ({row.count} instances): {row.text(axis)}" for row in shown]
-    foot = list(_foot(shown, len(rows) - len(shown), elsewhere))
+    foot = []
+    if any(row.stands_out for row in shown):
+        foot.append("diamond: differs from the rest of the instances (p < 0.05, Holm)")
+    if hidden := len(rows) - len(shown):
+        foot.append(f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown")
+    if elsewhere:
+        who = f"{formats.counted(elsewhere, 'instance')} {'is' if elsewhere == 1 else 'are'}"
+        foot.append(f"{who} in groups too small for a score, or in none")
     shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
     return Drawing(title, "; ".join([*words, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
 
@@ -240,25 +243,20 @@ def difference_plot(
     words = [f"{row.label}: {row.text(axis)}" for row in rows]
     if margin is not None:
         text = f"hatched: differences up to {axis.number(margin)} (the margin)"
-        shapes += _band(axis, (-margin, margin), top - 4, bottom - top + 4, text)
+        shapes += _hatched(axis.x(-margin), axis.x(margin), top - 4, bottom - top + 4, text)
         shapes.append(Text(_LEFT, bottom + LABEL_HEIGHT + FONT_SIZE, text))
         words.append(text)
     shapes.append(Line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
     lower, upper = names if higher_is_better else names[::-1]
-    shapes += _sides(axis, lower, upper, top - 12)
+    around = text_width(" is better") + 16
+    left, right = fitted(lower, axis.x(0) - around), fitted(upper, WIDTH - axis.x(0) - around)
+    shapes.append(Text(axis.x(0) - 8, top - 12, f"{left} is better", "end", title="" if left == lower else lower))
+    shapes.append(Text(axis.x(0) + 8, top - 12, f"{right} is better", title="" if right == upper else upper))
     for number, row in enumerate(rows):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
     words.append(f"{upper} is better above zero, {lower} below")
     height = bottom + LABEL_HEIGHT + (ROW if margin is not None else 0)
     return Drawing(title, "; ".join(words) + ".", height, tuple(shapes))
-
-
-def _sides(axis: Axis, lower: str, upper: str, y: float) -> Iterator[Shape]:
-    """Which of the two is better on which side of zero."""
-    zero, around = axis.x(0), text_width(" is better") + 16
-    left, right = (fitted(name, room - around) for name, room in ((lower, zero), (upper, WIDTH - zero)))
-    yield Text(zero - 8, y, f"{left} is better", "end", title="" if left == lower else lower)
-    yield Text(zero + 8, y, f"{right} is better", title="" if right == upper else upper)
 
 
 def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
@@ -276,30 +274,16 @@ def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
         yield Line(low, y, high, y, "data", 2.5)
         yield from (Line(end, y - 5, end, y + 5, "data", 2.5) for end in (low, high))
     text = f"{row.label}: {row.text(axis)}"
+    x = axis.x(row.value)
     if row.stands_out:
-        yield diamond(axis.x(row.value), y, 8.0, "second", text)
+        yield Polygon(((x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)), "second", text)
     else:
-        yield Circle(axis.x(row.value), y, 5.5, "data", text)
+        yield Circle(x, y, 5.5, "data", text)
 
 
-def _foot(shown: Sequence[PlottedValue], hidden: int, elsewhere: int) -> Iterator[str]:
-    if any(row.stands_out for row in shown):
-        yield "diamond: differs from the rest of the instances (p < 0.05, Holm)"
-    if hidden:
-        yield f"{formats.counted(hidden, 'smaller group')} {'is' if hidden == 1 else 'are'} not shown"
-    if elsewhere:
-        who = f"{formats.counted(elsewhere, 'instance')} {'is' if elsewhere == 1 else 'are'}"
-        yield f"{who} in groups too small for a score, or in none"
-
-
-def _band(axis: Axis, ends: tuple[float, float], y: float, height: float, title: str) -> Iterator[Shape]:
-    left, right = axis.x(ends[0]), axis.x(ends[1])
-    return _hatched(left, y, right - left, height, title)
-
-
-def _hatched(x: float, y: float, width: float, height: float, title: str = "") -> Iterator[Shape]:
-    yield Rect(x, y, width, height, "grid", title)
-    yield from hatching(x, y, width, height, "faint")
+def _hatched(left: float, right: float, y: float, height: float, title: str = "") -> Iterator[Shape]:
+    yield Rect(left, y, right - left, height, "grid", title)
+    yield from hatching(left, y, right - left, height, "faint")
 
 
 def _over(axis: Axis, text: str, value: float, y: float) -> Text:
@@ -314,32 +298,18 @@ def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
     Where there is room, all stand on one side, in the order in which no mark's line crosses another's words.
     """
     from_the_right = sorted(marks, key=lambda mark: -mark.value)
-    if all(_room(axis, mark, on_the_right=True) for mark in marks):
+    needed = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
+    if all(width <= axis.right - x for x, width in needed):
         return [(mark, True) for mark in from_the_right]
-    if all(_room(axis, mark, on_the_right=False) for mark in marks):
+    if all(width <= x - axis.left for x, width in needed):
         return [(mark, False) for mark in from_the_right[::-1]]
     return [(mark, axis.x(mark.value) * 2 < axis.left + axis.right) for mark in from_the_right]
-
-
-def _room(axis: Axis, mark: Mark, *, on_the_right: bool) -> bool:
-    x = axis.x(mark.value)
-    room = axis.right - x if on_the_right else x - axis.left
-    return text_width(mark.text(axis)) + _GAP <= room
 
 
 def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Text:
     if on_the_right:
         return label(x + _GAP, y + _MIDDLE, text, axis.right - x - _GAP)
     return label(x - _GAP, y + _MIDDLE, text, x - _GAP - axis.left, anchor="end")
-
-
-BINS = 20
-MAX_DISTINCT = 12
-"""So many different values have a bar each."""
-PLOT_HEIGHT = 150.0
-_BAR_LABEL_ROOM = 190.0
-_NUMBER_ROOM = 150.0
-_ROOM_OF_A_COUNT = 34.0
 
 
 @dataclass(frozen=True)
@@ -385,12 +355,21 @@ def histogram(
     """
     finite = [value for value in values if math.isfinite(value)]
     axis = axis_of([*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale)
-    distinct = len(set(finite)) <= MAX_DISTINCT
     bins = bins_of(finite, axis)
     top = 22.0 + 18.0 * len(marks)
     bottom = top + PLOT_HEIGHT
     shapes = [*axis.shapes(top, bottom, axis_label)]
-    shapes += _columns(axis, bins, bottom, distinct=distinct)
+    most = max((one.count for one in bins), default=1)
+    width = (axis.right - axis.left) / BINS - 1
+    if len(set(finite)) <= MAX_DISTINCT:  # columns do not touch, however close two values are
+        gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
+        width = max(2.0, min([34.0, *(gap - 2 for gap in gaps)]))
+    for one in bins:
+        if one.count:
+            height, x = (PLOT_HEIGHT - 6) * one.count / most, axis.x(one.middle)
+            shapes.append(Rect(x - width / 2, bottom - height, width, height, "data", one.text(axis)))
+            if width >= text_width(str(one.count)) - 4:
+                shapes.append(Text(x, bottom - height - 4, str(one.count), "middle"))
     for number, mark in enumerate(marks):
         x, y = axis.x(mark.value), 14.0 + 18.0 * number
         shapes.append(Line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
@@ -404,11 +383,19 @@ def histogram(
 
 def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float, float] | None = None) -> Drawing:
     """Bars below each other in the order that is given, from zero, each with its number at its end."""
-    axis = axis_of([0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - _NUMBER_ROOM, scale or (0.0, 0.0))
+    axis = axis_of([0.0, *(row.value for row in rows)], _BAR_LABEL_ROOM, WIDTH - 150.0, scale or (0.0, 0.0))
     bottom = 8.0 + ROW * len(rows)
     shapes: list[Shape] = [*axis.shapes(4.0, bottom, axis_label)]
     for number, row in enumerate(rows):
-        shapes += _bar(axis, row, 8.0 + ROW * number)
+        y = 8.0 + ROW * number
+        baseline = y + (ROW + FONT_SIZE * 0.7) / 2
+        left, right = sorted((axis.x(0.0), axis.x(row.value)))
+        shapes.append(label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16))
+        fill: Colour = "grid" if row.hatched else "data"
+        shapes.append(Rect(left, y + 3, right - left, ROW - 6, fill, f"{row.label}: {row.text}"))
+        if row.hatched:
+            shapes += hatching(left, y + 3, right - left, ROW - 6, "ink")
+        shapes.append(label(right + 8, baseline, row.text, WIDTH - right - 8))
     description = "; ".join(f"{row.label}: {row.text}" for row in rows)
     return Drawing(title, f"{description}.", bottom + LABEL_HEIGHT, tuple(shapes))
 
@@ -421,30 +408,3 @@ def bins_of(values: Sequence[float], axis: Axis) -> list[Bin]:
     step = (axis.high - axis.low) / BINS
     found = Counter(min(BINS - 1, int((value - axis.low) / step + 1e-9)) for value in values)
     return [Bin(axis.low + step * number, axis.low + step * (number + 1), found[number]) for number in range(BINS)]
-
-
-def _columns(axis: Axis, bins: Sequence[Bin], bottom: float, *, distinct: bool) -> Iterator[Shape]:
-    most = max((one.count for one in bins), default=1)
-    width = (axis.right - axis.left) / BINS - 1
-    if distinct:  # columns do not touch, however close two values are
-        gaps = [axis.x(right.middle) - axis.x(left.middle) for left, right in pairwise(bins)]
-        width = max(2.0, min([_ROOM_OF_A_COUNT, *(gap - 2 for gap in gaps)]))
-    for one in bins:
-        if not one.count:
-            continue
-        height = (PLOT_HEIGHT - 6) * one.count / most
-        x = axis.x(one.middle)
-        yield Rect(x - width / 2, bottom - height, width, height, "data", one.text(axis))
-        if width >= text_width(str(one.count)) - 4:
-            yield Text(x, bottom - height - 4, str(one.count), "middle")
-
-
-def _bar(axis: Axis, row: Bar, y: float) -> Iterator[Shape]:
-    baseline = y + (ROW + FONT_SIZE * 0.7) / 2
-    start, end = axis.x(0.0), axis.x(row.value)
-    left, width, height = min(start, end), abs(end - start), ROW - 6
-    yield label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16)
-    yield Rect(left, y + 3, width, height, "grid" if row.hatched else "data", f"{row.label}: {row.text}")
-    if row.hatched:
-        yield from hatching(left, y + 3, width, height, "ink")
-    yield label(max(start, end) + 8, baseline, row.text, WIDTH - max(start, end) - 8)

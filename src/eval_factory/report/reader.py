@@ -6,7 +6,7 @@ Which runs a folder stands for: itself, those of a suite (a leaderboard is one),
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,15 @@ from eval_factory.core.safe_files import refuse_foreign
 from eval_factory.report import documents
 from eval_factory.report.result_views import ResultViews
 
-_EXTRA = "extra."
+_KINDS: tuple[Any, ...] = (Validity, Provenance, Spent, Score, Comparability | None, Clinicians | None)
+_VALIDITY, _PROVENANCE, _SPENT, _SCORE, _COMPARABILITY, _CLINICIANS = (
+    TypeAdapter(kind).validate_python for kind in _KINDS
+)
+"""Each takes a document apart into the record, and the records in it."""
+_OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
+_RESULT = "evaluation_config.yaml"
+_MAX_NAMED = 8
+"""Runs that a message names."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,12 +66,38 @@ def load_result(folder: Path | str) -> StoredResult:
     Raises:
         PrerequisiteError: there is no result, the file is not one of this version's, or a file lies elsewhere.
     """
+    import jsonschema  # takes long to import, and `eval-factory --help` needs none
+
     path = Path(folder)
-    rundir = RunDir(path.parent if path.name == "evaluation_config.yaml" else path)
+    rundir = RunDir(path.parent if path.name == _RESULT else path)
     refuse_foreign(rundir.root, rundir.own)
-    document = _document(rundir.evaluation_config)
-    config, target = _configuration(rundir, document)
+    file = rundir.evaluation_config
+    try:
+        document: dict[str, Any] = parse_own(file.read_text(encoding="utf-8"))
+        is_first = isinstance(document, dict) and document.get("schema_version") == 1
+        documents.check_document(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
+    except FileNotFoundError:
+        raise PrerequisiteError(f"{file}: there is no result; it is written when a run ends") from None
+    except (OSError, UnicodeDecodeError, YamlError) as error:
+        raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
+    except jsonschema.ValidationError as error:
+        where = ".".join(map(str, error.absolute_path)) or "the file"
+        raise PrerequisiteError(f"{file}: is no result of this version: {where}: {error.message}") from None
+    try:  # run_config.yml has the defaults, where it is there
+        stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
+        defaults = {name: dict(stored[name]) for name in ("config", "target")}
+    except (OSError, ValueError, TypeError, KeyError):
+        defaults = {"config": {}, "target": {}}
+    config, target = (_over(defaults[name], document[name]) for name in ("config", "target"))
     return StoredResult(result_in(document, StoredInstances(rundir)), rundir.root, document["command"], config, target)
+
+
+def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**weaker, **stronger}
+    for name in weaker.keys() & stronger.keys():
+        if isinstance(weaker[name], dict) and isinstance(stronger[name], dict):
+            found[name] = _over(weaker[name], stronger[name])
+    return found
 
 
 def result_in(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
@@ -130,56 +164,8 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
     found |= {name: outcome[name] for name in documents.OF_SOME_RESULTS if name in outcome}
     found |= {"references": instance["references"], "turns": instance.get("turns", ())}
     found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
-    categories = {name.removeprefix(_EXTRA): value for name, value in instance.items() if name.startswith(_EXTRA)}
+    categories = {name[6:]: value for name, value in instance.items() if name.startswith("extra.")}
     return InstanceRecord(**found, categories=categories)
-
-
-def _document(path: Path) -> dict[str, Any]:
-    import jsonschema  # takes long to import, and `eval-factory --help` needs none
-
-    try:
-        document: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
-        is_first = isinstance(document, dict) and document.get("schema_version") == 1
-        documents.check_document(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
-    except FileNotFoundError:
-        raise PrerequisiteError(f"{path}: there is no result; it is written when a run ends") from None
-    except (OSError, UnicodeDecodeError, YamlError) as error:
-        raise PrerequisiteError(f"{path}: cannot be read: {error}") from None
-    except jsonschema.ValidationError as error:
-        where = ".".join(map(str, error.absolute_path))
-        raise PrerequisiteError(
-            f"{path}: is no result of this version: {where or 'the file'}: {error.message}"
-        ) from None
-    return document
-
-
-def _reader_of(kind: Any) -> Callable[[Any], Any]:
-    """Takes a document apart into the record, and the records in it."""
-    return TypeAdapter(kind).validate_python
-
-
-_VALIDITY, _PROVENANCE, _SPENT, _SCORE = map(_reader_of, (Validity, Provenance, Spent, Score))
-_COMPARABILITY = _reader_of(Comparability | None)
-_CLINICIANS = _reader_of(Clinicians | None)
-_OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
-
-
-def _configuration(rundir: RunDir, document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`config` and `target` with the defaults that run_config.yml has, where it is there."""
-    try:
-        stored = parse_own(rundir.run_config.read_text(encoding="utf-8"))
-        stored = {name: dict(stored[name]) for name in ("config", "target")}
-    except (OSError, ValueError, TypeError, KeyError):
-        stored = {"config": {}, "target": {}}
-    return _over(stored["config"], document["config"]), _over(stored["target"], document["target"])
-
-
-def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
-    found = {**weaker, **stronger}
-    for name in weaker.keys() & stronger.keys():
-        if isinstance(weaker[name], dict) and isinstance(stronger[name], dict):
-            found[name] = _over(weaker[name], stronger[name])
-    return found
 
 
 def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split: str | None) -> dict[str, Score]:
@@ -201,14 +187,9 @@ def _usage(document: Mapping[str, Any]) -> Usage:
     """What is not written by role, or of all runs, is what stands at the top."""
     top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
-    all_runs = document.get("all_runs")
-    return Usage(
-        this_run=this_run,
-        all_runs=this_run if all_runs is None else _spent_by_role(all_runs),
-        runs=1 if all_runs is None else all_runs["runs"],
-        wall_s=document["wall_s"],
-        cost_unknown=document.get("cost_unknown"),
-    )
+    every = document.get("all_runs")
+    all_runs, runs = (this_run, 1) if every is None else (_spent_by_role(every), every["runs"])
+    return Usage(this_run, all_runs, runs, document["wall_s"], document.get("cost_unknown"))
 
 
 def _spent_by_role(document: Mapping[str, Any]) -> SpentByRole:
@@ -216,11 +197,6 @@ def _spent_by_role(document: Mapping[str, Any]) -> SpentByRole:
     roles = document.get("roles")
     of_role = {MODEL_ROLE: total} if roles is None else {role: _SPENT(spent) for role, spent in roles.items()}
     return SpentByRole(total, of_role)
-
-
-_RESULT = "evaluation_config.yaml"
-_MAX_NAMED = 8
-"""Runs that a message names."""
 
 
 def is_suite_folder(folder: Path) -> bool:
@@ -295,7 +271,12 @@ def _runs_of(folder: Path) -> list[Path]:
     refuse_foreign(folder, [*(run / _RESULT for run in found), *([table] if of_suite else [])])
     if not of_suite:
         return found or [folder]
-    order, runs = _table(table), {(run.parent.name, run.name): run for run in found}
+    runs = {(run.parent.name, run.name): run for run in found}
+    try:
+        cells = parse_own(table.read_text(encoding="utf-8"))["cells"]
+        order = [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]
+    except (OSError, ValueError, KeyError, TypeError):  # it is not there, or not complete
+        order = []
     in_order = [runs[name] for name in order if name in runs] if order else found
     if not in_order:
         raise PrerequisiteError(
@@ -303,12 +284,3 @@ def _runs_of(folder: Path) -> list[Path]:
             " says where it stands"
         )
     return in_order
-
-
-def _table(path: Path) -> list[tuple[str, str]]:
-    """(target, evaluation) of each run in the table; none where it is not there, or not complete."""
-    try:
-        cells = parse_own(path.read_text(encoding="utf-8"))["cells"]
-        return [(str(cell["target"]), str(cell["evaluation"])) for cell in cells]
-    except (OSError, ValueError, YamlError, KeyError, TypeError):
-        return []

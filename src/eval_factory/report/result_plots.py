@@ -8,20 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eval_factory.core import formats
-from eval_factory.core.results import Floor, InstanceRecord, Instances, Score, TaskResult, Validity
+from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
-
-SCORE, DISTRIBUTION, LATENCY, VALIDITY, _JUDGES = "score", "distribution", "latency", "validity", "judges"
-_GROUPS, _RATINGS = "groups-", "ratings-"
-"""Begin the names of the plots of one field, and of one judge."""
-_ALPHA = 0.05
-RANDOM = "random"
-"""The name of the trivial answer that is any option, each as likely: chance."""
-_MAX_NAME = 40
-_GOOD = "scored"
-_BETTER = {True: " (higher is better)", False: " (lower is better)", None: ""}
 
 
 @dataclass
@@ -56,44 +46,49 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         for record in result.instances:
             numbers.add(record, result.scores.get(result.main_metric))
     found: dict[str, Drawing] = {}
-    for name, label in ((SCORE, result.main_metric), (f"{SCORE}-corrected", f"{result.main_metric}{CORRECTED}")):
+    metric, instances = result.main_metric, result.validity.instances
+    main = result.scores.get(metric)
+    for name, label in (("score", metric), ("score-corrected", f"{metric}{CORRECTED}")):
         if label in result.scores:
-            found[name] = score_plot(result, label)
-    for name, group_field in zip(_names(_GROUPS, result.groups), result.groups, strict=True):
-        if (drawing := groups_plot(result, group_field)) is not None:
-            found[name] = drawing
-    requested, counts = result.validity.instances.requested, dict(_counts(result.validity.instances))
-    rows = [Bar(name, count, f"{count} of {requested}", hatched=name != _GOOD) for name, count in counts.items()]
-    became = bars("What became of the instances", rows, axis_label="instances", scale=(0, max(1, requested)))
-    return {**found, **dict(_of_instances(result, numbers)), VALIDITY: became}
+            found[name] = _score_plot(result, label)
+    scale, value = (None, None) if main is None else (main.scale, main.value)
+    for name, (group_field, by_value) in zip(_names("groups-", result.groups), result.groups.items(), strict=True):
+        rows = [_estimate(group, scores[metric]) for group, scores in by_value.items() if metric in scores]
+        if rows:
+            elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
+            title = f"{result.task}: {metric} by {group_field}"
+            found[name] = dot_plot(title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere)
+    found |= _of_instances(result, numbers)
+    counts = {
+        "scored": instances.scored, "failed": instances.failed, "empty": instances.empty,
+        "cut off": instances.truncated, "filtered": instances.filtered, "unjudged": instances.unjudged,
+        "in no form asked for": instances.unparsed, "refused": instances.refused,
+        "thinking unfinished": instances.thinking_unfinished, "prompt cut": instances.prompt_truncated,
+    }  # fmt: skip
+    requested = instances.requested
+    became = [
+        Bar(name, count, f"{count} of {requested}", hatched=name != "scored")
+        for name, count in counts.items()
+        if count or name in ("scored", "failed")
+    ]
+    title = "What became of the instances"
+    return {**found, "validity": bars(title, became, axis_label="instances", scale=(0, max(1, requested)))}
 
 
-def score_plot(result: TaskResult, label: str) -> Drawing:
+def _score_plot(result: TaskResult, label: str) -> Drawing:
     """One score with its interval, beside what answers score that need no model."""
     score = result.scores[label]
     bounds = result.validity.bounds.get(label)
     if bounds is not None and bounds[0] == bounds[1]:
         bounds = None
-    floor = result.validity.floors.get(label)
-    shown = _estimate(f"{label}{_BETTER[score.higher_is_better]}", score)
+    marks = []
+    if floor := result.validity.floors.get(label):
+        marks.append(Mark(f"best trivial answer ({floor.named})", floor.value))
+        if "random" in floor.answers and floor.best != "random":
+            marks.append(Mark("chance (an answer at random)", floor.answers["random"]))
+    better = {True: " (higher is better)", False: " (lower is better)", None: ""}[score.higher_is_better]
     title = f"{result.task}: {label} of {result.provenance.target}"
-    marks = list(_marks(floor)) if floor else []
-    return interval_plot(title, shown, scale=score.scale, marks=marks, bounds=bounds)
-
-
-def groups_plot(result: TaskResult, group_field: str) -> Drawing | None:
-    """The main score by one field of the instances."""
-    metric = result.main_metric
-    rows = [
-        _estimate(value, scores[metric]) for value, scores in result.groups[group_field].items() if metric in scores
-    ]
-    if not rows:
-        return None
-    main = result.scores.get(metric)
-    elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
-    scale, value = (None, None) if main is None else (main.scale, main.value)
-    title = f"{result.task}: {metric} by {group_field}"
-    return dot_plot(title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere)
+    return interval_plot(title, _estimate(f"{label}{better}", score), scale=score.scale, marks=marks, bounds=bounds)
 
 
 def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
@@ -102,13 +97,17 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
     if numbers.values:
         name = f"{result.main_metric} of an instance ({len(numbers.values)} instances)"
         title = f"How {result.main_metric} is distributed over the instances"
-        yield DISTRIBUTION, histogram(title, numbers.values, axis_label=name, scale=scale)
+        yield "distribution", histogram(title, numbers.values, axis_label=name, scale=scale)
     jury = result.validity.jury
     if jury is not None and jury.means:
-        judges = [Bar(judge, mean, _rating(judge, mean, result.validity)) for judge, mean in jury.means.items()]
-        yield _JUDGES, bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
+        judges = []
+        for judge, mean in jury.means.items():
+            shown, counts = formats.mean_rating(mean), result.validity.judges.get(judge)
+            told = shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
+            judges.append(Bar(judge, mean, told))
+        yield "judges", bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
     rated = result.validity.in_judges_order(numbers.ratings)
-    for plot, (judge, ratings) in zip(_names(_RATINGS, rated), rated.items(), strict=True):
+    for plot, (judge, ratings) in zip(_names("ratings-", rated), rated.items(), strict=True):
         name = f"rating by {judge} ({len(ratings)} answers)"
         yield plot, histogram(f"How {judge} rated", ratings, axis_label=name, scale=scale)
     if numbers.latencies:
@@ -117,44 +116,20 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         if len(numbers.latencies) > 1:
             last = statistics.quantiles(numbers.latencies, n=20, method="inclusive")[-1]
             marks.append(Mark("95 % are faster than", last))
-        yield LATENCY, histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
+        yield "latency", histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
 
 
 def _estimate(label: str, score: Score) -> PlottedValue:
     stats = score.stats
-    stands_out = stats.p_holm is not None and stats.p_holm < _ALPHA
+    stands_out = stats.p_holm is not None and stats.p_holm < 0.05
     return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)
-
-
-def _marks(floor: Floor) -> Iterator[Mark]:
-    yield Mark(f"best trivial answer ({floor.named})", floor.value)
-    if RANDOM in floor.answers and floor.best != RANDOM:
-        yield Mark("chance (an answer at random)", floor.answers[RANDOM])
-
-
-def _counts(instances: Instances) -> Iterator[tuple[str, int]]:
-    """Those that are scored, and each kind of trouble that there is."""
-    always = (_GOOD, "failed")
-    named = {
-        _GOOD: instances.scored, "failed": instances.failed, "empty": instances.empty, "cut off": instances.truncated,
-        "filtered": instances.filtered, "unjudged": instances.unjudged, "in no form asked for": instances.unparsed,
-        "refused": instances.refused, "thinking unfinished": instances.thinking_unfinished,
-        "prompt cut": instances.prompt_truncated,
-    }  # fmt: skip
-    return ((name, count) for name, count in named.items() if count or name in always)
-
-
-def _rating(judge: str, mean: float, validity: Validity) -> str:
-    counts = validity.judges.get(judge)
-    shown = formats.mean_rating(mean)
-    return shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
 
 
 def _names(beginning: str, labels: Mapping[str, object]) -> list[str]:
     """A file's name for each label, which may be anything: another one each."""
     names: list[str] = []
     for label in labels:
-        plain = re.sub(r"[^A-Za-z0-9_]+", "-", label)[:_MAX_NAME].strip("-")
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", label)[:40].strip("-")
         name = f"{beginning}{plain or len(names) + 1}"
         names.append(name if name.lower() not in map(str.lower, names) else f"{name}-{len(names) + 1}")
     return names

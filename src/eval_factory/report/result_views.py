@@ -57,19 +57,9 @@ def scores_frame(result: TaskResult) -> DataFrame:
     return frame(SCORE_COLUMNS, rows)
 
 
-def instances_frame(result: TaskResult) -> DataFrame:
-    """A row an instance (in one trial and perturbation): `INSTANCE_COLUMNS`, then its metrics, judges and categories.
-
-    The main metric has a column even where no instance has a value of it.
-
-    Raises:
-        PrerequisiteError: pandas is not installed, or the instances cannot be read.
-    """
-    return frame(*instance_table(result))
-
-
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """The columns with their types, and the rows.
+    """`INSTANCE_COLUMNS`, then metrics, judges and categories, with their types; and a row an instance (in one trial
+    and perturbation). The main metric has a column even where no instance has a value of it.
 
     Raises:
         PrerequisiteError: the instances cannot be read.
@@ -190,7 +180,7 @@ class ResultViews:
         Raises:
             PrerequisiteError: pandas is not installed, or the instances cannot be read.
         """
-        return instances_frame(self.result)
+        return frame(*instance_table(self.result))
 
     def _repr_html_(self: HasResult) -> str:
         return result_html(self.result, self.folder)

@@ -8,34 +8,38 @@ from eval_factory.core import formats
 from eval_factory.core.failure_causes import line_of
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.results import Comparability, FailureCause, JuryReport, Score, Spent, TaskResult, Usage
+from eval_factory.core.results import Comparability, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
 _MAX_NOTES = 5
 _MAX_CAUSES = 5
-MAX_DEVIATIONS = 3
 
 
 def result_summary(result: TaskResult, rundir: RunDir) -> str:
     """The main score, how sure it is, what went wrong and what to do, where the rest is."""
     validity = result.validity
-    lines = [
-        _main_score(result),
-        *(f"  {line}" for line in _corrected(result)),
-        *([] if result.clinicians is None else [f"  {clinician_headline(result.clinicians)}"]),
-        *_floor(result),
-        *(f"  {line}" for line in [choice_order_line(result)] if line is not None),
-        *_other_splits(result),
-        _instances(result),
-        *_failures(validity.failures),
-        *([] if validity.jury is None or not validity.jury.means else [_jury(validity.jury)]),
-        *([] if validity.rubric is None else [f"  criteria: {rubric_headline(validity.rubric)}"]),
-        *_usage(result.usage),
-        *_comparability(result.comparability),
-        *(f"  note: {note}" for note in validity.notes[:_MAX_NOTES]),
-    ]
+    main, *corrected = _scores(result)
+    lines = [main, *(f"  {line}" for line in corrected)]
+    if result.clinicians is not None:
+        lines.append(f"  {clinician_headline(result.clinicians)}")
+    if (floor := validity.floors.get(result.main_metric)) is not None:
+        line = f"  best trivial answer: {floor.named} {formats.score(floor.value)}"
+        if (other := validity.floors.get(f"{result.main_metric}{CORRECTED}")) is not None:
+            line += f"; corrected: {other.named} {formats.score(other.value)}"
+        lines.append(line)
+    if (told := choice_order_line(result)) is not None:
+        lines.append(f"  {told}")
+    lines += [*_other_splits(result), *_instances(result)]
+    if validity.jury is not None and validity.jury.means:
+        means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items())
+        alpha = formats.coefficient(validity.jury.krippendorff_alpha, missing="not defined")
+        lines.append(f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}")
+    if validity.rubric is not None:
+        lines.append(f"  criteria: {rubric_headline(validity.rubric)}")
+    lines += [*_usage(result.usage), *_comparability(result.comparability)]
+    lines += [f"  note: {note}" for note in validity.notes[:_MAX_NOTES]]
     if (more := len(validity.notes) - _MAX_NOTES) > 0:
         lines.append(f"  {counted(more, 'more note')} of less weight: validity.notes, report.html")
     return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
@@ -43,38 +47,25 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
 
 def headline(result: TaskResult) -> str:
     """The result in one line."""
-    return "; ".join([_main_score(result), *_corrected(result)])
+    return "; ".join(_scores(result))
 
 
-def _main_score(result: TaskResult) -> str:
-    score = result.scores.get(result.main_metric)
+def _scores(result: TaskResult) -> Iterator[str]:
+    """The main score. HELM's value has a known defect where there is another one beside it."""
+    score, corrected = (result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED))
     if score is None:
-        return f"{result.task}: {result.main_metric} could not be computed"
+        yield f"{result.task}: {result.main_metric} could not be computed"
+        return
     over = ""
     if len(result.validity.splits) > 1 and score.split:
         over = f" over the {counted(score.stats.count, 'instance')} of split {score.split}"
     elif score.stats.count != result.validity.instances.scored:
         over = f" over {counted(score.stats.count, 'instance')}"
-    return f"{result.task}: {result.main_metric} = {formats.score(score.value)}{over}{_interval(score)}"
-
-
-def _corrected(result: TaskResult) -> Iterator[str]:
-    """HELM's value has a known defect where there is another one beside it."""
-    helms, score = (result.scores.get(f"{result.main_metric}{suffix}") for suffix in ("", CORRECTED))
-    if helms is not None and score is not None:
-        differs = score.stats.count != helms.stats.count
-        over = f" over {counted(score.stats.count, 'instance')}" if differs else ""
-        yield f"corrected = {formats.score(score.value)}{over}{_interval(score)}"
-
-
-def _floor(result: TaskResult) -> Iterator[str]:
-    """What the main score has to be compared with, and its corrected value where there is one."""
-    floors = result.validity.floors
-    if (floor := floors.get(result.main_metric)) is None:
-        return
-    line = f"  best trivial answer: {floor.named} {formats.score(floor.value)}"
-    corrected = floors.get(f"{result.main_metric}{CORRECTED}")
-    yield line if corrected is None else f"{line}; corrected: {corrected.named} {formats.score(corrected.value)}"
+    yield f"{result.task}: {result.main_metric} = {formats.score(score.value)}{over}{_interval(score)}"
+    if corrected is not None:
+        differs = corrected.stats.count != score.stats.count
+        over = f" over {counted(corrected.stats.count, 'instance')}" if differs else ""
+        yield f"corrected = {formats.score(corrected.value)}{over}{_interval(corrected)}"
 
 
 def _interval(score: Score) -> str:
@@ -89,16 +80,13 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
     for other, count in result.validity.splits.items():
         if other == split:
             continue
-        label = f"{main.metric}@{other}" if main else ""
-        value = (
-            f": {label} = {formats.score(result.scores[label].value)}"
-            if label in result.scores
-            else " have no such score"
-        )
+        score = result.scores.get(label := f"{main.metric}@{other}") if main else None
+        value = " have no such score" if score is None else f": {label} = {formats.score(score.value)}"
         yield f"  split {other}: {counted(count, 'instance')} more{value}"
 
 
-def _instances(result: TaskResult) -> str:
+def _instances(result: TaskResult) -> Iterator[str]:
+    """How many became what, and why some failed, the most frequent causes."""
     counts = result.validity.instances
     asked = sum(result.validity.splits.values())
     line = (
@@ -111,11 +99,8 @@ def _instances(result: TaskResult) -> str:
         line += f"; {counts.unreadable} answers say nothing that can be scored"
     if asked and asked != counts.requested:
         line += f" ({counted(asked, 'instance')}, each trial and perturbation counted)"
-    return line
-
-
-def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
-    """The most frequent first, the evaluated model's or a judge's."""
+    yield line
+    causes = result.validity.failures
     shown = sorted(causes, key=lambda cause: -cause.count)[:_MAX_CAUSES]
     for cause in causes:
         if cause in shown:
@@ -123,12 +108,6 @@ def _failures(causes: tuple[FailureCause, ...]) -> Iterator[str]:
             yield f"  {who}: {line_of(cause)}"
     if more := len(causes) - len(shown):
         yield f"  {counted(more, 'more cause')} of failures: validity.failures, report.html"
-
-
-def _jury(jury: JuryReport) -> str:
-    means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in jury.means.items())
-    alpha = formats.coefficient(jury.krippendorff_alpha, missing="not defined")
-    return f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
 
 
 def _usage(usage: Usage) -> Iterator[str]:
@@ -151,7 +130,7 @@ def _comparability(record: Comparability | None) -> Iterator[str]:
     elif record.medhelm_settings:
         yield "  settings: those of MedHELM's leaderboard"
     else:
-        shown = [one.in_words("there") for one in record.deviations[:MAX_DEVIATIONS]]
+        shown = [one.in_words("there") for one in record.deviations[:3]]
         more = len(record.deviations) - len(shown)
         rest = f" and {more} more, see comparability" if more else ""
         yield f"  settings unlike those of MedHELM's leaderboard: {'; '.join(shown)}{rest}"

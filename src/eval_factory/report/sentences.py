@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.formats import counted, money
@@ -24,8 +24,11 @@ from eval_factory.core.results import (
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
 
-_RATING = "rating"
-"""The unit of a jury's score."""
+READ_FIRST = 3
+"""Notes that stand on the first screen; all stand further down."""
+FEW_FILES = 5
+"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many for paper, too."""
+_IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
 def ratings_line(result: TaskResult) -> str | None:
@@ -35,18 +38,10 @@ def ratings_line(result: TaskResult) -> str | None:
         return None
     if jury.labels:
         return f"Ratings: {', '.join(f'{label} ({value})' for label, value in jury.labels.items())}"
-    scale = next((score.scale for score in result.scores.values() if score.unit == _RATING), None)
+    scale = next((score.scale for score in result.scores.values() if score.unit == "rating"), None)
     if scale is None or scale == HELMS_FORM.scale:
         return None
     return f"Ratings: {scale[0]:g} to {scale[1]:g}"
-
-
-READ_FIRST = 3
-"""Notes that stand on the first screen; all stand further down."""
-FEW_FILES = 5
-"""Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many for paper, too."""
-_SHARE = "share"
-_IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
 def about(task: str) -> str:
@@ -54,18 +49,9 @@ def about(task: str) -> str:
     return next((one.description for one in load_framework().evaluations if one.name == task), "")
 
 
-class Scaled(Protocol):
-    """What knows how its values are counted."""
-
-    @property
-    def unit(self) -> str | None: ...
-    @property
-    def scale(self) -> tuple[float, float] | None: ...
-
-
-def amount(value: float, score: Scaled) -> str:
-    """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412."""
-    if score.unit == _SHARE and score.scale == (0.0, 1.0):
+def amount(value: float, score: Any) -> str:
+    """A score as somebody says it: 41.2 %, 3.42 of 5, 0.412. `score`: what has the `unit` and `scale` of the value."""
+    if score.unit == "share" and score.scale == (0.0, 1.0):
         return formats.percent(value)
     if score.unit == "rating" and score.scale is not None:
         return f"{formats.decimals(value, 2)} of {score.scale[1]:g}"
@@ -98,7 +84,7 @@ def meaning(result: TaskResult) -> str:
     if score is None:
         return f"{result.main_metric} could not be computed: the notes say why."
     counts = {
-        _SHARE: "a share: 0 is the worst, 1 the best",
+        "share": "a share: 0 is the worst, 1 the best",
         "rating": "the mean rating of the judges",
         "share of points": "the share of a rubric's points that answers win: 0 is the worst, 1 the best",
         "overlap": "how much of the wording is that of a reference answer",
@@ -197,14 +183,12 @@ def rubric_headline(found: RubricReport) -> str:
     rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
     parts = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
     parts += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
-    return "; ".join([", ".join(parts), *_agreement(found)])
-
-
-def _agreement(found: RubricReport) -> Iterator[str]:
+    told = [", ".join(parts)]
     if found.krippendorff_alpha is not None:
-        yield f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}"
+        told.append(f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}")
     if found.unanimous is not None:
-        yield f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}"
+        told.append(f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}")
+    return "; ".join(told)
 
 
 def of_criteria(count: int) -> str:

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from eval_factory.core.results import MODEL_ROLE, AskedEndpoint
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.report.papers import OWN_FILES
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
@@ -38,13 +38,9 @@ def texts_may_leave(stored: StoredResult) -> bool:
     return access_of(stored) == PUBLIC
 
 
-def model_endpoint(stored: StoredResult) -> AskedEndpoint | None:
-    return stored.result.provenance.endpoints.get(MODEL_ROLE)
-
-
 def is_of_a_model(stored: StoredResult) -> bool:
     """False for the embedded demo endpoint, whatever model id the run config gave it."""
-    asked = model_endpoint(stored)
+    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
     return asked is None or asked.model == stored.result.provenance.target
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, TaskResult
+from eval_factory.core.results import MODEL_ROLE, Figures, ResponseStatistics, TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 from eval_factory.core.secrets import Redactor
@@ -42,7 +42,18 @@ def write_reports(
     document = documents.evaluation_config(result, safe if given is None else redactor.tree(given), command)
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
-        packed = _write_lines(rundir, result, redactor)
+        # a record is read from HELM's output, and its request hashed, once: both files and the page's data in one pass
+        packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups))
+        with (
+            atomic_file(rundir.instances, mode=PRIVATE) as instances,
+            atomic_file(rundir.results_jsonl, mode=PRIVATE) as outcomes,
+        ):
+            for record in result.instances:
+                line, instance = redactor.line(documents.instance_line(record))
+                instances.write(line + "\n")
+                line, outcome = redactor.line(documents.result_line(record))
+                outcomes.write(line + "\n")
+                packed.add(instance, outcome)
         for role, rows in responses.items():
             lines = (_response_line(row, redactor) for row in rows)
             write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
@@ -58,22 +69,6 @@ def write_reports(
     return stored
 
 
-def _write_lines(rundir: RunDir, result: TaskResult, redactor: Redactor) -> InstancePacker:
-    """Both files and the page's data in one pass: a record is read from HELM's output, and its request hashed, once."""
-    packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups))
-    with (
-        atomic_file(rundir.instances, mode=PRIVATE) as instances,
-        atomic_file(rundir.results_jsonl, mode=PRIVATE) as lines,
-    ):
-        for record in result.instances:
-            text, instance = redactor.line(documents.instance_line(record))
-            instances.write(text + "\n")
-            text, outcome = redactor.line(documents.result_line(record))
-            lines.write(text + "\n")
-            packed.add(instance, outcome)
-    return packed
-
-
 def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
     """With the bodies as texts where they are too deep, or hold numbers too long, for Python to take them apart."""
     line = {name: row[name] for name in ("key", "model_id", "created", "latency_s")}
@@ -84,8 +79,8 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
         return redactor.line({**line, **bodies})[0] + "\n"
 
 
-_DIGITS, _DIGITS_OF_SECONDS = 2, 3
-"""Decimal places: of tokens and milliseconds, and of seconds."""
+_DIGITS_OF_SECONDS = 3
+"""Decimal places."""
 
 
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:
@@ -98,65 +93,57 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 
 
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
-    instances = result.validity.instances
+    instances, runs, latency = result.validity.instances, statistics.runs, statistics.latency_s
+    names = ("prompt_tokens", "total_tokens", "completion_tokens")
+    tokens: dict[str, Figures] = {name: getattr(statistics, name) for name in names}
+    # seconds from the first request of each run to its last response, added up
+    inference = round(sum(span.seconds for span in runs), _DIGITS_OF_SECONDS)
     return {
-        "response_stats": _response_stats(statistics),
+        "response_stats": {
+            "description": "Requests to the evaluated model in all runs of this folder; judges are not counted",
+            **{f"avg_{name}": _rounded(figures.mean) for name, figures in tokens.items()},
+            "avg_latency_ms": _rounded(latency.mean, 1000),
+            **{f"max_{name}": figures.maximum for name, figures in tokens.items()},
+            "max_latency_ms": _rounded(latency.maximum, 1000),
+            "count": statistics.responses,
+            "successful_count": statistics.successful,
+            "finish_reason": dict(statistics.finish_reasons),
+            "status_codes": {str(code): count for code, count in statistics.status_codes.items()},
+            "inference_time": inference,
+            "run_id": max(len(runs) - 1, 0),
+            "last_request_time": _moment(runs[-1].last_response) if runs else None,
+            "inference_run_times": {
+                str(number): {
+                    "first_request_time": _moment(span.first_request),
+                    "last_request_time": _moment(span.last_response),
+                    "inference_time": round(span.seconds, _DIGITS_OF_SECONDS),
+                }
+                for number, span in enumerate(runs)
+            },
+        },
         "reasoning": {  # how many answers began with thinking at all is not counted
             "description": "Answers of this result; unfinished: cut off while the model was thinking",
             "total_responses": instances.requested - instances.failed,
             "reasoning_unfinished_count": instances.thinking_unfinished,
         },
-        "evaluation": _evaluation(result, statistics.runs),
+        "evaluation": _evaluation(result, inference, asked=bool(runs)),
     }
 
 
-def _response_stats(statistics: ResponseStatistics) -> dict[str, Any]:
-    runs, latency = statistics.runs, statistics.latency_s
-    names = ("prompt_tokens", "total_tokens", "completion_tokens")
-    tokens: dict[str, Figures] = {name: getattr(statistics, name) for name in names}
-    return {
-        "description": "Requests to the evaluated model in all runs of this folder; judges are not counted",
-        **{f"avg_{name}": _rounded(figures.mean) for name, figures in tokens.items()},
-        "avg_latency_ms": _rounded(latency.mean, 1000),
-        **{f"max_{name}": figures.maximum for name, figures in tokens.items()},
-        "max_latency_ms": _rounded(latency.maximum, 1000),
-        "count": statistics.responses,
-        "successful_count": statistics.successful,
-        "finish_reason": dict(statistics.finish_reasons),
-        "status_codes": {str(code): count for code, count in statistics.status_codes.items()},
-        "inference_time": _inference_time(runs),
-        "run_id": max(len(runs) - 1, 0),
-        "last_request_time": _moment(runs[-1].last_response) if runs else None,
-        "inference_run_times": {
-            str(number): {
-                "first_request_time": _moment(span.first_request),
-                "last_request_time": _moment(span.last_response),
-                "inference_time": round(span.seconds, _DIGITS_OF_SECONDS),
-            }
-            for number, span in enumerate(runs)
-        },
-    }
-
-
-def _evaluation(result: TaskResult, runs: tuple[RequestSpan, ...]) -> dict[str, Any]:
+def _evaluation(result: TaskResult, inference: float, *, asked: bool) -> dict[str, Any]:
     """The time of a helm-run is known of the last one alone, so that of several there is no sum."""
     spent, tokens = result.usage.all_runs.roles.get(MODEL_ROLE), None
     if spent is not None:
         prompt, completion = spent.prompt_tokens, spent.completion_tokens
         total = None if prompt is None or completion is None else prompt + completion
         tokens = {"total_tokens": total, "prompt_tokens": prompt, "completion_tokens": completion}
-    inference, runtime = _inference_time(runs), round(result.usage.wall_s, _DIGITS_OF_SECONDS)
+    runtime = round(result.usage.wall_s, _DIGITS_OF_SECONDS)
     times = {"runtime_seconds": runtime, "inference_time_seconds": inference}
     if result.usage.runs > 1:
         times = {"inference_time_seconds": inference}
-    elif runs:
+    elif asked:
         times["scoring_time_seconds"] = round(max(runtime - inference, 0.0), _DIGITS_OF_SECONDS)
     return {**times, "total_runs": result.usage.runs, "token_usage": tokens}
-
-
-def _inference_time(runs: tuple[RequestSpan, ...]) -> float:
-    """Seconds from the first request of each run to its last response, added up."""
-    return round(sum(span.seconds for span in runs), _DIGITS_OF_SECONDS)
 
 
 def _moment(seconds: float) -> str:
@@ -164,4 +151,4 @@ def _moment(seconds: float) -> str:
 
 
 def _rounded(value: float | None, times: int = 1) -> float | None:
-    return None if value is None else round(value * times, _DIGITS)
+    return None if value is None else round(value * times, 2)

@@ -14,9 +14,6 @@ from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.results import Agreement, JuryReport, RankCorrelation
 from eval_factory.scoring.scores import InstanceKey
 
-MIN_RANKED = 4
-"""Answers that a rank correlation needs for an interval."""
-
 
 def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
     """Krippendorff's alpha of ordinal ratings: 1 is agreement in everything, 0 as by chance, below 0 less than that.
@@ -146,15 +143,12 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
     uncut = [[unit[rater] for rater in raters] for unit in twice if len(unit) == len(raters)]
     nearest = [[nearest_rating(value, scale) for value in unit.values()] for unit in twice]
     alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))
-    return Agreement(len(twice), alpha, icc_agreement(uncut), _mean_kappa(twice, raters), ac1)
-
-
-def _mean_kappa(units: Sequence[Unit], raters: Sequence[str]) -> float | None:
-    """Over the pairs of raters, of what both rated."""
-    pairs = combinations(raters, 2)
-    rated = ([(unit[one], unit[other]) for unit in units if unit.keys() >= {one, other}] for one, other in pairs)
-    known = [kappa for both in rated if (kappa := weighted_kappa(both)) is not None]
-    return statistics.fmean(known) if known else None
+    kappas = []  # of each pair of raters, of what both rated
+    for one, other in combinations(raters, 2):
+        kappa = weighted_kappa([(unit[one], unit[other]) for unit in twice if unit.keys() >= {one, other}])
+        if kappa is not None:
+            kappas.append(kappa)
+    return Agreement(len(twice), alpha, icc_agreement(uncut), statistics.fmean(kappas) if kappas else None, ac1)
 
 
 def agreement_with(marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]) -> Agreement:
@@ -193,14 +187,10 @@ class Ratings:
     """Answers with nothing in them, which no judge is asked about."""
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
-    """Of the answers, in characters."""
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
         if ratings:
             self.by_judge[judge][instance] = dict(ratings)
-
-    def rate_lowest(self, instance: InstanceKey) -> None:
-        self.lowest.add(instance)
 
     def _units(self, judge: str) -> dict[tuple[InstanceKey, str], int]:
         """(instance, criterion) -> rating."""
@@ -255,7 +245,7 @@ class Ratings:
             if instance in self.lengths
         ]
         n = len(rated)
-        if n < MIN_RANKED or any(len(set(column)) == 1 for column in zip(*rated, strict=True)):
+        if n < 4 or any(len(set(column)) == 1 for column in zip(*rated, strict=True)):
             return None
         from scipy import stats  # imported here: only a jury needs it
 

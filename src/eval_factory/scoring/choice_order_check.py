@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, describe
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, score_of, with_missing_counted
@@ -29,9 +29,7 @@ _Asked = tuple[str, int]
 
 
 @dataclass
-class ChoiceOrderCheck(Part):
-    """The answers of a run by question and order, request by request."""
-
+class ChoiceOrderCheck:
     wanted: int | None
     """None: the run has questions in one order only, and there is nothing to check."""
     pattern: str | None
@@ -86,9 +84,7 @@ class ChoiceOrderCheck(Part):
         if self.wanted is None or main is None:
             return
         all_values = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(
-            main, with_missing_counted(all_values, missing & all_values.keys(), failed_as_zero=draft.as_zero)
-        )
+        metric = _of_questions(main, with_missing_counted(all_values, missing, failed_as_zero=draft.as_zero))
         score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
         if score is None:
             return
@@ -109,17 +105,25 @@ class ChoiceOrderCheck(Part):
         changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
         clusters = None if main is None else main.clusters
         by_order = {} if main is None else self.values_of(main)
-        asked = {
-            order: [value for key, value in metric.values.items() if key[:2] in set(moved) and key not in missing]
-            for order, metric in by_order.items()
-        }
+        means: dict[str, float | None] = {}
+        worst: dict[_Asked, float] = {}
+        several = set(moved)
+        for order, metric in by_order.items():
+            asked = [value for key, value in metric.values.items() if key[:2] in several and key not in missing]
+            means[str(order)] = statistics.fmean(asked) if asked else None
+            for key, value in metric.values.items():
+                worst[key[:2]] = min(value, worst.get(key[:2], value))
+        lost = {key[:2] for key in missing}
         return ChoiceOrders(
             orders=self.wanted,
             questions=len(moved),
             kept=dict(sorted(Counter(self.kept.values()).items())),
-            by_order={str(order): statistics.fmean(values) if values else None for order, values in asked.items()},
+            by_order=means,
             changed=_share(changed, clusters),
-            right_in_all=_share(_right_in_all(by_order, moved, missing), clusters),
+            # of the questions whose every order was answered: each answer has the full value
+            right_in_all=_share(
+                {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}, clusters
+            ),
             letters=dict(sorted(self.letters.items())),
         )
 
@@ -133,18 +137,6 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> Me
     name = main.name + ALL_ORDERS
     label = name + main.label.removeprefix(main.name)
     return replace(main, label=label, name=name, helm_mean=None, merged=True, values=means, counts={})
-
-
-def _right_in_all(
-    by_order: Mapping[int, MetricValues], moved: Iterable[_Asked], missing: set[InstanceKey]
-) -> dict[_Asked, float]:
-    """Of the questions whose every order was answered: 1 where each answer has the full value."""
-    lost = {key[:2] for key in missing}
-    worst: dict[_Asked, float] = {}
-    for metric in by_order.values():
-        for key, value in metric.values.items():
-            worst[key[:2]] = min(value, worst.get(key[:2], value))
-    return {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}
 
 
 def _share(values: Mapping[_Asked, float], clusters: Mapping[str, str] | None) -> Share | None:

@@ -21,7 +21,6 @@ from eval_factory.core.annotations import (
     Asked,
     Question,
     Sample,
-    SampledAnswer,
     has_judges,
     read_annotations,
 )
@@ -40,9 +39,6 @@ from eval_factory.scoring.prediction_powered import (
 )
 
 OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
-OTHER_SHEETS = "the ratings on {count} sheets are of another kind, scale or metric than most are: they are not used"
-IN_PART = "{count} answers are rated in part: they count for the agreement, not for the corrected score"
-NOT_DRAWN_FROM = "{count} answers came after the sample was drawn: no one could rate them"
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
@@ -76,8 +72,6 @@ _ByRater = dict[str, dict[int, float]]
 
 @dataclass
 class RatedAnswer:
-    """An answer that was rated, with what everybody says of it."""
-
     questions: tuple[Question, ...]
     by_rater: _ByRater = field(default_factory=dict)
     marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
@@ -99,8 +93,6 @@ class RatedAnswer:
 
 @dataclass
 class RatedResult:
-    """The answers of a result, some of them rated."""
-
     asked: Asked
     sample: Sample
     """The last one of those that are used: its strata hold for all."""
@@ -152,12 +144,24 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
         return Clinicians(0, 0, 0, 0, too_few=TooFewRated(0, LEAST_RATED), notes=(lost,))
     found = _read(result, annotations, alike, score)
     people = found.people()
+    corrected = too_few = None
+    scale = found.scale(people)  # points of a rubric can be lost on it; what was corrected on it is clipped
+    low, high = found.asked.score.scale or scale
+    try:
+        made = corrected_mean(found.strata(found.values, people), scale)
+    except TooFewRatedError as error:
+        too_few = TooFewRated(*error.args)
+    except TooFewSourcesError:
+        pass  # a note says so
+    else:
+        said = (made.value, made.low, made.high, made.judge_mean)
+        value, start, end, judge = (min(high, max(low, one)) for one in said)
+        corrected = CorrectedScore(result.main_metric, value, start, end, METHOD, made.power, judge)
     units = [unit for one in found.rated.values() for _, unit in one.units()]
     raters = {rater for unit in units for rater in unit}
-    scale = sorted(choice.value for choice in found.asked.choices)
-    corrected, too_few = _corrected(found, people, result.main_metric)
-    agreement = agreement_among(units, scale) if len(raters) > 1 else None
-    judges = result.validity.in_judges_order(dict(_judges(found, people, scale)))
+    marks = sorted(choice.value for choice in found.asked.choices)
+    agreement = agreement_among(units, marks) if len(raters) > 1 else None
+    judges = result.validity.in_judges_order(dict(_judges(found, people, marks)))
     notes = tuple(_notes(found, people, len(annotations.samples) - len(alike)))
     ratings = sum(map(len, units))
     return Clinicians(
@@ -175,13 +179,19 @@ def _alike(annotations: Annotations) -> list[Sample]:
 
 
 def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:
-    """One pass over the answers."""
+    drawn_as = {(sheet.id, one.code): one for sheet in samples for one in sheet.answers}
+    by_answer: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
+    for one in annotations.ratings:
+        if (one.sheet, one.code) in drawn_as:
+            by_answer[one.sheet, one.code][one.rater][one.number - 1] = one.value
+    given = defaultdict(list)  # answer -> of each sheet what was drawn, and what was said
+    for sheet_and_code, by_rater in by_answer.items():
+        given[drawn_as[sheet_and_code].key].append((drawn_as[sheet_and_code], dict(by_rater)))
     sample = samples[-1]
-    names = tuple(question.name for one in sample.answers[:1] for question in one.questions)
+    names = tuple(question.name for answer in sample.answers[:1] for question in answer.questions)
     jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names
     judged = has_judges(result, sample.kind)
     found = RatedResult(Asked(sample.kind, sample.metric, score, jury, sample.choices, judged=judged), sample)
-    given = _given(annotations, samples)
     for record in result.instances:
         value = found.asked.value_of(record)
         if value is None:
@@ -203,40 +213,10 @@ def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample
     return found
 
 
-def _given(
-    annotations: Annotations, samples: Sequence[Sample]
-) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
-    """Answer -> of each sheet what was drawn, and rater -> number of the question, from 0 -> rating."""
-    drawn = {(sample.id, one.code): one for sample in samples for one in sample.answers}
-    given: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
-    for one in annotations.ratings:
-        if (one.sheet, one.code) in drawn:
-            given[one.sheet, one.code][one.rater][one.number - 1] = one.value
-    found = defaultdict(list)
-    for sheet_and_code, by_rater in given.items():
-        found[drawn[sheet_and_code].key].append((drawn[sheet_and_code], dict(by_rater)))
-    return found
-
-
-def _corrected(
-    found: RatedResult, people: Mapping[AnswerKey, float], label: str
-) -> tuple[CorrectedScore | None, TooFewRated | None]:
-    """On the scale that points of a rubric can be lost on, and clipped then."""
-    scale = found.scale(people)
-    low, high = found.asked.score.scale or scale
-    try:
-        made = corrected_mean(found.strata(found.values, people), scale)
-    except TooFewRatedError as error:
-        return None, TooFewRated(error.rated, error.needed)
-    except TooFewSourcesError:  # a note says so
-        return None, None
-    value, start, end, judge = (min(high, max(low, one)) for one in (made.value, made.low, made.high, made.judge_mean))
-    return CorrectedScore(label, value, start, end, METHOD, made.power, judge), None
-
-
 def _judges(
     found: RatedResult, people: Mapping[AnswerKey, float], scale: Sequence[float]
 ) -> Iterator[tuple[str, JudgeAgreement]]:
+    """Agreement and bias of each: the bias by the strata of the sample, the plain mean where too few were rated."""
     known = {judge for judge, scores in found.judged.items() if scores.keys() & found.rated.keys()}
     for judge in dict.fromkeys(judge for one in found.rated.values() for judge in (*one.marks, *sorted(known))):
         marks = [
@@ -245,34 +225,28 @@ def _judges(
             for number, unit in one.units()
             if number in one.marks.get(judge, {})
         ]
-        agreement, (bias, low, high) = agreement_with(marks, scale), _bias(found, found.judged.get(judge, {}), people)
-        yield judge, JudgeAgreement(**asdict(agreement), bias=bias, bias_low=low, bias_high=high)
-
-
-def _bias(
-    found: RatedResult, judged: Mapping[AnswerKey, float], people: Mapping[AnswerKey, float]
-) -> tuple[float | None, float | None, float | None]:
-    """With the ends of its interval, by the strata of the sample; the plain mean alone where too few were rated.
-
-    Args:
-        judged: the judge's score of every answer.
-    """
-    rated = {key: score for key, score in people.items() if key in judged}
-    if not rated:
-        return None, None, None
-    try:
-        made = bias_of_judge(found.strata(judged, rated), found.scale(people))
-    except (TooFewRatedError, TooFewSourcesError):
-        return statistics.fmean(judged[key] - score for key, score in rated.items()), None, None
-    return made.value, made.low, made.high
+        judged = found.judged.get(judge, {})
+        rated = {key: score for key, score in people.items() if key in judged}
+        bias = low = high = None
+        if rated:
+            try:
+                made = bias_of_judge(found.strata(judged, rated), found.scale(people))
+                bias, low, high = made.value, made.low, made.high
+            except (TooFewRatedError, TooFewSourcesError):
+                bias = statistics.fmean(judged[key] - score for key, score in rated.items())
+        agreement = asdict(agreement_with(marks, scale))
+        yield judge, JudgeAgreement(**agreement, bias=bias, bias_low=low, bias_high=high)
 
 
 def _notes(found: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int) -> Iterator[str]:
-    late = sum(key.as_text() not in found.sample.stratum_of for key in found.values)
-    counted = {
-        OTHER_ANSWERS: found.unused, OTHER_SHEETS: other_sheets, IN_PART: len(found.rated) - len(people),
-        NOT_DRAWN_FROM: late,
-    }  # fmt: skip
-    yield from (text.format(count=count) for text, count in counted.items() if count)
+    if found.unused:
+        yield OTHER_ANSWERS.format(count=found.unused)
+    if other_sheets:
+        another = "of another kind, scale or metric than most are"
+        yield f"the ratings on {other_sheets} sheets are {another}: they are not used"
+    if in_part := len(found.rated) - len(people):
+        yield f"{in_part} answers are rated in part: they count for the agreement, not for the corrected score"
+    if late := sum(key.as_text() not in found.sample.stratum_of for key in found.values):
+        yield f"{late} answers came after the sample was drawn: no one could rate them"
     if (few := few_sources([found.clusters[key] for key in people])) is not None:
         yield f"of the rated answers, {few}"

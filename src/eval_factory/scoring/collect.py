@@ -5,8 +5,7 @@ Files that grow with the instances are gone through entry by entry; every part s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,13 @@ from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
 from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.floors import FloorScores
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
-from eval_factory.scoring.notes import Importance, is_reportable
-from eval_factory.scoring.parts import Draft, LaterStep, Part
+from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
-from eval_factory.scoring.readability import Readability
+from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
@@ -61,80 +60,77 @@ def collect(
         remembered: where the run was collected before, and its data or logs may be gone since.
     """
     run = output.read_run(runs[0])
-    split = run.main_split(plan.evaluation.task.helm.main_split)
+    entry = plan.evaluation.task.helm
+    split = run.main_split(entry.main_split)
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
     cache_db = plan.rundir.cache_db
     stated = StatedModels(plan.endpoints, journal.used_keys(cache_db, run_id), journal.read_servers(cache_db))
     answers = StoredAnswers.of(plan, stated.add)
-    readability = Readability.of(plan, run, metrics, answers.raw_to)
-    floors = FloorScores.of(plan, run, metrics, readability.form, clock_of(remembered))
+    main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])  # of HELM's own
+    readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
+    floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
-    usage, changes = usage_of(plan.rundir.cache_db, run_id, wall_s)
-    draft = Draft(plan, run, run_id, split, tally, metrics, with_costs(usage, plan, run_id))
-    own = _Own(corrections, readability, jury, rubric, orders, floors, stated, changes)
-    parts = own.in_order(() if remembered is None else remembered.notes)
-    seeing = [tally.add, *(part.add for part in parts if not isinstance(part, LaterStep))]
+    usage, changes = usage_of(cache_db, run_id, wall_s)
+    draft = Draft(plan, run, split, tally, metrics, with_costs(usage, plan, run_id), changes)
+    draft.earlier_notes = () if remembered is None else remembered.notes
+    steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
+    seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
     for state in run.request_states():
         key = key_of(state)
         for add in seeing:
             add(key, state)
-    for part in parts:
-        part.complete(draft)
+    for step in steps:
+        step(draft)
     columns = [*draft.metrics, *orders.by_order]
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
-    provenance = _provenance(draft, git_hash, data_bundle, remembered)
+    scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
+    provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
+    if remembered is not None:
+        provenance = remembered.completed(plan, provenance)
     return with_clinicians(_result(draft, records, provenance), plan.rundir)
 
 
-@dataclass(frozen=True)
-class _Own:
-    """The parts that keep something of the requests."""
+def _steps(
+    corrections: Corrections,
+    readability: Readability,
+    jury: Jury,
+    rubric: RubricTally | None,
+    orders: ChoiceOrderCheck,
+    floors: FloorScores,
+    stated: StatedModels,
+) -> list[Callable[[Draft], None]]:
+    """What completes the draft after all requests, each with why it stands where it does.
 
-    corrections: Corrections
-    readability: Readability
-    jury: Jury
-    rubric: RubricTally | None
-    orders: ChoiceOrderCheck
-    floors: FloorScores
-    stated: StatedModels
-    changes: Sequence[str]
-    """How requests were changed so that the endpoint took them."""
-
-    def in_order(self, earlier_notes: Collection[str]) -> list[Part]:
-        """All parts and steps, each with why it stands where it does. Notes of one weight keep this order.
-
-        Args:
-            earlier_notes: of an earlier collection.
-        """
-        corrections, readability, jury, rubric = self.corrections, self.readability, self.jury, self.rubric
-        parts: list[Part | None] = [
-            LaterStep(jury.count),  # notes, reasons and causes name who failed to judge
-            rubric,  # cases that nobody decided are no values; tags make groups
-            LaterStep(_keep_slots),  # in HELM's metrics alone, and before others are made of them
-            corrections,  # before the jury's marks: corrected values of a jury's metric get them too
-            readability,  # its lenient metrics stand after the corrected ones
-            jury,  # marks of empty answers: the last change of a value
-            LaterStep(_about),  # true before anything was asked; after the last metric
-            LaterStep(_score),  # all values are there
-            rubric and LaterStep(rubric.publish),  # the published score takes the place of HELM's mean
-            LaterStep(_choose_main),  # all that follows asks which values the main metric lacks
-            self.orders,  # its score over all orders: none that could be the main one
-            LaterStep(partial(_report_requests, earlier_notes)),  # what failed comes before what is odd
-            LaterStep(readability.report),  # the first reason against reporting: a setting may mend it
-            LaterStep(jury.judgements),  # the second: the same command may
-            rubric and LaterStep(rubric.report),  # no run has both, jury and rubric
-            LaterStep(partial(_report_models, self.stated, self.changes)),  # the last reason against reporting
-            self.floors,  # finished scores are held against them
-            LaterStep(_report_labels),  # the other end: as high as labels allow
-            LaterStep(jury.report),  # how far a score by judges can be trusted
-            LaterStep(_group),  # how large the sample is, and groups of the main metric's values
-            rubric and LaterStep(rubric.group),  # groups by tags: they take no name of a field's group
-            LaterStep(lambda draft: draft.notes.extend(draft.groups.notes())),  # all groups are there
-            LaterStep(lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes())),  # the longest notes
-            LaterStep(_report_main),  # where there is no main score, other reasons come first
-        ]
-        return [part for part in parts if part is not None]
+    Notes of one weight keep this order.
+    """
+    steps: list[Callable[[Draft], None] | None] = [
+        jury.count,  # notes, reasons and causes name who failed to judge
+        rubric.complete if rubric else None,  # cases that nobody decided are no values; tags make groups
+        _keep_slots,  # in HELM's metrics alone, and before others are made of them
+        corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
+        readability.complete,  # its lenient metrics stand after the corrected ones
+        jury.complete,  # marks of empty answers: the last change of a value
+        _about,  # true before anything was asked; after the last metric
+        _score,  # all values are there
+        rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
+        _choose_main,  # all that follows asks which values the main metric lacks
+        orders.complete,  # its score over all orders: none that could be the main one
+        _report_requests,  # what failed comes before what is odd
+        readability.report,  # the first reason against reporting: a setting may mend it
+        jury.judgements,  # the second: the same command may
+        rubric.report if rubric else None,  # no run has both, jury and rubric
+        partial(_report_models, stated),  # the last reason against reporting
+        floors.complete,  # finished scores are held against them
+        _report_labels,  # the other end: as high as labels allow
+        jury.report,  # how far a score by judges can be trusted
+        _group,  # how large the sample is, and groups of the main metric's values
+        rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
+        lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
+        lambda draft: draft.notes.add(Importance.BACKGROUND, *corrections.notes()),  # the longest notes
+        _report_main,  # where there is no main score, other reasons come first
+    ]
+    return [step for step in steps if step is not None]
 
 
 def _keep_slots(draft: Draft) -> None:
@@ -158,7 +154,6 @@ def _about(draft: Draft) -> None:
 
 
 def _score(draft: Draft) -> None:
-    """The scores of all metrics with their bounds, and which are absent."""
     tally, jury_metric = draft.tally, draft.jury_metric
     of_all_judges = {}
     for metric in draft.metrics:
@@ -180,7 +175,6 @@ def _score(draft: Draft) -> None:
 
 
 def _choose_main(draft: Draft) -> None:
-    """The main metric, the instances that lack a value of it, and the counts."""
     labels = [metric.label for metric in draft.metrics]
     draft.main, draft.why = chosen_main_metric(draft.plan.evaluation.task.helm, labels)
     draft.main_values = _values(draft, draft.main)
@@ -196,16 +190,14 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
     return next((metric for metric in draft.metrics if metric.label == label), None)
 
 
-def _report_requests(earlier_notes: Collection[str], draft: Draft) -> None:
-    """And what was never asked."""
+def _report_requests(draft: Draft) -> None:
     draft.notes.extend(notes_of(draft.plan, draft.run, draft.instances, draft.tally, draft.scores))
-    draft.notes.extend(notes_on_data(draft.plan, earlier_notes))
+    draft.notes.extend(notes_on_data(draft.plan, draft.earlier_notes))
 
 
-def _report_models(stated: StatedModels, changes: Sequence[str], draft: Draft) -> None:
-    """How requests were changed, and which models answered them."""
+def _report_models(stated: StatedModels, draft: Draft) -> None:
     run, plan = draft.run, draft.plan
-    draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *changes)
+    draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
     annotation = run.jury.annotation if run.jury else ANNOTATION
     prompts = output.stored_judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
     draft.asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
@@ -233,20 +225,11 @@ def _report_main(draft: Draft) -> None:
     draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
 
 
-def _provenance(
-    draft: Draft, git_hash: str | None, data_bundle: Mapping[str, Any] | None, remembered: Remembered | None
-) -> Provenance:
-    scenario = draft.run.scenario_name or draft.plan.evaluation.task.helm.scenario
-    prompts = draft.tally.prompts.hexdigest()
-    made = provenance_of(draft.plan, scenario, prompts, git_hash, data_bundle, draft.asked, draft.run_id)
-    return made if remembered is None else remembered.completed(draft.plan, made)
-
-
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
     tally, instances, scores = draft.tally, draft.instances, draft.scores
     asked = sum(map(len, tally.splits.values()))
     facts = ComparedRun(draft.plan, draft.run.run_spec.adapter_spec, instances, asked, provenance)
-    coverage = draft.plan.evaluation.run.config.params.extra.min_coverage
+    enough = instances.coverage >= draft.plan.evaluation.run.config.params.extra.min_coverage
     complete = instances.scored == instances.requested and not any(one.failed for one in tally.judges.values())
     return TaskResult(
         task=draft.plan.task_name,
@@ -271,7 +254,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
         usage=draft.usage,
         provenance=provenance,
         instances=records,
-        reportable=is_reportable(draft.main, scores, instances, coverage, draft.not_reportable),
+        reportable=draft.main in scores and enough and not draft.not_reportable,
         status=RunStatus.COMPLETE if complete else RunStatus.PARTIAL,
         something_to_ask=tally.something_to_ask,
         comparability=comparability_of(facts),

@@ -22,27 +22,18 @@ from eval_factory.tasks.framework import DATA_PATH
 from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
-_MAX_VALUE = 200
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-MAX_LENGTH, _VERSION = "max_length", "version"
 _TOKENS = ("max_tokens", "max_completion_tokens")
 """Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
 """Fields of a request that are compared by their values."""
 
 _NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
-RUN_ENTRY = "a run entry of HELM's is not compared with MedHELM's leaderboard, as the tasks of 'eval-factory ls' are"
-OWN_DEFAULT = {
-    "temperature": "the model's own default was used, as HELM's client has it for OpenAI's reasoning models alone",
-    "top_p": "the model's own default was used",
-}
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What is known of a finished run."""
-
     plan: Plan
     adapter: AdapterSpec
     """As HELM ran it."""
@@ -61,33 +52,29 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     board = load_medhelm_leaderboard()
     helm = facts.plan.evaluation.task.helm
     if helm.any_run_spec:
-        return Comparability(None, RUN_ENTRY)
+        tasks = "as the tasks of 'eval-factory ls' are"
+        return Comparability(None, f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}")
     entry = board.run_specs.get(helm.run_spec)
     if entry is None:
         return Comparability(None, _NO_RESULT.format(what=facts.plan.task_name))
-    not_run = entry.argument_not_run(_chosen(facts.plan))
+    # arguments that choose what is evaluated, but for those that have HELM's default
+    known = load_index().run_specs[helm.run_spec].known_parameters
+    chosen = {
+        name: value
+        for name, value in facts.plan.scenario_arguments.items()
+        if name not in (DATA_PATH, "max_length", "version") and known.get(name, {}).get("default") != value
+    }
+    not_run = entry.argument_not_run(chosen)
     if not_run is not None:
         return Comparability(None, _NO_RESULT.format(what=f"{facts.plan.task_name} with {not_run}"))
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
-        *_of_prompts(facts, entry),
-        *_of_sample(facts, board, entry),
-        *_of_data(facts, entry),
-        *_of_scoring(facts),
+        *_of_prompts_and_sample(facts, board, entry),
+        *_of_data_and_answers(facts, entry),
         *_of_judges(facts, board),
     )
     return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)))
-
-
-def _chosen(plan: Plan) -> dict[str, object]:
-    """Arguments that choose what is evaluated, but for those that have HELM's default."""
-    known = load_index().run_specs[plan.evaluation.task.helm.run_spec].known_parameters
-    return {
-        name: value
-        for name, value in plan.scenario_arguments.items()
-        if name not in (DATA_PATH, MAX_LENGTH, _VERSION) and known.get(name, {}).get("default") != value
-    }
 
 
 def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
@@ -95,18 +82,19 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
     by_model = board.tokens_by_model(entry)
     asked = facts.plan.model.model_id
     granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
-    tokens = _values(sent, _token_names(facts.plan))
-    if tokens not in ([granted], []):
+    tokens = _unlike(sent, _token_names(facts.plan), granted)
+    if tokens is not None:
         tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
         effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
-        yield Deviation("max_tokens", granted, _one(tokens), effect)
-    for name, value, effect in (
-        ("temperature", board.temperature, "answers vary from run to run"),
-        ("top_p", board.top_p, "answers are drawn from another set of tokens"),
+        yield Deviation("max_tokens", granted, tokens, effect)
+    own, helms = "the model's own default was used", ", as HELM's client has it for OpenAI's reasoning models alone"
+    for name, value, effect, not_sent in (
+        ("temperature", board.temperature, "answers vary from run to run", own + helms),
+        ("top_p", board.top_p, "answers are drawn from another set of tokens", own),
     ):
-        here = _values(sent, (name,))
-        if here not in ([value], []):
-            yield Deviation(name, value, _one(here), OWN_DEFAULT[name] if NOT_SENT in here else effect)
+        here = _unlike(sent, (name,), value)
+        if here is not None:
+            yield Deviation(name, value, here, not_sent if NOT_SENT in str(here) else effect)
 
 
 def _sent(facts: ComparedRun) -> Sequence[dict[str, Any]]:
@@ -125,20 +113,20 @@ def _token_names(plan: Plan) -> tuple[str, ...]:
     return _TOKENS if renamed is None else (*_TOKENS, renamed)
 
 
-def _values(sent: Sequence[dict[str, Any]], fields: Sequence[str]) -> list[Any]:
-    """Each value that requests had of a field, under one of its names."""
+def _unlike(sent: Sequence[dict[str, Any]], fields: Sequence[str], expected: Any) -> str | int | float | None:
+    """Each value that requests had of a field, under one of its names; the number itself where there is one.
+
+    None where all had the expected value.
+    """
     found: list[Any] = []
     for one in sent:
         value = next((one[name] for name in fields if name in one), NOT_SENT)
         if value not in found:
             found.append(value)
-    return found
-
-
-def _one(values: Sequence[Any]) -> str | int | float:
-    """As it stands in the record: the number itself where there is one."""
-    first: str | int | float = values[0]
-    return first if len(values) == 1 and type(first) in (int, float) else _listed(values)
+    if found in ([expected], []):
+        return None
+    first: str | int | float = found[0]
+    return first if len(found) == 1 and type(first) in (int, float) else _listed(found)
 
 
 def _listed(values: Iterable[Any]) -> str:
@@ -157,13 +145,15 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     compared = {*COMPARED, *_token_names(facts.plan)}
     for name, value in model.adapter.params_to_add.items():
         if name not in compared:
-            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), _MAX_VALUE), effect)
+            yield Deviation(f"params_to_add: {name}", NOT_SENT, one_line(str(value), 200), effect)
     for old, new in model.adapter.params_to_rename.items():
         if old != _TOKENS[0]:
             yield Deviation(f"params_to_rename: {old}", old, new, effect)
 
 
-def _of_prompts(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_prompts_and_sample(
+    facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry
+) -> Iterator[Deviation]:
     limit = facts.plan.evaluation.run.config.params.extra.max_length
     if limit != entry.max_length:
         leaderboard = "none" if entry.max_length is None else entry.max_length
@@ -173,12 +163,9 @@ def _of_prompts(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviati
             effect = f"{cut} of {facts.instances.requested} prompts were cut"
         yield Deviation("max_length", leaderboard, "none" if limit is None else limit, effect)
     trials = facts.adapter.num_train_trials
-    expected = load_medhelm_leaderboard().num_train_trials
-    if trials != expected:
-        yield Deviation("num_train_trials", expected, trials, "each instance is asked with other examples, too")
-
-
-def _of_sample(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
+    if trials != board.num_train_trials:
+        others = "each instance is asked with other examples, too"
+        yield Deviation("num_train_trials", board.num_train_trials, trials, others)
     most = board.most_instances(entry)
     limit = facts.plan.evaluation.run.config.params.limit_samples
     known = facts.plan.evaluation.task.about.instances
@@ -193,7 +180,7 @@ def _of_sample(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboard
         yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
 
 
-def _of_data(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
+def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:
     plan, provenance = facts.plan, facts.provenance
     if DATA_PATH in plan.scenario_arguments:
         effect = "nobody can tell whether your files hold what the leaderboard's did"
@@ -205,9 +192,6 @@ def _of_data(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]
     else:
         for name, pinned, here in unlike_pinned(plan, provenance.dataset_files):
             yield Deviation(f"data: {name}", pinned, here, "other questions or answers may have been asked")
-
-
-def _of_scoring(facts: ComparedRun) -> Iterator[Deviation]:
     if stripped := facts.instances.thinking_stripped:
         effect = f"bare HELM scores all of the text; thinking was taken out of {stripped} answers"
         yield Deviation("thinking", "scored", "taken out", effect)
@@ -224,7 +208,11 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
     asked = {judge.role: facts.provenance.endpoints.get(judge.role) for judge in judges}
     # of each judge what was asked for, and what its answers state
     models = [(judge.model_id, one.main_model if (one := asked[judge.role]) else judge.model_id) for judge in judges]
-    if len(models) != len(expected) or not all(_has(model, models) for model in expected):
+    in_jury = [
+        any(same_model(model, asked_for) and same_model(model, stated) for asked_for, stated in models)
+        for model in expected
+    ]
+    if len(models) != len(expected) or not all(in_jury):
         stated = _listed(stated for _, stated in models)
         yield Deviation("judges", _listed(expected), stated, "another jury rates by another standard")
     for judge in judges:
@@ -232,17 +220,13 @@ def _of_judges(facts: ComparedRun, board: MedhelmLeaderboard) -> Iterator[Deviat
         sent = [dict(fields) for fields in endpoint.sampling] if endpoint is not None else []
         settings = {"temperature": board.temperature, "top_p": board.top_p, "max_tokens": board.judge_max_tokens}
         for name, value in settings.items():
-            here = _values(sent, _TOKENS if name in _TOKENS else (name,))
-            if here not in ([value], []):
-                yield Deviation(f"judge {judge.role}: {name}", value, _one(here), "its ratings may be others")
-
-
-def _has(model: str, jury: Sequence[tuple[str, str]]) -> bool:
-    return any(same_model(model, asked) and same_model(model, stated) for asked, stated in jury)
+            here = _unlike(sent, _TOKENS if name in _TOKENS else (name,), value)
+            if here is not None:
+                yield Deviation(f"judge {judge.role}: {name}", value, here, "its ratings may be others")
 
 
 def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
-    """What is no deviation, and may be taken for one, or for no such."""
+    """What may be taken for a deviation, or for none, and is not."""
     wanted = facts.plan.evaluation.run.config.params.extra.num_train_trials
     if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:
         yield f"num_train_trials: {wanted} has no effect: the prompts hold no examples, so HELM makes one trial"

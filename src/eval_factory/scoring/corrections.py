@@ -18,23 +18,13 @@ from typing import Any
 
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import SAID, answer_field
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
 
-Reader = Callable[[str], "float | None"]
-"""Text -> the value that it states; None: it states none in a form that is known."""
-
-WHOLE_NUMBER_CATEGORIES = frozenset({"risk", "severity", "diagnosis"})
-WELLS_PULMONARY_EMBOLISM = "criteria for pulmonary embolism"
-"""In the one question of those categories whose score may be 1.5 or 2.5."""
-_QUESTION = "Question: "
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
-DAYS_OF_A_WEEK = 7
-THOUSANDS = 3
-"""Digits behind a comma that separates thousands."""
 
 _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
@@ -64,7 +54,6 @@ _OPENING_DATE = re.compile(rf"\W{{0,10}}({_DATE.pattern})\s*(?:$|[.,;:(\n])")
 _EITHER_OF_DATES = re.compile(rf"{_DATE.pattern} (?:or|oder|o|ou) {_DATE.pattern}", re.IGNORECASE)
 _NEXT_DURATION = re.compile(rf"[\W_]{{0,3}}{_EITHER} \W?\d", re.IGNORECASE)
 _DECIMAL_ZERO = re.compile(r"(?<![\d,])(\d{1,3}),0(?![\d,])")
-_IS_WEEKS = re.compile(r"\('\d+ weeks', '\d+ days'\)")
 _WEEKS_AND_DAYS = re.compile(
     r"(?<![\d.])(\d{1,3})(?:\s*(?:weeks?|w)\b['\"]?,?(?:\s+and)?|['\"]?,)\s*['\"]?(\d{1,3})(?:\s*(?:days?|d)\b|\s*['\"]?[)\]]|\s*$)",
     re.IGNORECASE,
@@ -72,16 +61,17 @@ _WEEKS_AND_DAYS = re.compile(
 _RUN_TOGETHER = re.compile(r"(?<=\d)w(?=\d)", re.IGNORECASE)
 
 
-def reader_of(prompt: str, category: object, gold: str) -> Reader:
-    """By the calculator, as far as an instance of HELM tells: its category, its gold answer's form, its question."""
-    if _IS_WEEKS.match(gold):
+def reader_of(prompt: str, category: object, gold: str) -> Callable[[str], float | None]:
+    """What reads the value that a text states (None: none in a form that is known), by the calculator, as far as an
+    instance of HELM tells: its category, its gold answer's form, its question."""
+    if re.match(r"\('\d+ weeks', '\d+ days'\)", gold):
         return days_in
     if category == "date":
         return date_in
-    question = prompt.rpartition(_QUESTION)[2].lower()
-    if category in WHOLE_NUMBER_CATEGORIES and WELLS_PULMONARY_EMBOLISM not in question:
-        return whole_number_in
-    return number_in
+    if category not in ("risk", "severity", "diagnosis"):
+        return number_in
+    may_be_half = "criteria for pulmonary embolism" in prompt.rpartition("Question: ")[2].lower()  # Wells': 1.5 or 2.5
+    return number_in if may_be_half else whole_number_in
 
 
 def number_in(text: str) -> float | None:
@@ -106,7 +96,7 @@ def number_in(text: str) -> float | None:
 def _float(digits: str) -> float:
     """Of digits as `_DIGITS` has them."""
     whole, comma, rest = digits.rpartition(",")
-    is_decimal = comma and "." not in rest and ("." in whole or len(rest) != THOUSANDS or whole.lstrip("+-") == "0")
+    is_decimal = comma and "." not in rest and ("." in whole or len(rest) != 3 or whole.lstrip("+-") == "0")
     return float(f"{whole.replace('.', '')}.{rest}" if is_decimal else digits.replace(",", ""))
 
 
@@ -149,7 +139,7 @@ def days_in(text: str) -> float | None:
     found = _WEEKS_AND_DAYS.search(text)
     if found is None or _NEXT_DURATION.match(text, found.end()):
         return None
-    return float(DAYS_OF_A_WEEK * int(found[1]) + int(found[2]))
+    return float(7 * int(found[1]) + int(found[2]))
 
 
 def _said(text: str) -> str:
@@ -164,8 +154,6 @@ def _said(text: str) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """What a rule looks at."""
-
     prompt: str
     completion: str
     gold: str
@@ -183,7 +171,6 @@ class Case:
 Rule = Callable[[Case], "float | None"]
 """None: the instance does not count."""
 
-_LEADING_NUMBER = re.compile(r"\d+")
 CORRECT_MARK = "CORRECT"
 
 
@@ -203,23 +190,24 @@ def medcalc_by_calculator(case: Case) -> float:
 
 def medec_sentence(case: Case) -> float:
     """Right where the same sentence is named, or both say CORRECT."""
-    return float(_sentence(case.gold) == _sentence(case.completion))
+    return float(sentence_in(case.gold) == sentence_in(case.completion))
 
 
 def medec_flag(case: Case) -> float:
     """Right where both say CORRECT, or neither does and the answer names a sentence of the note, whichever."""
-    answer, has_error = _sentence(case.completion), _sentence(case.gold) != CORRECT_MARK
+    answer, has_error = sentence_in(case.completion), sentence_in(case.gold) != CORRECT_MARK
     if answer == CORRECT_MARK:
         return float(not has_error)
-    of_the_note = {_sentence(line) for line in case.prompt.splitlines()}
+    of_the_note = {sentence_in(line) for line in case.prompt.splitlines()}
     return float(has_error and answer is not None and answer in of_the_note)
 
 
-def _sentence(text: str) -> str | int | None:
+def sentence_in(text: str) -> str | int | None:
+    """The number that opens the text, or CORRECT; None where it says neither."""
     text = text.strip()
     if text.rstrip(".") == CORRECT_MARK:
         return CORRECT_MARK
-    number = _LEADING_NUMBER.match(text)
+    number = re.match(r"\d+", text)
     if number is None:
         return None
     try:
@@ -230,12 +218,11 @@ def _sentence(text: str) -> str | int | None:
 
 def ehr_sql_same_rows(case: Case) -> float | None:
     """HELM's comparison (the same rows, in any order and however often; 0 is 0.0), where there are no rows too."""
-    annotation = case.annotations.get("ehr_sql") or {}
-    answered = _holds_a_query(case)
     if not _can_be_answered(case):
-        return float(not answered)
-    if not answered:
+        return float(not _holds_a_query(case))
+    if not _holds_a_query(case):
         return 0.0
+    annotation = case.annotations.get("ehr_sql") or {}
     annotation = annotation.get("as_evaluated") or annotation
     gold = annotation.get("ground_truth_rows")
     if gold is None:  # the gold query itself failed
@@ -267,35 +254,24 @@ def _can_be_answered(case: Case) -> bool:
 def first_of_repeated() -> Rule:
     """The value that there is, of the first of several instances with the same prompt and right answer."""
     rows = RepeatedRows()
-
-    def rule(case: Case) -> float | None:
-        return None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
-
-    return rule
+    return lambda case: None if rows.add(case.instance, case.prompt, case.gold, case.choices) else case.helm
 
 
-_RULES: dict[str, Callable[[], Rule]] = {
-    "medcalc_by_calculator": lambda: medcalc_by_calculator,
-    "medec_sentence": lambda: medec_sentence,
-    "medec_flag": lambda: medec_flag,
-    "ehr_sql_same_rows": lambda: ehr_sql_same_rows,
-    "ehr_sql_precision": lambda: ehr_sql_precision,
-    "ehr_sql_recall": lambda: ehr_sql_recall,
-    "first_of_repeated": first_of_repeated,
-}
+_RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        medcalc_by_calculator, medec_sentence, medec_flag, ehr_sql_same_rows, ehr_sql_precision, ehr_sql_recall,
+    )
+}  # fmt: skip
 
 
 def rule_of(erratum: Erratum) -> Rule:
-    """The rule of an erratum that has one, new for each run: some remember what they have seen."""
-    return _RULES[str(erratum.rule)]()
-
-
-_ONE_IN = 2
-"""A rule may raise on one answer, or on one in two."""
+    """The rule of an erratum that has one, new for each run: one remembers what it has seen."""
+    return first_of_repeated() if erratum.rule == first_of_repeated.__name__ else _RULES[str(erratum.rule)]
 
 
 @dataclass
-class Corrections(Part):
+class Corrections:
     """The errata of a run spec, and the values that their rules give."""
 
     version: int
@@ -343,28 +319,21 @@ class Corrections(Part):
             self._take(key, case, answered=True)
 
     def _take(self, key: InstanceKey, case: Case, *, answered: bool) -> None:
+        """Of several errata about one metric each rule begins with what the one before has made of the value."""
         for label, errata in self._by_label.items():
-            helm = self.helm[str(errata[0].metric)].values.get(key)
-            value = None if helm is None else self._value(errata, replace(case, helm=helm))
+            value = self.helm[str(errata[0].metric)].values.get(key)
+            for erratum in errata if value is not None else ():
+                try:
+                    value = self.rules[erratum.id](replace(case, helm=value))
+                except Exception as error:  # an answer may hold anything
+                    self.raised[erratum.id].append(error)
+                    value = None
+                    break
+                if value is None:
+                    self.left_out[erratum.id] += 1
+                    break
             if value is not None:
                 self.values[label][key] = value if answered else 0.0
-
-    def _value(self, errata: Sequence[Erratum], case: Case) -> float | None:
-        """Of several errata about one metric each rule begins with what the one before has made of the value.
-
-        None: the instance does not count, which is counted here.
-        """
-        value = case.helm
-        for erratum in errata:
-            try:
-                value = self.rules[erratum.id](replace(case, helm=value))
-            except Exception as error:  # an answer may hold anything
-                self.raised[erratum.id].append(error)
-                return None
-            if value is None:
-                self.left_out[erratum.id] += 1
-                return None
-        return value
 
     def metrics(self) -> list[MetricValues]:
         """Once, after all instances. One without an answer has no value that counts; it keeps its place for the bounds,
@@ -374,15 +343,15 @@ class Corrections(Part):
             self._take(key, case, answered=False)
         for erratum in self.errata:
             raised, values = self.raised[erratum.id], self.values[erratum.label]
-            if len(raised) > max(1, len(values) // _ONE_IN):  # the rule's fault, not the answers'
+            if len(raised) > max(1, len(values) // 2):  # the rule's fault, not the answers'
                 raise raised[0]
-        helms = {label: self.helm[str(errata[0].metric)] for label, errata in self._by_label.items()}
         return [
             MetricValues(
                 label, label, None, merged=True, scale=helm.scale,
                 values=self.values[label], split=helm.split, perturbation=helm.perturbation,
             )
-            for label, helm in helms.items()
+            for label, errata in self._by_label.items()
+            for helm in [self.helm[str(errata[0].metric)]]
             if self.values[label]
         ]  # fmt: skip
 

@@ -7,14 +7,12 @@ lenient ones are made of them here, by the rules that the model's answers are re
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import MappingProxyType
-from typing import NamedTuple
 
 from eval_factory.core import formats
-from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import Floor, Score
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
@@ -28,9 +26,9 @@ from eval_factory.helm.trivial_answers import (
 )
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
@@ -50,8 +48,8 @@ class _Strategy:
         if any(len(column) != len(trivial.questions) for column in scored.values.values()):
             raise ValueError("a column without a value for each question")
         self.scored, self._questions, self._of_run = scored, trivial.questions, of_run
-        self._corrections = Corrections.of(plan, self.metrics())
-        self._lenient: dict[InstanceKey, float] = {}
+        self.corrections = Corrections.of(plan, self.metrics())
+        self.lenient: dict[InstanceKey, float] = {}
 
     def metrics(self) -> Iterator[MetricValues]:
         """With the labels that the run's own metrics have; of instances that were not perturbed.
@@ -76,53 +74,36 @@ class _Strategy:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
-        self._corrections.add_answer(key, state, answer or "")
+        self.corrections.add_answer(key, state, answer or "")
         labels = form.labels(state) if form is not None else {}
         if form is not None and labels:  # nothing and a refusal name no option
             likely = [answer] if answer is not None else list(labels)
-            self._lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
-
-    def derived(self) -> list[MetricValues]:
-        """Raises what a rule raises."""
-        lenient = lenient_metrics(self.metrics(), self._lenient) if self._lenient else []
-        return [*self._corrections.metrics(), *lenient]
+            self.lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
 
 
-class _OfStrategy(NamedTuple):
-    metric: str
-    mean: float
-    instances: int
-
-
-class FloorScores(Part):
+class FloorScores:
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
     def __init__(
-        self, trivial: TrivialScores | None, strategies: list[_Strategy], form: AnswerForm | None, limit: TimeLimit
-    ) -> None:
-        self._trivial, self._strategies, self._form, self._limit = trivial, strategies, form, limit
-        questions = trivial.questions if trivial is not None else []
-        self._numbers: dict[InstanceKey, int] = {(id_, trial, None): at for at, (id_, trial, _) in enumerate(questions)}
-        self._failed: Exception | None = None
-        self._late = False
-
-    @classmethod
-    def of(
-        cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None,
-        clock: Clock = time.thread_time
-) -> FloorScores:  # fmt: skip
+        self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None,
+        clock: Clock = time.thread_time,
+) -> None:  # fmt: skip
         """`metrics`: HELM's own. `form`: of the answers, where they have one."""
         trivial = read_trivial_scores(plan.rundir.helm)
-        if trivial is None or trivial.run != run.run_spec.name:
-            return cls(None, [], None, TimeLimit(0.0, clock))
-        limit = TimeLimit(trivial.limit_s - trivial.spent_s, clock)
-        made = cls(trivial, [], form, limit)
+        self._trivial = trivial if trivial is not None and trivial.run == run.run_spec.name else None
+        self._strategies: list[_Strategy] = []
+        self._numbers: dict[InstanceKey, int] = {}
+        self._form, self._late = form, False
+        self._failed: Exception | None = None
+        if (trivial := self._trivial) is None:
+            return
+        self._numbers = {(id_, trial, None): number for number, (id_, trial, _) in enumerate(trivial.questions)}
+        self._limit = TimeLimit(trivial.limit_s - trivial.spent_s, clock)
         try:
-            with limit:
-                made._strategies += [_Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies]
+            with self._limit:
+                self._strategies += [_Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies]
         except ValueError as error:
-            made._failed = error
-        return made
+            self._failed = error
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One request, for the metrics that are not HELM's."""
@@ -140,53 +121,47 @@ class FloorScores(Part):
             self._failed = error
 
     def complete(self, draft: Draft) -> None:
-        """Add the floors, and what a reader has to know of them."""
-        judged = {one.label: len(one.values) for one in draft.metrics if is_judged(one, draft.jury_metric)}
-        draft.floors = self.floors(judged, draft.tally.ratings.form.lowest)
-        draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self.notes()])
-
-    def floors(
-        self, jury: Mapping[str, int] = MappingProxyType({}), lowest: float = HELMS_FORM.lowest
-    ) -> dict[str, Floor]:
-        """By the label of the score.
-
-        Args:
-            jury: label of a jury's score -> its instances. Its floor is assumed: the mark of an answer with nothing in
-                it, which no judge is asked about.
-            lowest: that mark.
-        """
+        """A jury's floor is assumed: the mark of an answer with nothing in it, which no judge is asked about."""
+        lowest = draft.tally.ratings.form.lowest
         of_jury = {
-            label: Floor(EMPTY_NAME, lowest, count, {EMPTY_NAME: lowest}, assumed=True) for label, count in jury.items()
+            one.label: Floor(EMPTY_NAME, lowest, len(one.values), {EMPTY_NAME: lowest}, assumed=True)
+            for one in draft.metrics
+            if is_judged(one, draft.jury_metric)
         }
+        draft.floors = self._floors() | of_jury
+        draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()])
+
+    def _floors(self) -> dict[str, Floor]:
         if self._trivial is not None and self._trivial.known:
             known = known_floors(self._trivial.data_sha256)
-            return (dict(known.floors) if known is not None else {}) | of_jury
-        found: dict[str, dict[str, _OfStrategy]] = {}
+            return dict(known.floors) if known is not None else {}
+        means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
+        counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
             for metric in chain(strategy.metrics(), self._derived(strategy)):
-                mean = _OfStrategy(metric.name, helm_mean(metric.values), len(metric.values))
-                found.setdefault(metric.label, {})[strategy.scored.name] = mean
-        return {label: self._floor(by_name) for label, by_name in found.items()} | of_jury
+                means[metric.label, metric.name][strategy.scored.name] = helm_mean(metric.values)
+                counts[metric.label, strategy.scored.name] = len(metric.values)
+        floors = {}
+        for (label, name), answers in means.items():
+            lower = self._trivial is not None and name in self._trivial.lower_is_better
+            plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
+            best = (min if lower else max)(plainest, key=answers.__getitem__)
+            floors[label] = Floor(best, answers[best], counts[label, best], answers, lower_is_better=lower)
+        return floors
 
     def _derived(self, strategy: _Strategy) -> list[MetricValues]:
         """Nothing where the rules were not applied to every instance."""
         if self._late or self._failed:
             return []
         try:
-            return strategy.derived()
+            lenient = lenient_metrics(strategy.metrics(), strategy.lenient) if strategy.lenient else []
+            return [*strategy.corrections.metrics(), *lenient]
         except Exception as error:  # a rule that raises on this answer to most questions
             self._failed = error
             return []
 
-    def _floor(self, by_strategy: Mapping[str, _OfStrategy]) -> Floor:
-        lower = self._trivial is not None and next(iter(by_strategy.values())).metric in self._trivial.lower_is_better
-        answers = {name: one.mean for name, one in by_strategy.items()}
-        plainest = sorted(answers, key=MAJORITY_NAME.__eq__)  # of equals, `always A` says more than `majority`
-        best = (min if lower else max)(plainest, key=answers.__getitem__)
-        return Floor(best, answers[best], by_strategy[best].instances, answers, lower_is_better=lower)
-
-    def notes(self) -> Iterator[Note]:
-        """What is missing from the floors. Call it after `floors`."""
+    def _notes(self) -> Iterator[Note]:
+        """What is missing from the floors."""
         trivial = self._trivial
         if trivial is not None and trivial.error is not None:
             yield Note(Importance.BACKGROUND, f"what trivial answers score could not be computed: {trivial.error}")
@@ -207,12 +182,20 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
         score, floor = scores.get(label), floors.get(label)
         if score is None or floor is None:
             continue
-        if _is_above(score, floor) and label != main:
+        low, high = score.stats.ci_low, score.stats.ci_high
+        if low is None or high is None:
+            low = high = score.value
+        above, below = low > floor.value, high < floor.value
+        better, worse = (below, above) if floor.lower_is_better else (above, below)
+        if better and label != main:
             means = f"{label}, which reads the same answers otherwise, is above its own"
-        elif not _is_above(score, floor) and not label.endswith(LENIENT):
-            found.append(
-                f"{label}: {_how(score, floor)} the best trivial answer ({floor.named}: {formats.score(floor.value)})"
-            )
+        elif not better and not label.endswith(LENIENT):
+            how = f"the 95 % interval {formats.between(low, high)} "
+            how += "is worse than" if worse else "includes the score of"
+            if score.stats.ci_low is None:
+                how = f"{formats.score(score.value)}, without an interval, is no better than"
+            best = f"the best trivial answer ({floor.named}: {formats.score(floor.value)})"
+            found.append(f"{label}: {how} {best}")
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
@@ -221,22 +204,3 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
         )
         not_asked = "No judge was asked what a text gets that fits every question"
         yield Note(Importance.BACKGROUND, f"{assumed}. {not_asked}")
-
-
-def _is_above(score: Score, floor: Floor) -> bool:
-    low, high = _interval(score)
-    return high < floor.value if floor.lower_is_better else low > floor.value
-
-
-def _interval(score: Score) -> tuple[float, float]:
-    low, high = score.stats.ci_low, score.stats.ci_high
-    return (score.value, score.value) if low is None or high is None else (low, high)
-
-
-def _how(score: Score, floor: Floor) -> str:
-    low, high = _interval(score)
-    if score.stats.ci_low is None:
-        return f"{formats.score(score.value)}, without an interval, is no better than"
-    worse = low > floor.value if floor.lower_is_better else high < floor.value
-    relation = "is worse than" if worse else "includes the score of"
-    return f"the 95 % interval {formats.between(low, high)} {relation}"

@@ -31,18 +31,10 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
     if is_shared(group[1]) or is_shared(rest[1]):
         return _clustered(group, rest)
     if all(value in (0.0, 1.0) for value in (*values, *others)):
-        return _fisher(values, others)
-    return _welch(values, others)
+        from scipy import stats  # imported here: it takes half a second, and most results have no groups
 
-
-def _fisher(values: Sequence[float], others: Sequence[float]) -> float:
-    from scipy import stats  # imported here: it takes half a second, and most results have no groups
-
-    table = [[sum(side), len(side) - sum(side)] for side in (values, others)]
-    return float(stats.fisher_exact([[int(cell) for cell in row] for row in table]).pvalue)
-
-
-def _welch(values: Sequence[float], others: Sequence[float]) -> float | None:
+        table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, others)]
+        return float(stats.fisher_exact(table).pvalue)
     errors = [variance_of(side) / len(side) for side in (values, others)]
     total = math.fsum(errors)
     if total == 0:
@@ -79,8 +71,6 @@ def _two_sided(values: Sequence[float], others: Sequence[float], variance: float
 _MAX_GROUPS = 60
 SMALLEST_GROUP = 10
 """Instances below which a group is not shown: its score would say next to nothing."""
-
-_Values = Mapping[InstanceKey, float]
 
 
 @dataclass(frozen=True)
@@ -143,32 +133,21 @@ def _scores_by_value(
     *,
     failed_as_zero: bool,
 ) -> dict[str, Score]:
-    """Without the values of which no instance counts."""
-    values_that_count = with_missing_counted(
-        metric.values, missing & metric.values.keys(), failed_as_zero=failed_as_zero
-    )
+    """Without the values of which no instance counts, and with the p-values of the groups that are large enough."""
+    all_counted = with_missing_counted(metric.values, missing, failed_as_zero=failed_as_zero)
     values = {}
     for value, keys in sorted(by_value.items()):
-        if counted := {key: values_that_count[key] for key in keys if key in values_that_count}:
+        if counted := {key: all_counted[key] for key in keys if key in all_counted}:
             values[value] = counted
-    return _tested(metric, {value: mean_score(metric, counted) for value, counted in values.items()}, values)
-
-
-def _tested(metric: MetricValues, scores: Mapping[str, Score], values: Mapping[str, _Values]) -> dict[str, Score]:
-    """With the p-values of the groups that are large enough; of two groups there is one difference, and one test, where
-    no instance is in both."""
-    tested = [value for value, score in scores.items() if score.stats.count >= SMALLEST_GROUP]
-    p_values = [_p_value(metric, value, values) for value in tested]
-    one_test = len(values) == 2 and sum(map(len, values.values())) == len(set().union(*values.values()))
+    found = {value: mean_score(metric, counted) for value, counted in values.items()}
+    tested = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
+    p_values = []
+    for group in tested:  # an instance that is in several groups is no part of the rest of any of them
+        rest = {key: one for counted in values.values() for key, one in counted.items() if key not in values[group]}
+        p_values.append(p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest)))
+    # of two groups there is one difference, and one test, where no instance is in both
+    one_test = len(values) == 2 and set.isdisjoint(*map(set, values.values()))
     corrected = p_values if one_test else holm(p_values)
-    found = dict(scores)
     for value, p_value, p_holm in zip(tested, p_values, corrected, strict=True):
-        stats = replace(found[value].stats, p_value=p_value, p_holm=p_holm)
-        found[value] = replace(found[value], stats=stats)
+        found[value] = replace(found[value], stats=replace(found[value].stats, p_value=p_value, p_holm=p_holm))
     return found
-
-
-def _p_value(metric: MetricValues, group: str, values: Mapping[str, _Values]) -> float | None:
-    """An instance that is in several groups is no part of the rest of any of them."""
-    rest = {key: one for counted in values.values() for key, one in counted.items() if key not in values[group]}
-    return p_value_of_difference(sample_of(metric, values[group]), sample_of(metric, rest))

@@ -1,7 +1,7 @@
 """95 % intervals of the mean of instances' values: which one a score gets, and each formula with its source. Pure.
 
 Clusters are labels, one per value: values with the same label share a source (a note, a patient, a calculator) and are
-not independent of each other.
+not independent of each other. The formulas want at least two effective clusters; `interval_of_mean` sees to that.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from eval_factory.core import formats
 from eval_factory.core.results import Stats
@@ -23,8 +22,7 @@ Ends = tuple[float, float]
 """The least and the greatest: of a scale, or of an interval."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """Both ends are None where nothing can be said."""
 
     low: float | None
@@ -33,19 +31,6 @@ class Interval:
 
 
 NO_INTERVAL = Interval(None, None, None)
-
-
-@dataclass(frozen=True)
-class ClusteredMean:
-    """What the clusters say of a mean."""
-
-    clusters: float
-    """Their effective number."""
-    variance: float
-    """Of the mean, robust to any dependence inside clusters."""
-    design_effect: float | None
-    """That variance over the one that independent values would have (L. Kish, Survey Sampling, 1965, section 8.2); None
-    where all values are equal."""
 
 
 @lru_cache(maxsize=4096)
@@ -83,20 +68,15 @@ def effective_clusters(clusters: Sequence[Hashable]) -> float:
     return len(clusters) ** 2 / sum(size * size for size in sizes)
 
 
-def clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> ClusteredMean | None:
-    """The variance of a mean from the totals of clusters; None of fewer than two effective clusters.
+def variance_of_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """From the totals of clusters, robust to any dependence inside them.
 
     The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G. Cochran, Sampling
     Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
     """
-    count, mean = len(values), statistics.fmean(values)
-    effective, totals = effective_clusters(clusters), _totals(values, clusters, mean)
-    if effective < 2:
-        return None
+    totals = _totals(values, clusters, statistics.fmean(values))
     number = len(totals)
-    variance = number / (number - 1) * _sum_of_squares(totals) / count**2
-    independent = variance_of(values) / count
-    return ClusteredMean(effective, variance, variance / independent if independent else None)
+    return number / (number - 1) * _sum_of_squares(totals) / len(values) ** 2
 
 
 def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) -> list[float]:
@@ -134,69 +114,53 @@ def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hasha
     return max(1.0, variance * total * (total - 1) / squares)
 
 
-def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends | None:
-    """The Wilson interval of clustered 0/1 values, on their effective number; None of fewer than two clusters.
+def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends:
+    """The Wilson interval of clustered 0/1 values, on their effective number.
 
     The effective number is count / design effect, and no more than count; t with the effective number of clusters less
     one as its degrees of freedom stands in place of the normal quantile (E. L. Korn and B. I. Graubard, Survey
     Methodology 24:193-201, 1998; C. Franco, R. Little, T. Louis and E. Slud, Journal of Survey Statistics and
     Methodology 7:334-364, 2019, who recommend Wilson's).
     """
-    effective = effective_clusters(clusters)
-    if effective < 2:
-        return None
     count = len(values) / design_effect(values, (0.0, 1.0), clusters)
-    return wilson(statistics.fmean(values), count, t_quantile(effective - 1))
-
-
-def cluster_robust(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends | None:
-    """Student's t interval with the cluster-robust variance and the effective number of clusters less one as its
-    degrees of freedom.
-
-    None of fewer than two effective clusters.
-    """
-    found = clustered(values, clusters)
-    if found is None:
-        return None
-    mean, half = statistics.fmean(values), t_quantile(found.clusters - 1) * math.sqrt(found.variance)
-    return mean - half, mean + half
+    return wilson(statistics.fmean(values), count, t_quantile(effective_clusters(clusters) - 1))
 
 
 def variance_of(values: Sequence[float]) -> float:
-    """The sample variance."""
     mean = statistics.fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def student_t(values: Sequence[float]) -> Ends:
-    """Student's t interval of the mean of two values or more."""
-    mean = statistics.fmean(values)
-    half = t_quantile(len(values) - 1) * math.sqrt(variance_of(values) / len(values))
+def student_t(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Ends:
+    """Student's t interval of the mean of two values or more.
+
+    Of clustered ones with the cluster-robust variance, and the effective number of clusters less one as its degrees of
+    freedom.
+    """
+    units = len(values) if clusters is None else effective_clusters(clusters)
+    variance = variance_of(values) / len(values) if clusters is None else variance_of_mean(values, clusters)
+    mean, half = statistics.fmean(values), t_quantile(units - 1) * math.sqrt(variance)
     return mean - half, mean + half
 
 
-def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None) -> Ends | None:
+def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None) -> Ends:
     """Student's t interval of a mean on a scale with ends, from the values and one pseudo-value at each end.
 
     Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
     little: the interval of the values alone covers the mean far less often than it should. A pseudo-value at each end
     keeps the spread from being smaller than what one unseen value could add, as pseudo-observations do for proportions
     (A. Agresti and B. A. Coull, The American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo,
-    54:280-288, 2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`). None of fewer than
-    two effective clusters.
+    54:280-288, 2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`).
     """
     low, high = scale
     labels = range(len(values)) if clusters is None else clusters
-    effective, units = effective_clusters(labels), len(set(labels))
-    if effective < 2:
-        return None
     size = mean_end_weight(labels)
     total = len(values) + 2 * size
     mean = (math.fsum(values) + size * (low + high)) / total
-    ends = [size * (low - mean), size * (high - mean)]
-    number = units + 2
-    variance = number / (number - 1) * _sum_of_squares([*_totals(values, labels, mean), *ends]) / total**2
-    half = t_quantile(effective - 1) * math.sqrt(variance)
+    totals = [*_totals(values, labels, mean), size * (low - mean), size * (high - mean)]
+    number = len(totals)
+    variance = number / (number - 1) * _sum_of_squares(totals) / total**2
+    half = t_quantile(effective_clusters(labels) - 1) * math.sqrt(variance)
     return max(low, mean - half), min(high, mean + half)
 
 
@@ -270,11 +234,14 @@ def describe(
     stddev = statistics.stdev(values)
     stderr: float | None = stddev / math.sqrt(count)
     design_effect = effective_n = None
-    if clusters is not None:
-        found = clustered(values, clusters)
-        stderr = None if found is None else math.sqrt(found.variance)
-        design_effect = None if found is None else found.design_effect
-        effective_n = None if design_effect is None else count / max(1.0, design_effect)
+    if clusters is not None and effective_clusters(clusters) < LEAST_SOURCES:
+        stderr = None
+    elif clusters is not None:
+        variance, independent = variance_of_mean(values, clusters), variance_of(values) / count
+        stderr = math.sqrt(variance)
+        if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
+            design_effect = variance / independent
+            effective_n = count / max(1.0, design_effect)
     interval = interval_of_mean(values, center, scale, clusters, lowest)
     return Stats(
         count, center, stddev, stderr, interval.low, interval.high, interval.method,
@@ -306,40 +273,33 @@ def interval_of_mean(
     units = len(values) if sources is None else effective_clusters(sources)
     if units < LEAST_SOURCES:
         return NO_INTERVAL
-    ends, by_cluster = _ends_of(values, scale, lowest), "" if sources is None else CLUSTERED
+    low, high = scale or PROPORTION
+    if lowest is not None and min(lowest) < low:
+        low, leaves = lower_end(values, lowest, high), False
+    else:
+        leaves = min(values) < low or max(values) > high
+    by_cluster, center = "" if sources is None else CLUSTERED, statistics.fmean(values)
     if min(values) == max(values):
-        return NO_INTERVAL if ends is None else Interval(*of_equal_values(values[0], units, ends), EXACT + by_cluster)
-    center = statistics.fmean(values)
-    if ends == PROPORTION and all(value in PROPORTION for value in values):
+        if leaves:
+            return NO_INTERVAL
+        return Interval(*of_equal_values(values[0], units, (low, high)), EXACT + by_cluster)
+    moved = 0.0 if mean is None else mean - center  # how far the mean that is reported lies from that of the values
+    if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
+        method, moved = WILSON, 0.0
         found = wilson(center, len(values)) if sources is None else wilson_clustered(values, sources)
-        return _interval(found, WILSON + by_cluster)
-    moved = 0.0 if mean is None else mean - center
-    if ends is not None:
-        return _interval(on_a_scale(values, ends, sources), ON_A_SCALE + by_cluster, moved, ends)
-    if scale is not None and len(values) < LEAST_UNBOUNDED:
+    elif not leaves:
+        method, found = ON_A_SCALE, on_a_scale(values, (low, high), sources)
+    elif scale is not None and len(values) < LEAST_UNBOUNDED:
         return NO_INTERVAL
-    found = student_t(values) if sources is None else cluster_robust(values, sources)
-    return _interval(found, STUDENT_T + by_cluster, moved)
+    else:
+        method, found = STUDENT_T, student_t(values, sources)
+        low, high = -math.inf, math.inf
+    return Interval(max(low, found[0] + moved), min(high, found[1] + moved), method + by_cluster)
 
 
 def is_shared(clusters: Sequence[Hashable] | None) -> TypeGuard[Sequence[Hashable]]:
     """Whether any two values are of one source."""
     return clusters is not None and len(set(clusters)) < len(clusters)
-
-
-def _ends_of(values: Sequence[float], scale: Ends | None, lowest: Sequence[float] | None) -> Ends | None:
-    """Of the scale; None where values leave it."""
-    low, high = scale or PROPORTION
-    if lowest is not None and min(lowest) < low:
-        return lower_end(values, lowest, high), high
-    return (low, high) if low <= min(values) and max(values) <= high else None
-
-
-def _interval(ends: Ends | None, method: str, moved: float = 0.0, scale: Ends = (-math.inf, math.inf)) -> Interval:
-    """`moved`: how far the mean that is reported lies from that of the values."""
-    if ends is None:
-        return NO_INTERVAL
-    return Interval(max(scale[0], ends[0] + moved), min(scale[1], ends[1] + moved), method)
 
 
 def few_sources(clusters: Sequence[Hashable]) -> str | None:
@@ -405,23 +365,18 @@ def bca_of_ratio(
         sums[cluster] = sums[cluster][0] + above, sums[cluster][1] + below
     if effective_clusters(clusters_of) < FEWEST or len({above / below for above, below in sums.values() if below}) < 2:
         return NO_INTERVAL
-    low, high = _bca(*zip(*sums.values(), strict=True))
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return NO_INTERVAL
-    return Interval(low, high, BCA if clusters is None else f"{BCA}{CLUSTERED}")
-
-
-def _bca(above: Sequence[float], below: Sequence[float]) -> Ends:
     import numpy as np  # imported here: few scores are no mean, and SciPy's statistics take half a second
     from scipy import stats
 
     def ratio(one: Any, other: Any, axis: int = -1) -> Any:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.sum(one, axis=axis) / np.sum(other, axis=axis)
+        return np.sum(one, axis=axis) / np.sum(other, axis=axis)
 
     with np.errstate(invalid="ignore", divide="ignore"):
         found = stats.bootstrap(
-            (np.asarray(above, float), np.asarray(below, float)), ratio, paired=True, vectorized=True, method="BCa",
+            np.array(list(sums.values()), float).T, ratio, paired=True, vectorized=True, method="BCa",
             confidence_level=CONFIDENCE, n_resamples=RESAMPLES, rng=np.random.default_rng(SEED),
         ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
+    low, high = float(found.low), float(found.high)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NO_INTERVAL
+    return Interval(low, high, BCA if clusters is None else f"{BCA}{CLUSTERED}")

@@ -17,9 +17,9 @@ from eval_factory.helm.judge_output import injection_signs, says_nothing
 from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, helm_mean, is_judged, mean_score
 from eval_factory.scoring.tally import Tally
@@ -35,7 +35,7 @@ ALL_JUDGES = ".all_judges"
 """Ends the name of a jury's score over the instances that every judge rated."""
 
 
-class Jury(Part):
+class Jury:
     """What the judges of a run said, answer by answer. `of_run` is None where there is no jury."""
 
     def __init__(self, plan: Plan, run: output.HelmRun, tally: Tally) -> None:
@@ -62,7 +62,7 @@ class Jury(Part):
             if not ratings and not empty:
                 tally.causes.add(judge, output.reason_of(state.annotations, self._of_run, name))
         if empty:
-            tally.ratings.rate_lowest(key)
+            tally.ratings.lowest.add(key)
         elif not rated:  # HELM gives such an instance its default
             tally.unjudged.add(key)
 
@@ -73,7 +73,6 @@ class Jury(Part):
         draft.metrics = [of_the_jury(one, draft.tally) if is_judged(one, metric) else one for one in draft.metrics]
 
     def count(self, draft: Draft) -> None:
-        """How often each judge was asked, and rated."""
         if self._of_run is None:
             return
         model, judges = self._plan.model.model_id, {judge.role: judge.model_id for judge in self._plan.judges}
@@ -94,7 +93,6 @@ class Jury(Part):
             draft.not_reportable += judges_that_failed(tally.judges, most)
 
     def report(self, draft: Draft) -> None:
-        """The report of the ratings."""
         if self._of_run is not None:
             draft.jury = draft.tally.ratings.report()
             draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
@@ -141,7 +139,8 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
     no judge); None where it is the score itself, or no instance has all judgements."""
     rated = [set(ratings.by_judge.get(judge, {})) for judge in judges]
     by_all = set.intersection(*rated) & metric.values.keys() if rated else set()
-    counted = {key: value for key, value in metric.values.items() if key in by_all | ratings.lowest}
+    marked = by_all | ratings.lowest
+    counted = {key: value for key, value in metric.values.items() if key in marked}
     return mean_score(metric, counted) if by_all and len(counted) < len(metric.values) else None
 
 

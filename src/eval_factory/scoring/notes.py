@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -63,23 +63,6 @@ MARKERS = (
     "set adapter_config.start_reasoning_token and end_reasoning_token where the model marks its thinking by other"
     " words than the configured ones"
 )
-
-
-def is_reportable(
-    main_metric: str,
-    computed: Collection[str],
-    instances: Instances,
-    min_coverage: float,
-    reasons_against: Collection[str] = (),
-) -> bool:
-    """There is a main score, enough instances have one, and nothing else speaks against it.
-
-    Args:
-        computed: the metrics that have a score.
-        min_coverage: the least share of instances, from 0 to 1 (`extra.min_coverage`).
-        reasons_against: what else forbids to report the scores (`validity.not_reportable`).
-    """
-    return main_metric in computed and instances.coverage >= min_coverage and not reasons_against
 
 
 def why_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:

@@ -55,8 +55,6 @@ END_WEIGHT = 1.25
 """Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the exact bound of
 `intervals.of_equal_values` does not."""
 LEAST_OF_STRATUM = 2
-LEAST_SHARING = 1.25
-"""With how many rated answers one is at least taken to share its source, itself among them, in the mean."""
 METHOD = "ppi++-stratified"
 
 
@@ -81,8 +79,6 @@ class Stratum:
 
 @dataclass(frozen=True)
 class Corrected:
-    """A corrected score."""
-
     value: float
     low: float
     high: float
@@ -95,11 +91,7 @@ class Corrected:
 
 
 class TooFewRatedError(ValueError):
-    """What was rated is not enough for an interval."""
-
-    def __init__(self, rated: int, needed: int) -> None:
-        super().__init__(f"{rated} rated, {needed} needed")
-        self.rated, self.needed = rated, needed
+    """What was rated is not enough for an interval; its arguments say how many were, and how many are needed."""
 
 
 class TooFewSourcesError(ValueError):
@@ -131,7 +123,13 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     if not low <= value <= high:
         power = 0.0
         value = min(high, max(low, _estimate(merged, shares, power, judge_mean)))
-    variance = clustering.answers * _people_variance(merged, shares) / answers
+    # of the people's scores in all answers: inside the strata, and between them
+    by_people = [[people for people, _ in one.rated] for one in merged]
+    means = [statistics.fmean(scores) for scores in by_people]
+    center = sum(share * mean for share, mean in zip(shares, means, strict=True))
+    inside = sum(share * variance_of(scores) for share, scores in zip(shares, by_people, strict=True))
+    between = sum(share * (mean - center) ** 2 for share, mean in zip(shares, means, strict=True))
+    variance = clustering.answers * (inside + between) / answers
     for one, share in zip(merged, shares, strict=True):
         residuals = [people - power * judge for people, judge in one.rated]
         variance += share**2 * one.left * variance_of(residuals) / len(one.rated)
@@ -200,7 +198,8 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> _Clustering:
         raise TooFewSourcesError(f"{formats.decimals(effective, 1)} effective sources, {LEAST_SOURCES} needed")
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
-    of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(LEAST_SHARING, of_them) - 1)
+    # one rated answer is taken to share its source with 1.25 of them at least, itself among them, in the mean
+    of_answers = 1 + (of_rated - 1) * (sharing - 1) / (max(1.25, of_them) - 1)
     return _Clustering(min(sharing, of_answers), of_rated, effective)
 
 
@@ -272,13 +271,3 @@ def _estimate(strata: Sequence[Stratum], shares: Sequence[float], power: float, 
         share * statistics.fmean(people - power * judge for people, judge in one.rated)
         for one, share in zip(strata, shares, strict=True)
     )
-
-
-def _people_variance(strata: Sequence[Stratum], shares: Sequence[float]) -> float:
-    """Of the people's scores in all answers: inside the strata, and between them."""
-    means = [statistics.fmean(people for people, _ in one.rated) for one in strata]
-    center = sum(share * mean for share, mean in zip(shares, means, strict=True))
-    inside = sum(
-        share * variance_of([people for people, _ in one.rated]) for one, share in zip(strata, shares, strict=True)
-    )
-    return inside + sum(share * (mean - center) ** 2 for share, mean in zip(shares, means, strict=True))

@@ -37,8 +37,6 @@ from eval_factory.tasks.framework import framework_path
 SEEDS = {"helm_sample": 0, "helm_examples": 0}
 """What HELM draws with: the instances of `limit_samples`, and the examples of the first trial (of trial n with n)."""
 
-_SEPARATORS = re.compile(r"[-_.]+")
-
 
 def platform_of_this() -> dict[str, str]:
     """The kind of machine and interpreter; what cannot be found out is left out."""
@@ -67,17 +65,13 @@ def installed_packages() -> str:
     The wheel holds no lock file, and an environment may differ from one; this is what is there.
     """
     heads = (found.metadata for found in metadata.distributions())
-    lines = {f"{_SEPARATORS.sub('-', head['Name']).lower()}=={head['Version']}" for head in heads if "Name" in head}
+    lines = {f"{re.sub('[-_.]+', '-', head['Name']).lower()}=={head['Version']}" for head in heads if "Name" in head}
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
 def lock_sha256() -> str:
     """Of `installed_packages`."""
     return hashlib.sha256(installed_packages().encode()).hexdigest()
-
-
-def framework_sha256() -> str:
-    return sha256_of(framework_path())
 
 
 def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
@@ -154,7 +148,11 @@ def provenance_of(
     data = dataset_files(plan, scenario)
     endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
     replaced = about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
-    patches = output.applied_patches(plan.rundir.helm)
+    patches, executed = output.applied_patches(plan.rundir.helm), output.stored_code_execution(plan.rundir.helm)
+    code_execution: dict[str, Any] | None = None
+    if executed is not None and plan.evaluation.task.helm.run_spec in executed.run_specs:
+        before = {} if executed.still_can is None else {"still_can": executed.still_can}
+        code_execution = {"confined_by": list(executed.by), **before}
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
@@ -168,12 +166,12 @@ def provenance_of(
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,
-        code_execution=_code_execution(plan),
+        code_execution=code_execution,
         patches=None if patches is None else tuple(patches.of(plan.evaluation.task.helm.run_spec)),
         endpoints=endpoints or {},
         dataset_revisions=revisions_of(plan, data),
         platform=platform_of_this(),
-        framework_sha256=framework_sha256(),
+        framework_sha256=sha256_of(framework_path()),
         lock_sha256=lock_sha256(),
         seeds=SEEDS,
         started_at=started_at,
@@ -194,14 +192,6 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
     return data
-
-
-def _code_execution(plan: Plan) -> dict[str, Any] | None:
-    found = output.stored_code_execution(plan.rundir.helm)
-    if found is None or plan.evaluation.task.helm.run_spec not in found.run_specs:
-        return None
-    before = {} if found.still_can is None else {"still_can": found.still_can}
-    return {"confined_by": list(found.by), **before}
 
 
 @cache
@@ -229,11 +219,6 @@ class Remembered:
     unread: int = 0
     """Data files that are not here, or are stored outside of the folder; `completed` counts them."""
 
-    def clock(self) -> Clock:
-        """With which floors come as far as they came then: whoever collects again may have more or less time."""
-        late = any(note.startswith(MISSING_FLOORS) and LATE in note for note in self.notes)
-        return itertools.count(0.0, 1e9).__next__ if late else lambda: 0.0
-
     def completed(self, plan: Plan, made: Provenance) -> Provenance:
         """With what was taken from data and logs that are not here any more. Raises HelmError."""
         then = self.provenance
@@ -246,8 +231,12 @@ class Remembered:
 
 
 def clock_of(remembered: Remembered | None) -> Clock:
-    """The real one of a first collection."""
-    return time.thread_time if remembered is None else remembered.clock()
+    """The real one of a first collection; later one with which floors come as far as they came then, because whoever
+    collects again may have more or less time."""
+    if remembered is None:
+        return time.thread_time
+    late = any(note.startswith(MISSING_FLOORS) and LATE in note for note in remembered.notes)
+    return itertools.count(0.0, 1e9).__next__ if late else lambda: 0.0
 
 
 def with_unread_data(stored: Mapping[str, str], made: Mapping[str, str]) -> tuple[dict[str, str], int]:

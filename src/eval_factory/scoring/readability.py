@@ -19,24 +19,19 @@ from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
-from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
 from eval_factory.plan.run_plan import EndpointPlan, Plan
-from eval_factory.scoring.corrections import CORRECT_MARK, DATE_FORMATS
+from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note, why_unreadable
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
-from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.choice_question import options_shown
 from eval_factory.tasks.framework import HelmEntry
 
-JOINT = "multiple_choice_joint"
-GENERATION = "generation"
-
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
-_NUMBERED = re.compile(r"\d+")
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)</?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
 _QUERY = re.compile(r"(?:[\s(]|--[^\n]*\n)*(?:select|with)\b", re.IGNORECASE)
@@ -62,7 +57,6 @@ class AnswerForm:
         return {label: shown.get(label, "") for label in labels}
 
     def is_right(self, state: output.RequestState, label: str | None) -> bool:
-        """Whether this label is the one that was asked for."""
         chosen = None if label is None else self.labels(state).get(label)
         return chosen is not None and chosen.strip() in {text.strip() for text in right_answers(state)}
 
@@ -90,21 +84,22 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
     if not any(stat.name.name == METRIC for stat in run.stats):
         return None
     adapter = run.run_spec.adapter_spec
-    if adapter.method == JOINT:
-        return _options(adapter.output_mapping_pattern)
-    if adapter.method == GENERATION and main_metric == METRIC:
-        letters = _letters_of(run)
-        return _one_of(letters) if letters else None
-    return None
-
-
-def _options(pattern: str | None) -> AnswerForm:
-    """HELM looks the answer up among the labels, or what its pattern finds in it."""
-
-    def reads(state: output.RequestState, answer: str) -> bool:
-        return option_read(answer, pattern) in (state.output_mapping or {})
-
-    return AnswerForm("the letter of an option alone", reads, lambda state: state.output_mapping or {})
+    if adapter.method == "multiple_choice_joint":
+        return AnswerForm(
+            "the letter of an option alone",
+            lambda state, answer: option_read(answer, adapter.output_mapping_pattern) in (state.output_mapping or {}),
+            lambda state: state.output_mapping or {},
+        )
+    if adapter.method != "generation" or main_metric != METRIC:
+        return None
+    # where each reference is a single capital letter: all up to the last of them, of which few instances show not all
+    last = ""
+    for state in run.request_states():
+        texts = [ref.output.text.strip() for ref in state.instance.references]
+        if not texts or not all(len(text) == 1 and "A" <= text <= "Z" for text in texts):
+            return None
+        last = max(last, *texts)
+    return _one_of([chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)]) if last else None
 
 
 def option_read(answer: str, pattern: str | None) -> str:
@@ -122,43 +117,22 @@ def _one_of(labels: Sequence[str]) -> AnswerForm:
     return AnswerForm(about, lambda _state, answer: answer.strip() in known, lambda _state: known)
 
 
-def _letters_of(run: output.HelmRun) -> tuple[str, ...]:
-    """All letters up to the last of the references, where each of these is a single capital letter; else nothing.
-
-    Few instances need not show all letters that there are.
-    """
-    last = ""
-    for state in run.request_states():
-        texts = [ref.output.text.strip() for ref in state.instance.references]
-        if not texts or not all(len(text) == 1 and "A" <= text <= "Z" for text in texts):
-            return ()
-        last = max(last, *texts)
-    return tuple(chr(code) for code in range(ord("A"), ord(max(last, "D")) + 1)) if last else ()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return bool(datetime.strptime(text, DATE_FORMATS[0]))
-    except ValueError:
-        return False
-
-
 def _reads_value(state: output.RequestState, answer: str) -> bool:
     """A number, a date or a duration, where one is asked for, as medcalc_bench reads them."""
-    gold, text = next(iter(right_answers(state)), "").strip(), answer.strip()
-    return next((bool(known(text)) for known in (_is_number, _is_date, _WEEKS.match) if known(gold)), True)
 
+    def is_a(kind: Callable[[str], object], text: str) -> bool:
+        try:
+            return bool(kind(text))
+        except ValueError:
+            return False
 
-def _reads_sentence(_state: output.RequestState, answer: str) -> bool:
-    text = answer.strip()
-    return text.rstrip(".") == CORRECT_MARK or _NUMBERED.match(text) is not None
+    kinds = (
+        lambda text: math.isfinite(float(text)),
+        lambda text: datetime.strptime(text, DATE_FORMATS[0]),
+        _WEEKS.match,
+    )
+    gold = next(iter(right_answers(state)), "").strip()
+    return next((is_a(kind, answer.strip()) for kind in kinds if is_a(kind, gold)), True)
 
 
 def _reads_query(state: output.RequestState, answer: str) -> bool:
@@ -174,16 +148,15 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
 
 _FORMS = {
     "value": AnswerForm("the value alone, without its unit", _reads_value),
-    "sentence": AnswerForm("CORRECT, or the number of a sentence first", _reads_sentence),
+    "sentence": AnswerForm(
+        "CORRECT, or the number of a sentence first", lambda _state, answer: sentence_in(answer) is not None
+    ),
     "sql": AnswerForm("a query alone, or nothing", _reads_query),
 }
 
 
 MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
 """Share of the answers that may be equal without a note, and answers from which on a share says something."""
-
-REFUSAL_REASON = "refusal"
-"""What some gateways give as the reason why an answer ended."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +168,6 @@ class Raw:
     unfinished: bool = False
     """Whether it ends in the middle of the thinking."""
     declined: bool = False
-    """Whether the endpoint itself says that the model refused."""
 
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
@@ -211,36 +183,11 @@ def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
     raw = Raw(
         stripped=split.answer != choice.text,
         unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
-        declined=choice.finish_reason == REFUSAL_REASON or (isinstance(message, dict) and bool(message.get("refusal"))),
+        # some gateways give `refusal` as the reason why an answer ended
+        declined=choice.finish_reason == "refusal" or (isinstance(message, dict) and bool(message.get("refusal"))),
     )
     thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part]
     return raw, "\n\n".join(part for part in thoughts if part) or None
-
-
-LookUp = Callable[[output.RequestState], "Raw | None"]
-"""The stored answer to a request; None: it is not there any more."""
-
-
-@dataclass
-class EqualAnswers:
-    """Answers that are the same to different questions, but for case and white space. Only hashes are stored."""
-
-    times: Counter[int] = field(default_factory=Counter)
-    """Hash of an answer -> how often it came."""
-    question: dict[int, int] = field(default_factory=dict)
-    """The same -> hash of the first question with it."""
-    shared: set[int] = field(default_factory=set)
-    """Of answers to different questions: the same question may be asked several times, and stand in the data twice."""
-
-    def add(self, question: str, answer: str) -> None:
-        text = hash(" ".join(answer.casefold().split()))
-        self.times[text] += 1
-        if self.question.setdefault(text, hash(question)) != hash(question):
-            self.shared.add(text)
-
-    @property
-    def count(self) -> int:
-        return sum(self.times[text] for text in self.shared)
 
 
 SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
@@ -248,64 +195,52 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 
 
 @dataclass
-class Readability(Part):
-    """What was read from the answers of a run, counted request by request."""
-
+class Readability:
     form: AnswerForm | None
-    look_up: LookUp
+    look_up: Callable[[output.RequestState], Raw | None]
+    """The stored answer to a request; None: it is not there any more."""
     signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
     nothing: set[InstanceKey] = field(default_factory=set)
     """Empty where something had to be said, and not because of unfinished thinking."""
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
-    same: EqualAnswers = field(default_factory=EqualAnswers)
+    same: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """(hash of an answer, but for case and white space; hash of its question) -> how often they came."""
     named: set[InstanceKey] = field(default_factory=set)
     """In whose answers the lenient readings find one option."""
-
-    @classmethod
-    def of(cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], look_up: LookUp) -> Readability:
-        entry = plan.evaluation.task.helm
-        main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])
-        return cls(answer_form_of(entry, run, main), look_up)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         if state.prompt_truncated:
             self.signs["prompt_truncated"].add(key)
-        if not has_failed(state) and not was_filtered(state):
-            self._read(key, state, text_of(state))
-
-    def complete(self, draft: Draft) -> None:
-        """Add the lenient metrics."""
-        draft.metrics += self.metrics(draft.metrics)
-
-    def report(self, draft: Draft) -> None:
-        """What was counted, the notes, and whether too many answers say nothing."""
-        extra = draft.plan.evaluation.run.config.params.extra
-        draft.instances = self.counted(draft.instances)
-        draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
-        draft.not_reportable += why_unreadable(draft.instances, extra.max_unreadable)
-
-    def _read(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
-        raw, form, says = self.look_up(state) or Raw(), self.form, bool(answer.strip())
+        if has_failed(state) or was_filtered(state):
+            return
+        raw, form, answer = self.look_up(state) or Raw(), self.form, text_of(state)
+        says = bool(answer.strip())
         if raw.stripped:
             self.signs["thinking_stripped"].add(key)
         # Equal answers are normal where they are labels: options, a form, or short texts.
         if form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > MAX_LABEL_LENGTH:
-            self.same.add(state.instance.input.text, answer)
+            self.same[hash(" ".join(answer.casefold().split())), hash(state.instance.input.text)] += 1
         found = form is not None and says and form.reads(state, answer)
         refused = not found and (raw.declined or is_refusal(answer))
         self._rate(key, state, "" if refused else answer)
         if refused:
             self.signs["refused"].add(key)
-        elif not found:
-            self._unread(key, state, raw, says=says)
-
-    def _unread(self, key: InstanceKey, state: output.RequestState, raw: Raw, *, says: bool) -> None:
-        if raw.unfinished:
+        elif not found and raw.unfinished:
             self.signs["thinking_unfinished"].add(key)
-        elif says and self.form is not None:  # open text has no form, so nothing is unlike it
+        elif not found and says and form is not None:  # open text has no form, so nothing is unlike it
             self.signs["unparsed"].add(key)
         elif not says and state.request.get("max_tokens") != 0 and not nothing_is_right(state):
             self.nothing.add(key)  # where no token is granted, the prompt alone is measured
+
+    def complete(self, draft: Draft) -> None:
+        if self.lenient:  # questions have options
+            draft.metrics += lenient_metrics(draft.metrics, self.lenient)
+
+    def report(self, draft: Draft) -> None:
+        extra = draft.plan.evaluation.run.config.params.extra
+        draft.instances = self.counted(draft.instances)
+        draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
+        draft.not_reportable += why_unreadable(draft.instances, extra.max_unreadable)
 
     def _rate(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
         """By the lenient rule; what HELM finds too is not looked for."""
@@ -318,20 +253,17 @@ class Readability(Part):
                 self.named.add(key)
 
     def counted(self, instances: Instances) -> Instances:
-        """With what was counted here."""
+        """With what was counted here; answers that are the same to different questions are identical."""
+        questions = Counter(answer for answer, _ in self.same)
+        identical = sum(times for (answer, _), times in self.same.items() if questions[answer] > 1)
         unreadable = self.signs["unparsed"] | self.signs["thinking_unfinished"] | self.nothing
         counts = {name: len(keys) for name, keys in self.signs.items()}
-        return replace(instances, **counts, unreadable=len(unreadable), identical=self.same.count)
-
-    def metrics(self, metrics: Sequence[MetricValues]) -> list[MetricValues]:
-        """The lenient ones, where questions have options."""
-        return lenient_metrics(metrics, self.lenient) if self.lenient else []
+        return replace(instances, **counts, unreadable=len(unreadable), identical=identical)
 
     def signs_of(self, key: InstanceKey) -> tuple[str, ...]:
         return tuple(name for name, keys in self.signs.items() if key in keys)
 
     def notes(self, plan: Plan, instances: Instances, scores: Mapping[str, Score]) -> Iterator[Note]:
-        """What a reader has to know of it."""
         answered = instances.requested - instances.failed
         counts = {name: f"{len(keys)} of {answered} answers" for name, keys in self.signs.items() if keys}
         if "unparsed" in counts and self.form is not None:

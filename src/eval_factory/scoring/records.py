@@ -18,7 +18,7 @@ from eval_factory.scoring import journal
 from eval_factory.scoring.readability import Raw, Readability, raw_of
 from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
-from eval_factory.scoring.scores import InstanceKey, MetricValues, is_judged
+from eval_factory.scoring.scores import MetricValues, is_judged
 from eval_factory.scoring.tally import Tally
 
 
@@ -97,11 +97,22 @@ class InstanceRecords:
         return map(self._record, self.run.request_states())
 
     def _record(self, state: output.RequestState) -> InstanceRecord:
-        key = key_of(state)
-        answer = self.answers.to(state)
+        key, result, failed = key_of(state), state.result, has_failed(state)
+        answer, jury, rubric = self.answers.to(state), self.run.jury, self.rubric
         tokens = answer.tokens if answer else (None, None)
-        failed = has_failed(state)
-        result = state.result
+        unjudged = key in self.tally.unjudged
+        metrics, judges, judgements = {}, {}, {}
+        if not failed:
+            metrics = {
+                metric.name: metric.values[key]
+                for metric in self.metrics
+                if key in metric.values and not (unjudged and is_judged(metric, self.jury_metric))
+            }
+            judges = self.tally.ratings.means_of(key) if rubric is None else rubric.scores_by_judge(key)
+        if not failed and jury is not None:
+            said = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
+            judgements = {judge: judgement for judge, judgement in said.items() if judgement}
+        signs_of = decision_signs if rubric is not None else injection_signs if jury else lambda _text: ()
         return InstanceRecord(
             id=state.instance.id,
             split=state.instance.split or "",
@@ -110,45 +121,22 @@ class InstanceRecords:
             perturbation=key[2],
             prompt=prompt_of(state),
             references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
-            categories={**({} if self.rubric is None else self.rubric.fields_of(key)), **categories_of(state.instance)},
+            categories={**({} if rubric is None else rubric.fields_of(key)), **categories_of(state.instance)},
             completion=None if failed or not result or not result.completions else result.completions[0].text,
-            metrics={} if failed else self._metrics(key),
+            metrics=metrics,
             finish_reason=finish_reason_of(state),
             prompt_tokens=tokens[0],
             completion_tokens=tokens[1],
             latency_s=answer.latency_s if answer else None,
             cached=bool(result and result.cached),
             error=result.error if result and not result.success else None,
-            judges={} if failed else self._judges(key),
-            unjudged=key in self.tally.unjudged,
-            injection=self._signs(state),
+            judges=judges,
+            unjudged=unjudged,
+            injection=tuple(signs_of(text_of(state))),
             signs=("empty",) * (key in self.tally.empty) + self.readability.signs_of(key),
             cluster=self.tally.clusters.get(state.instance.id),
             turns=self.answers.turns_of(state),
             reasoning=self.answers.thought_of(answer),
-            judgements={} if failed else self._judgements(state),
-            criteria=() if self.rubric is None else self.rubric.criteria_in(state),
+            judgements=judgements,
+            criteria=() if rubric is None else rubric.criteria_in(state),
         )
-
-    def _judges(self, key: InstanceKey) -> dict[str, float]:
-        return self.tally.ratings.means_of(key) if self.rubric is None else self.rubric.scores_by_judge(key)
-
-    def _signs(self, state: output.RequestState) -> tuple[str, ...]:
-        if self.rubric is not None:
-            return tuple(decision_signs(text_of(state)))
-        return tuple(injection_signs(text_of(state))) if self.run.jury else ()
-
-    def _judgements(self, state: output.RequestState) -> dict[str, Mapping[str, Any]]:
-        jury = self.run.jury
-        if jury is None:
-            return {}
-        found = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
-        return {judge: judgement for judge, judgement in found.items() if judgement}
-
-    def _metrics(self, key: InstanceKey) -> dict[str, float]:
-        unjudged = key in self.tally.unjudged
-        return {
-            metric.name: metric.values[key]
-            for metric in self.metrics
-            if key in metric.values and not (unjudged and is_judged(metric, self.jury_metric))
-        }

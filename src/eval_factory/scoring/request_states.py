@@ -63,19 +63,6 @@ def categories_of(instance: output.Instance) -> dict[str, Any]:
     }
 
 
-_REPEATED = (
-    "{count} of {of} instances repeat an earlier one (the same question and gold answer, but for blanks and capitals):"
-    " what they ask counts more than once"
-)
-OTHER_GOLD = (
-    "{count} of {of} instances repeat the question of an earlier one with another gold answer: an answer that is right"
-    " for one may be wrong for the other"
-)
-
-BETWEEN = "\x1f"
-"""What stands between two texts: it is a blank, of which only spaces are left in them."""
-
-
 @dataclass
 class RepeatedRows:
     """Goes through instances in their order. Of a text its hash is stored, never the text."""
@@ -102,11 +89,16 @@ class RepeatedRows:
 
     def notes(self, instances: int) -> Iterator[Note]:
         """`instances`: how many there are."""
-        for text, found in ((_REPEATED, self.repeated), (OTHER_GOLD, self.with_another_gold)):
+        same = "an earlier one (the same question and gold answer, but for blanks and capitals)"
+        other = "the question of an earlier one with another gold answer"
+        for found, text in (
+            (self.repeated, f"{same}: what they ask counts more than once"),
+            (self.with_another_gold, f"{other}: an answer that is right for one may be wrong for the other"),
+        ):
             if found:
-                yield Note(Importance.BACKGROUND, text.format(count=len(found), of=instances))
+                yield Note(Importance.BACKGROUND, f"{len(found)} of {instances} instances repeat {text}")
 
 
 def _hash(*texts: str) -> bytes:
-    plain = BETWEEN.join(" ".join(text.casefold().split()) for text in texts)
+    plain = "\x1f".join(" ".join(text.casefold().split()) for text in texts)  # it is a blank, which no text has left
     return hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -15,11 +15,11 @@ from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import ordinal_alpha
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.parts import Draft, Part
 from eval_factory.scoring.request_states import has_failed
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
 from eval_factory.scoring.words import same_family
@@ -33,9 +33,6 @@ from eval_factory.tasks.rubric_case import (
     range_met,
     share_met,
 )
-
-_TAG = "tag"
-"""The field of tags that name none: `axis:accuracy` is of the field axis, `urgent` of this one."""
 
 Votes = Mapping[str, bool | None]
 """Judge -> whether it holds a criterion to be met; None where it gave no decision."""
@@ -73,16 +70,6 @@ class JudgedCase:
         found = case_bounds(criteria, [(0.0, 1.0)] * len(criteria))
         return 0.0 if found is None else found[0]
 
-    def score_of_tag(self, tag: str, *, failed_as_zero: bool = False) -> float | None:
-        """Over the criteria with this tag alone, as HealthBench's axes are computed.
-
-        Args:
-            failed_as_zero: 0 where the answer did not come, as in the score of all instances.
-        """
-        shares = [0.0] * len(self.criteria) if failed_as_zero and self.votes is None else self.shares()
-        pairs = [(one, share) for one, share in zip(self.criteria, shares, strict=True) if tag in one.tags]
-        return case_score([one for one, _ in pairs], [share for _, share in pairs])
-
 
 Cases = Mapping[InstanceKey, JudgedCase]
 
@@ -112,12 +99,19 @@ def bounds_over_criteria(cases: Cases) -> Ends | None:
 def scores_by_tag(
     metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Field -> value -> metric -> score over the criteria with that tag: `axis:accuracy` is value accuracy of field
-    axis. A case has one value in each, so intervals are over conversations."""
+    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed.
+
+    A case has one value in each, so intervals are over conversations.
+
+    Args:
+        failed_as_zero: 0 where the answer did not come, as in the score of all instances.
+    """
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
+        shares = [0.0] * len(case.criteria) if failed_as_zero and case.votes is None else case.shares()
         for tag in {tag for one in case.criteria for tag in one.tags}:
-            score = case.score_of_tag(tag, failed_as_zero=failed_as_zero)
+            pairs = [(one, share) for one, share in zip(case.criteria, shares, strict=True) if tag in one.tags]
+            score = case_score([one for one, _ in pairs], [share for _, share in pairs])
             if score is not None:
                 by_tag[tag][key] = score
     found: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
@@ -129,8 +123,9 @@ def scores_by_tag(
 
 
 def field_of(tag: str) -> tuple[str, str]:
-    field, colon, value = tag.partition(":")
-    return (field, value) if colon and field and value else (_TAG, tag)
+    """(field, value): `axis:accuracy` is of the field axis, `urgent` of the field tag."""
+    field, _, value = tag.partition(":")
+    return (field, value) if field and value else ("tag", tag)
 
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
@@ -139,9 +134,14 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     decided = [[met for met in one.values() if met is not None] for one in votes]
     several = [met for met in decided if len(met) > 1]
     pairs = {f"{one}/{other}": _agreement_of(votes, one, other) for one, other in combinations(judges, 2)}
+    by_judge = {}
+    for judge in judges:
+        shares = [None if (met := one.get(judge)) is None else float(met) for one in votes]
+        values = {key: score for key, case in cases.items() if (score := case.score_by(judge)) is not None}
+        by_judge[judge] = _counted(shares, helm_mean(values) if values else None)
     return RubricReport(
         criteria=_counted([share_met(met) for met in decided]),
-        judges={judge: _of_judge(judge, cases, votes) for judge in judges},
+        judges=by_judge,
         agreement={pair: found for pair, found in pairs.items() if found is not None},
         krippendorff_alpha=ordinal_alpha([[int(one) for one in met] for met in decided]),
         unanimous=sum(len(set(met)) == 1 for met in several) / len(several) if several else None,
@@ -151,12 +151,6 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
 def _counted(shares: Sequence[float | None], score: float | None = None) -> RubricVotes:
     met, not_met, unjudged, tied = (shares.count(share) for share in (1.0, 0.0, None, 0.5))
     return RubricVotes(len(shares), met, not_met, unjudged, tied, score)
-
-
-def _of_judge(judge: str, cases: Cases, votes: Iterable[Votes]) -> RubricVotes:
-    decided = [None if (met := one.get(judge)) is None else float(met) for one in votes]
-    values = {key: score for key, case in cases.items() if (score := case.score_by(judge)) is not None}
-    return _counted(decided, helm_mean(values) if values else None)
 
 
 def _agreement_of(votes: Iterable[Votes], one: str, other: str) -> PairAgreement | None:
@@ -172,20 +166,12 @@ def _agreement_of(votes: Iterable[Votes], one: str, other: str) -> PairAgreement
     return PairAgreement(len(pairs), same, None if by_chance == 1 else (same - by_chance) / (1 - by_chance))
 
 
-def agreement_on(votes: Votes) -> float | None:
-    """Of one criterion, the share of pairs of judges that say the same; None where fewer than two decided."""
-    pairs = list(combinations([met for met in votes.values() if met is not None], 2))
-    return sum(one == other for one, other in pairs) / len(pairs) if pairs else None
-
-
 VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
 """What the majority of the judges says of a criterion."""
 
 
 @dataclass
-class RubricTally(Part):
-    """The cases of one run, added up while its requests are gone through."""
-
+class RubricTally:
     metric: str
     judges: tuple[str, ...]
     families: Mapping[str, bool | None]
@@ -265,16 +251,13 @@ class RubricTally(Part):
         draft.not_reportable += judges_that_failed(self._counts(), most, "criteria")
 
     def group(self, draft: Draft) -> None:
-        draft.groups = self.with_tags(draft.groups, draft.main_values, failed_as_zero=draft.as_zero)
-
-    def with_tags(self, groups: Groups, metric: MetricValues | None, *, failed_as_zero: bool = False) -> Groups:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""
-        hidden = dict(groups.hidden)
+        groups, metric, hidden = draft.groups, draft.main_values, dict(draft.groups.hidden)
         scores = {
             name: {value: {label: clipped(score) for label, score in of.items()} for value, of in by_value.items()}
             for name, by_value in groups.scores.items()
         }
-        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=failed_as_zero)
+        of_criteria = {} if metric is None else scores_by_tag(metric, self.cases, failed_as_zero=draft.as_zero)
         of_cases = scores.keys() | hidden.keys()
         for tag, by_value in of_criteria.items():  # a field of cases and of criteria: the cases' is the plainer one
             name = f"criterion_{tag}" if tag in of_cases else tag
@@ -283,7 +266,7 @@ class RubricTally(Part):
                 hidden[name] = small
             if shown := {value: of for value, of in by_value.items() if sizes[value] >= SMALLEST_GROUP}:
                 scores[name] = shown
-        return Groups(scores, hidden)
+        draft.groups = Groups(scores, hidden)
 
     def notes(self, scores: Mapping[str, Score]) -> Iterator[Note]:
         found = report_of(self.cases, self.judges).criteria
@@ -302,15 +285,20 @@ class RubricTally(Part):
             yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
-        """Each criterion of a case with what the judges said of it, for results.jsonl."""
+        """Each criterion of a case with what the judges said of it, for results.jsonl.
+
+        `agreement`: the share of pairs of judges that say the same, where two or more decided.
+        """
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         said = said_of(state.annotations, len(criteria))
         found = []
         for one, vote, words in zip(criteria, votes, said, strict=True):
-            agreement = agreement_on(vote)
             line = {**one.as_dict(), "verdict": VERDICTS[share_met(vote.values())], "judges": words}
-            found.append(line if agreement is None else {**line, "agreement": agreement})
+            pairs = list(combinations([met for met in vote.values() if met is not None], 2))
+            if pairs:
+                line["agreement"] = sum(first == second for first, second in pairs) / len(pairs)
+            found.append(line)
         return tuple(found)
 
     def fields_of(self, key: InstanceKey) -> dict[str, str]:

@@ -22,9 +22,6 @@ from eval_factory.tasks.framework import About
 from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
 from eval_factory.tasks.run_specs import executed_by
 
-SUMMARIZATION = "SummarizationMetric"
-TOXICITY_METRIC = ".ToxicityMetric"
-
 
 def notes_of(
     plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally, labels: Collection[str]
@@ -33,9 +30,7 @@ def notes_of(
     return [
         *_notes_on_target(plan, tally),
         *_notes_on_answers(plan, run, instances, tally),
-        *_notes_on_judges(tally, "answers" if run.rubric is None else "criteria"),
-        *_notes_on_metrics(run, labels),
-        *_notes_on_texts(plan, instances, tally),
+        *_notes_on_scores(plan, run, instances, tally, labels),
         *tally.rows.notes(sum(len(ids) for ids in tally.splits.values())),
     ]
 
@@ -53,9 +48,9 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
 
 
 def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally) -> Iterator[Note]:
-    if tally.cut_off_empty:
+    if cut_off_empty := len(tally.truncated & tally.empty):
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
-        yield Note(Importance.INCOMPLETE, f"{tally.cut_off_empty} of {instances.requested}: {too_few}")
+        yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
     if instances.failed:
         handling = plan.evaluation.run.config.params.extra.on_failure
         how = "count as 0" if handling == "zero" else "are left out of the scores; bounds show the range"
@@ -75,15 +70,21 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
         yield Note(Importance.INCOMPLETE, f"{unjudged} ({default})")
 
 
-def _notes_on_metrics(run: output.HelmRun, labels: Collection[str]) -> Iterator[Note]:
-    if run.has_metric(SUMMARIZATION) and not any(label.startswith(("BERTScore", "summac")) for label in labels):
+def _notes_on_scores(
+    plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally, labels: Collection[str]
+) -> Iterator[Note]:
+    judged = "answers" if run.rubric is None else "criteria"
+    for judge, counts in tally.judges.items():
+        if counts.failed:
+            failed = f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}"
+            yield Note(Importance.INCOMPLETE, f"{failed}; the same command asks it again")
+        if counts.same_family:
+            yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
+    summarizes = run.has_metric("SummarizationMetric")
+    if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in labels):
         yield Note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
-    asks_for_toxicity = any(spec.class_name.endswith(TOXICITY_METRIC) for spec in run.run_spec.metric_specs)
-    if asks_for_toxicity and not any("toxic" in stat.name.name for stat in run.stats):
+    if run.has_metric("ToxicityMetric") and not any("toxic" in stat.name.name for stat in run.stats):
         yield Note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
-
-
-def _notes_on_texts(plan: Plan, instances: Instances, tally: Tally) -> Iterator[Note]:
     # of a custom benchmark its check has said so, with the row
     if tally.nothing_right and plan.evaluation.benchmark is None:
         which = f"{tally.nothing_right} of {instances.requested} instances"
@@ -94,33 +95,7 @@ def _notes_on_texts(plan: Plan, instances: Instances, tally: Tally) -> Iterator[
         yield Note(Importance.DOUBTFUL, f"{injected}: {ignored}")
 
 
-def _notes_on_judges(tally: Tally, judged: str) -> Iterator[Note]:
-    for judge, counts in tally.judges.items():
-        if counts.failed:
-            failed = f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}"
-            yield Note(Importance.INCOMPLETE, f"{failed}; the same command asks it again")
-        if counts.same_family:
-            yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
-
-
-EHR_SQL = "ehr_sql"
-_LEFT_OUT = (
-    "{count} of {of} patients (at the time of a prediction) have a prompt longer than max_length={limit} tokens and"
-    " are left out by HELM: the score says nothing about them"
-)
-_CUT = "{count} of {of} records are longer than max_length={limit} tokens allows: HELM shows the model their end alone"
-_EXECUTED = "what the model answered was executed, in {by}"
-STILL_CAN = "NOT wholly confined on this machine: what was executed could {things}; install bubblewrap"
-_ENDED = "{count} answers ended the process that executed them, and count as wrong"
-_SHORTENED = (
-    "{count} queries of the model were ended after {short:g} s, because its slow ones had taken {total:g} s together;"
-    " they count as failed, as if they had taken their full time"
-)
 _NOT_CONFINED = "HELM had the answers executed, not eval-factory: nothing is known of how they were confined"
-CEILING = (
-    "{label}: the 95 % interval, up to {high}, reaches {lowest} .. {highest}, the most that wrong labels"
-    " let a model score that is right: higher scores are no better ones"
-)
 NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about a model"
 
 
@@ -130,15 +105,19 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
     Args:
         earlier: notes of an earlier collection, which hold where the data are gone.
     """
-    notes = []
+    notes, run_spec = [], plan.evaluation.task.helm.run_spec
     limited = output.limited_records(plan.rundir.helm)
-    if limited is not None and limited.run_spec == plan.evaluation.task.helm.run_spec:
-        for text, count in ((_LEFT_OUT, limited.left_out), (_CUT, limited.cut)):
-            if count:
-                found = text.format(count=count, of=limited.records, limit=limited.max_length)
-                notes.append(Note(Importance.INCOMPLETE, found))
-    if plan.evaluation.task.helm.run_spec == EHR_SQL:
-        database = output.scenario_folder(plan.rundir.helm, EHR_SQL) / "eicu.sqlite"
+    if limited is not None and limited.run_spec == run_spec:
+        longer = f"longer than max_length={limited.max_length} tokens"
+        if limited.left_out:
+            who = f"{limited.left_out} of {limited.records} patients (at the time of a prediction)"
+            lost = "are left out by HELM: the score says nothing about them"
+            notes.append(Note(Importance.INCOMPLETE, f"{who} have a prompt {longer} and {lost}"))
+        if limited.cut:
+            what = f"{limited.cut} of {limited.records} records are {longer} allows"
+            notes.append(Note(Importance.INCOMPLETE, f"{what}: HELM shows the model their end alone"))
+    if run_spec == "ehr_sql":
+        database = output.scenario_folder(plan.rundir.helm, run_spec) / "eicu.sqlite"
         if not _has_rows(database) if database.is_file() else NO_ROWS in earlier:
             notes.append(Note(Importance.NO_RESULT, NO_ROWS))
     return notes + _notes_on_execution(plan)
@@ -152,9 +131,10 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
     for label in (main, f"{main}{CORRECTED}"):
         high = scores[label].stats.ci_high if label in scores else None
         if high is not None and high >= lowest:
-            ends = {"lowest": formats.decimals(lowest, 2), "highest": formats.decimals(highest, 2)}
-            ceiling = CEILING.format(label=label, high=formats.score(formats.rounded(high)), **ends)
-            yield Note(Importance.DOUBTFUL, f"{ceiling} ({about.label_audit})")
+            interval = f"{label}: the 95 % interval, up to {formats.score(formats.rounded(high))}"
+            ends = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
+            most = "the most that wrong labels let a model score that is right: higher scores are no better ones"
+            yield Note(Importance.DOUBTFUL, f"{interval}, reaches {ends}, {most} ({about.label_audit})")
 
 
 def _notes_on_execution(plan: Plan) -> list[Note]:
@@ -166,13 +146,18 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
         return []
     notes = []
     if helm.run_spec in found.run_specs and executed_by(helm.run_spec, helm.arguments):
-        notes.append(Note(Importance.BACKGROUND, _EXECUTED.format(by=", in ".join(found.by))))
+        notes.append(Note(Importance.BACKGROUND, f"what the model answered was executed, in {', in '.join(found.by)}"))
         if found.still_can:
-            notes.append(Note(Importance.DOUBTFUL, STILL_CAN.format(things=", ".join(found.still_can))))
+            could = f"what was executed could {', '.join(found.still_can)}"
+            text = f"NOT wholly confined on this machine: {could}; install bubblewrap"
+            notes.append(Note(Importance.DOUBTFUL, text))
     if found.ended:
-        notes.append(Note(Importance.INCOMPLETE, _ENDED.format(count=found.ended)))
+        text = f"{found.ended} answers ended the process that executed them, and count as wrong"
+        notes.append(Note(Importance.INCOMPLETE, text))
     if found.shortened:
-        text = _SHORTENED.format(count=found.shortened, short=SQL_SHORT_LIMIT_S, total=SQL_TOTAL_LIMIT_S)
+        queries = f"{found.shortened} queries of the model were ended after {SQL_SHORT_LIMIT_S:g} s"
+        slow = f"its slow ones had taken {SQL_TOTAL_LIMIT_S:g} s together"
+        text = f"{queries}, because {slow}; they count as failed, as if they had taken their full time"
         notes.append(Note(Importance.INCOMPLETE, text))
     return notes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score, Stats
@@ -40,12 +40,10 @@ class MetricValues:
     """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
     clusters: Mapping[str, str] | None = None
     """Id of an instance -> the source that it shares with others; None where the task declares no such."""
-
     lowest: Mapping[InstanceKey, float] | None = None
     """The least value that an instance can have, where that is another for each: of a rubric's cases."""
 
     def score(self, value: float, stats: Stats) -> Score:
-        """A score of this metric in this split and perturbation."""
         known = facts_of(self.name, self.scale)
         return Score(
             value, stats, self.name, self.split, self.perturbation,
@@ -60,7 +58,18 @@ def is_judged(metric: MetricValues, jury_metric: str | None) -> bool:
 
 def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[MetricValues]:
     """Each metric with its values, in HELM's order."""
-    found = _metrics_of(run, main_split)
+    found: dict[str, MetricValues] = {}
+    for stat in run.stats:
+        if stat.mean is None or not is_score(stat.name.name):
+            continue
+        label = output.score_label(stat.name, main_split)
+        if label in found:
+            found[label].merged, found[label].helm_mean = True, None
+        else:
+            perturbation = output.perturbation_label(stat.name)
+            found[label] = MetricValues(
+                label, stat.name.name, stat.mean, merged=False, split=stat.name.split, perturbation=perturbation
+            )
     applied = _add_values(found, run, main_split)
     # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
     metrics = [one for one in found.values() if one.perturbation is None or _family_of(one) in applied]
@@ -83,8 +92,11 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
     if metric.perturbation is None or not metric.perturbation.endswith((_WORST, ORIGINAL)):
         return
     family, before = _family_of(metric), metric.perturbation.endswith(ORIGINAL)
-    of_family = {None, *applied[family]}
-    values = _values_in(of_family, metric, metrics)
+    of_family, same = {None, *applied[family]}, (metric.name, metric.split)
+    sides = [one for one in metrics if (one.name, one.split) == same and one.perturbation in of_family]
+    if any(one.counts for one in sides):  # HELM takes the least of what it counted then: no file has that
+        sides = []
+    values = {key: value for one in sides for key, value in one.values.items()}
     changed = {key[:2] for key in values if key[2]} if family in of_family else {key[:2] for key in values}
     parts: dict[InstanceKey, list[InstanceKey]] = {}
     for key in values:
@@ -92,33 +104,6 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
             parts.setdefault((*key[:2], metric.perturbation), []).append(key)
     metric.parts = parts
     metric.values = {key: min(values[one] for one in keys) for key, keys in parts.items()}
-
-
-def _values_in(
-    perturbations: Collection[str | None], of: MetricValues, metrics: Sequence[MetricValues]
-) -> dict[InstanceKey, float]:
-    """None where HELM takes the least of what it counted: no file has that."""
-    same = (one for one in metrics if (one.name, one.split) == (of.name, of.split))
-    sides = [one for one in same if one.perturbation in perturbations]
-    counted_more = any(one.counts for one in sides)
-    return {} if counted_more else {key: value for one in sides for key, value in one.values.items()}
-
-
-def _metrics_of(run: output.HelmRun, main_split: str | None) -> dict[str, MetricValues]:
-    """By label, without their values."""
-    found: dict[str, MetricValues] = {}
-    for stat in run.stats:
-        if stat.mean is None or not is_score(stat.name.name):
-            continue
-        label = output.score_label(stat.name, main_split)
-        if label in found:
-            found[label].merged, found[label].helm_mean = True, None
-        else:
-            perturbation = output.perturbation_label(stat.name)
-            found[label] = MetricValues(
-                label, stat.name.name, stat.mean, merged=False, split=stat.name.split, perturbation=perturbation
-            )
-    return found
 
 
 def _add_values(found: Mapping[str, MetricValues], run: output.HelmRun, main_split: str | None) -> dict[str, set[str]]:
@@ -155,7 +140,6 @@ def helm_mean(values: Mapping[InstanceKey, float]) -> float:
 
 
 def trial_means(values: Mapping[InstanceKey, float]) -> list[float]:
-    """HELM's mean of each trial, in their order."""
     trials: dict[int, list[float]] = defaultdict(list)
     for (_, trial, _), value in values.items():
         trials[trial].append(value)
@@ -177,9 +161,8 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
     is_mean = bool(metric.values) and (metric.merged or helm_mean(metric.values) == metric.helm_mean)
     if not touched:
         value = metric.helm_mean if metric.helm_mean is not None else helm_mean(metric.values)
-        if not is_mean:
-            return metric.score(value, _stats_of_a_ratio(metric, value))
-        return metric.score(value, _stats(metric, metric.values, value))
+        stats = _stats(metric, metric.values, value) if is_mean else _stats_of_a_ratio(metric, value)
+        return metric.score(value, stats)
     if not is_mean:
         return None
     counted = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
@@ -218,14 +201,11 @@ def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | No
 
 def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: float) -> Stats:
     sample, sources = sample_of(metric, values)
-    lowest = None
-    if metric.lowest is not None:
-        lowest = list({(key[0], key[2]): metric.lowest[key] for key in values}.values())
+    least = metric.lowest
+    lowest = None if least is None else list({(key[0], key[2]): least[key] for key in values}.values())
     stats = describe(sample, value, metric.scale, sources, lowest)
     trials = trial_means(values)
-    if len(trials) < 2:
-        return stats
-    return replace(stats, trials=len(trials), trial_stddev=statistics.stdev(trials))
+    return stats if len(trials) < 2 else replace(stats, trials=len(trials), trial_stddev=statistics.stdev(trials))
 
 
 def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
@@ -255,6 +235,6 @@ def bounds_of(metric: MetricValues, missing: set[InstanceKey]) -> Ends | None:
         return None
     worst = {key: low if key in missing else value for key, value in metric.values.items()}
     best = {key: high if key in missing else value for key, value in metric.values.items()}
-    if not missing & metric.values.keys() and metric.helm_mean is not None:
+    if missing.isdisjoint(metric.values) and metric.helm_mean is not None:
         return metric.helm_mean, metric.helm_mean
     return helm_mean(worst), helm_mean(best)

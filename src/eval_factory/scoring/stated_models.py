@@ -28,7 +28,6 @@ MAX_LISTED = 20
 MAX_MODEL = 200
 FAR_APART_DAYS = 7
 """Between the first and the last answer, from which on a note says so."""
-_NO_SAMPLING = frozenset({"model", "messages", "prompt"})
 
 _PROVIDER = re.compile(r"(?:[a-z]+\.)+(?=[a-z])")
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
@@ -49,7 +48,7 @@ def stated_model(answer: Any) -> str | None:
 def sampling_of(body: Any) -> dict[str, Any]:
     """What a request's body says beside the model and its question."""
     fields = body.items() if isinstance(body, Mapping) else ()
-    return {name: value for name, value in fields if name not in _NO_SAMPLING}
+    return {name: value for name, value in fields if name not in ("model", "messages", "prompt")}
 
 
 def same_model(asked: str, stated: str) -> bool:
@@ -88,8 +87,6 @@ def _fixed(release: str) -> str:
 
 @dataclass
 class _Seen:
-    """What the answers in one role say."""
-
     other: int = 0
     answers_at: Counter[str] = field(default_factory=Counter)
     stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -99,17 +96,6 @@ class _Seen:
     """As JSON."""
     first: float = math.inf
     last: float = -math.inf
-
-    def add(self, answer: Answer, asked: str, server: str) -> None:
-        self.answers_at[server] += 1
-        came = answer.created + answer.latency_s
-        self.first, self.last = min(self.first, came), max(self.last, came)
-        self.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
-        stated = stated_model(answer.response)
-        if stated is not None:
-            for counted in (self.stated, self.stated_at[server]):
-                counted[one_line(stated, MAX_MODEL)] += 1
-            self.other += not same_model(asked, stated)
 
 
 class StatedModels:
@@ -130,35 +116,43 @@ class StatedModels:
 
     def add(self, answer: Answer) -> None:
         """One stored answer; others than the used ones do not count."""
-        if answer.role in self._asked and answer.key in self._used:
-            asked = self._asked[answer.role]
-            server = _shown_url(self._servers.get(answer.key, asked.url))
-            self._seen[answer.role].add(answer, asked.model_id, server)
+        if answer.role not in self._asked or answer.key not in self._used:
+            return
+        asked, seen = self._asked[answer.role], self._seen[answer.role]
+        server = _shown_url(self._servers.get(answer.key, asked.url))
+        seen.answers_at[server] += 1
+        came = answer.created + answer.latency_s
+        seen.first, seen.last = min(seen.first, came), max(seen.last, came)
+        seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
+        stated = stated_model(answer.response)
+        if stated is not None:
+            for counted in (seen.stated, seen.stated_at[server]):
+                counted[one_line(stated, MAX_MODEL)] += 1
+            seen.other += not same_model(asked.model_id, stated)
 
     def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
         """`judge_prompts`: judge -> SHA-256 of the templates of its prompt."""
-        return {role: self._endpoint(one, judge_prompts.get(role)) for role, one in self._asked.items()}
-
-    def _endpoint(self, endpoint: EndpointSettings, prompts: tuple[str, ...] | None) -> AskedEndpoint:
-        seen = self._seen[endpoint.role]
-        servers = None
-        if endpoint.servers or not seen.answers_at.keys() <= {_shown_url(endpoint.url)}:
-            servers = tuple(
-                AskedServer(url, count, dict(seen.stated_at[url].most_common(MAX_LISTED)))
-                for url, count in sorted(seen.answers_at.items())
+        found = {}
+        for role, endpoint in self._asked.items():
+            seen, servers = self._seen[role], None
+            if endpoint.servers or not seen.answers_at.keys() <= {_shown_url(endpoint.url)}:
+                servers = tuple(
+                    AskedServer(url, count, dict(seen.stated_at[url].most_common(MAX_LISTED)))
+                    for url, count in sorted(seen.answers_at.items())
+                )
+            found[role] = AskedEndpoint(
+                model=endpoint.model_id,
+                host=host_in(endpoint.url),
+                sampling=tuple(json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)),
+                answers=seen.answers_at.total(),
+                stated_models=dict(seen.stated.most_common(MAX_LISTED)),
+                other_model=seen.other,
+                prompt_sha256=judge_prompts.get(role),
+                first_answer=utc_of(seen.first),
+                last_answer=utc_of(seen.last),
+                servers=servers,
             )
-        return AskedEndpoint(
-            model=endpoint.model_id,
-            host=host_in(endpoint.url),
-            sampling=tuple(json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)),
-            answers=seen.answers_at.total(),
-            stated_models=dict(seen.stated.most_common(MAX_LISTED)),
-            other_model=seen.other,
-            prompt_sha256=prompts,
-            first_answer=utc_of(seen.first),
-            last_answer=utc_of(seen.last),
-            servers=servers,
-        )
+        return found
 
 
 def _shown_url(url: str) -> str:

@@ -23,31 +23,19 @@ from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import request_states
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.intervals import few_sources
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.request_states import (
-    RepeatedRows,
-    categories_of,
-    finish_reason_of,
-    gold_and_choices,
-    has_failed,
-    text_of,
-    was_filtered,
-)
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 
 _MAX_LABEL = 80
-LARGE = 2.0
-"""A design effect beyond which a reader who takes the count for the sample's size is badly misled."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Finds the source of an instance."""
-
     rule: ClusterRule
     recorded: Mapping[str, str] = field(default_factory=dict)
     """What the pattern finds -> the source, where the rule looks that up in the scenario's data."""
@@ -64,10 +52,16 @@ class Clusters:
         if remembered and not all((folder / name).is_file() for name in rule.records):
             return cls(rule, remembered=remembered)
         recorded = {}
-        for record in (record for name in rule.records for record in _records(folder / name)):
-            label = next((record[name] for name in rule.labels if record.get(name)), None)
-            if record.get(rule.key or "") and label:
-                recorded[str(record[rule.key or ""])] = str(label)
+        for name in rule.records:
+            try:
+                loaded = json.loads((folder / name).read_bytes())
+            except (OSError, ValueError):  # each instance is a source of its own then
+                continue
+            for record in loaded if isinstance(loaded, list) else ():
+                known = record if isinstance(record, Mapping) else {}
+                label = next((known[name] for name in rule.labels if known.get(name)), None)
+                if known.get(rule.key or "") and label:
+                    recorded[str(known[rule.key or ""])] = str(label)
         return cls(rule, recorded)
 
     def label_of(self, instance: output.Instance) -> str:
@@ -86,19 +80,8 @@ class Clusters:
         return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _records(path: Path) -> list[Mapping[str, Any]]:
-    """Of a JSON list; none where the file is not there or is none, so that each instance is a source of its own."""
-    try:
-        loaded = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return []
-    return [record for record in loaded if isinstance(record, Mapping)] if isinstance(loaded, list) else []
-
-
 @dataclass
 class Tally:
-    """What the requests and their answers say, added up."""
-
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
     requested: set[InstanceKey] = field(default_factory=set)
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -121,7 +104,7 @@ class Tally:
     injected: int = 0
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
-    rows: RepeatedRows = field(default_factory=RepeatedRows)
+    rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
     clusters: dict[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others, where the task declares such."""
     sources: Clusters | None = None
@@ -147,14 +130,19 @@ class Tally:
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))
-        if has_failed(state):
-            _count_failure(self, key, state)
+        if request_states.has_failed(state):
+            self.failed.add(key)
+            error = (state.result.error if state.result else None) or ""
+            self.causes.add(MODEL_ROLE, error)
+            if error.startswith(names.UNSCORABLE):
+                self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
+                self.split_of_unscorable[key] = state.instance.split
             return
-        if was_filtered(state):
+        if request_states.was_filtered(state):
             self.filtered.add(key)
-        elif not text_of(state).strip():
+        elif not request_states.text_of(state).strip():
             self.empty.add(key)
-        if finish_reason_of(state) == openai_api.CUT_OFF:
+        if request_states.finish_reason_of(state) == openai_api.CUT_OFF:
             self.truncated.add(key)
 
     @property
@@ -163,12 +151,7 @@ class Tally:
         return bool(self.failed - self.unscorable.keys()) or any(counts.failed for counts in self.judges.values())
 
     @property
-    def cut_off_empty(self) -> int:
-        return len(self.truncated & self.empty)
-
-    @property
     def silent(self) -> set[InstanceKey]:
-        """Answered, with nothing in it."""
         return self.empty | self.filtered
 
     def counts(self, missing: set[InstanceKey]) -> Instances:
@@ -191,8 +174,10 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
     asked = state.request.get("messages") or state.request.get("prompt")
     tally.prompts.update(json.dumps([instance.id, asked]).encode())
     if instance.perturbation is None:
-        tally.rows.add(instance.id, f"{instance.split}: {instance.input.text}", *gold_and_choices(instance))
-    fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
+        tally.rows.add(
+            instance.id, f"{instance.split}: {instance.input.text}", *request_states.gold_and_choices(instance)
+        )
+    fields = {name: value for name, value in request_states.categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
         fields["sub_split"] = instance.sub_split
     if tally.sources is not None:
@@ -201,15 +186,6 @@ def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) 
         fields.pop(tally.sources.rule.field or "", None)  # it says which instances are alike, not what they are
     for name, value in fields.items():
         tally.members[name][value].append(key)
-
-
-def _count_failure(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-    tally.failed.add(key)
-    error = state.result.error if state.result else None
-    tally.causes.add(MODEL_ROLE, error)
-    if (error or "").startswith(names.UNSCORABLE):
-        tally.unscorable[key] = str(error).removeprefix(names.UNSCORABLE)
-        tally.split_of_unscorable[key] = state.instance.split
 
 
 def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:
@@ -224,7 +200,7 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
     if (few := few_sources(list(labels.values()))) is not None:
         notes.append(Note(Importance.DOUBTFUL, f"{few} ({rule.what})"))
     effect = None if main is None else main.stats.design_effect
-    if main is not None and effect is not None and effect > LARGE:
+    if main is not None and effect is not None and effect > 2:  # else the count says enough of the sample's size
         asked = main.stats.count
         alone = formats.decimals(asked / effect, 0)
         large = f"the main score's design effect is {formats.decimals(effect, 1)} ({rule.what}): its {asked} instances"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
-from eval_factory.core.paid_answers import Paid, cost_of, read_paid, read_prices
+from eval_factory.core.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, Usage
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
 from eval_factory.plan.run_plan import Plan
@@ -30,17 +30,6 @@ class CostTally:
     prices: set[Price] = field(default_factory=set)
     unpriced: int = 0
 
-    def add(self, paid: Paid, price: Price | None) -> None:
-        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
-        if known is None:
-            self.unpriced += 1
-            return
-        value, source = known
-        self.values.append(value)
-        self.sources.add(source)
-        if price is not None and source != BY_ENDPOINT:
-            self.prices.add(price)
-
 
 def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, CostTally]:
     """(run id, role) -> what its answers cost.
@@ -51,8 +40,17 @@ def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, 
     stored = read_prices(cache_db)
     found: dict[RunAndRole, CostTally] = defaultdict(CostTally)
     for paid in read_paid(cache_db):
-        run_and_role = (paid.run_id, paid.role)
-        found[run_and_role].add(paid, table.get(paid.role) or stored.get(run_and_role))
+        tally = found[paid.run_id, paid.role]
+        price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
+        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
+        if known is None:
+            tally.unpriced += 1
+            continue
+        value, source = known
+        tally.values.append(value)
+        tally.sources.add(source)
+        if price is not None and source != BY_ENDPOINT:
+            tally.prices.add(price)
     return dict(found)
 
 
@@ -72,24 +70,11 @@ def chosen_cost(costs: Mapping[RunAndRole, CostTally], run_id: str | None, role:
     )
 
 
-def why_unknown(costs: Mapping[RunAndRole, CostTally], price_of: Callable[[str], str | None]) -> str | None:
-    """Why answers that somebody may have paid for have no cost.
-
-    Args:
-        price_of: role -> that no price of its model is known; None where nobody may have to pay.
-    """
-    unpriced = {role: count for (_, role), tally in sorted(costs.items()) if (count := tally.unpriced)}
-    reasons = [f"{role}: {why}" for role in unpriced if (why := price_of(role)) is not None]
-    return "; ".join(reasons) or None
-
-
 _ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
 
 
 @dataclass
 class _Tally:
-    """Attempts of one role."""
-
     requests: int = 0
     cached: int = 0
     retries: int = 0
@@ -111,11 +96,12 @@ def with_costs(usage: Usage, plan: Plan, run_id: str) -> Usage:
     costs = tally_costs(plan.rundir.cache_db, table_prices(plan))
     hosted = hosted_roles(plan)
     asked = [endpoint.role for endpoint in plan.endpoints]
+    unpriced = dict.fromkeys(role for (_, role), tally in sorted(costs.items()) if tally.unpriced and role in hosted)
     return replace(
         usage,
         this_run=_priced(usage.this_run, costs, run_id, asked),
         all_runs=_priced(usage.all_runs, costs, None, asked),
-        cost_unknown=why_unknown(costs, lambda role: unknown_price(hosted[role]) if role in hosted else None),
+        cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced) or None,
     )
 
 

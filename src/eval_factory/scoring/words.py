@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from importlib import resources
 
 from eval_factory.core.plain_yaml import parse_own
@@ -19,11 +18,10 @@ def alternatives(topic: str) -> dict[str, str]:
     return {name: f"(?:{'|'.join(words)})" for name, words in _WORDS[topic].items()}
 
 
-def _compiled(topic: str) -> Mapping[str, re.Pattern[str]]:
-    return {name: re.compile(f"(?<![a-z]){words}", re.IGNORECASE) for name, words in alternatives(topic).items()}
-
-
-_FAMILIES, _DERIVED = _compiled("family"), _compiled("derived")
+_FAMILIES, _DERIVED = (
+    {name: re.compile(f"(?<![a-z]){words}", re.IGNORECASE) for name, words in alternatives(topic).items()}
+    for topic in ("family", "derived")
+)
 _R = alternatives("refusal")
 _ENGLISH = rf"(?:but\s+)?i(?:\s+{_R['cannot']}|\s*{_R['unable']})\s+(?:to\s+)?{_R['refused']}"
 _ROMANCE = (

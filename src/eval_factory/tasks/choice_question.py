@@ -11,7 +11,6 @@ import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 DataRow = Mapping[str, Any]
@@ -74,11 +73,7 @@ def is_blank(value: Any) -> bool:
 
 
 def cell_text(row: DataRow, column: str) -> str:
-    """The text of a cell that has to be filled.
-
-    Raises:
-        RowFaultError: it is not.
-    """
+    """The text of a cell that has to be filled. Raises RowFaultError: it is not."""
     if column not in row:
         raise RowFaultError(column, "is missing")
     value = row[column]
@@ -102,11 +97,8 @@ def chosen_options(
     Args:
         choices: its name in the published form -> its text; one without text is none.
         right: the name of the right one.
-        answer_column: the column that says which is right.
-        choices_column: the column that holds the choices.
-
-    Raises:
-        RowFaultError: there are too few or too many, one is no text, or none of them is the right one.
+        answer_column, choices_column: what a RowFaultError names: there are too few or too many choices, one is no
+            text, or none of them is the right one.
     """
     shown = {name: text for name, text in choices.items() if not is_blank(text)}
     if any(not isinstance(text, str) for text in shown.values()):
@@ -119,11 +111,7 @@ def chosen_options(
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:
-    """A mapping from letters, in their order.
-
-    Raises:
-        RowFaultError: the cell holds none.
-    """
+    """A mapping from letters, in their order. Raises RowFaultError: the cell holds none."""
     value = row.get(column)
     if value is None:
         raise RowFaultError(column, "is missing")
@@ -166,7 +154,7 @@ _REFERENCES = (
     rf"\bson\s+{_RIGHT_ES}[oa]s\s+{_NAMED}|\brespuestas\s+{_SEVERAL}",
     r"^\W*(?:all|none|neither|both)\W*$",
 )
-_IS_LABEL = r"\W*[A-Za-z]\W*"
+_REFERENCE = "|".join(f"(?:{one})" for one in _REFERENCES)
 
 
 def why_kept(choices: Sequence[str]) -> str | None:
@@ -177,20 +165,15 @@ def why_kept(choices: Sequence[str]) -> str | None:
     """
     if len(set(choices)) < 2:
         return ALONE
-    if all(re.fullmatch(_IS_LABEL, choice) for choice in choices):
+    if all(re.fullmatch(r"\W*[A-Za-z]\W*", choice) for choice in choices):
         return LABELS
     return REFERS if any(map(refers_to_others, choices)) else None
 
 
 def refers_to_others(choice: str) -> bool:
     """Whether a choice means something only beside others, or in its place: "none of the above", "both A and B"."""
-    return _reference().search(choice) is not None
-
-
-@cache
-def _reference() -> re.Pattern[str]:
-    """Compiled when choices are looked at: a configuration is checked without."""
-    return re.compile("|".join(f"(?:{one})" for one in _REFERENCES), re.IGNORECASE)
+    # re compiles it, once, when choices are looked at: a configuration is checked without
+    return re.search(_REFERENCE, choice, re.IGNORECASE) is not None
 
 
 def orders_of(question: str, choices: Sequence[str], wanted: int) -> list[tuple[int, ...]]:

@@ -41,9 +41,6 @@ METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
 
 RUBRIC = "rubric"
 """What `kind` says of a benchmark whose answers are judged criterion by criterion."""
-_OF_JURY = ("prompt_file", "judges", "scale", "criteria")
-_NEEDS = "name, description, prompt_file, dataset_file and metrics"
-_ITS_NAME = "name: must be letters, digits, - _ and . (it names folders), at most 80"
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
@@ -120,7 +117,7 @@ def load_benchmark(path: Path) -> Benchmark:
     Raises:
         ConfigError: with every mistake that was found, but for a table with a great many.
     """
-    document = load_mapping(path, _NEEDS)
+    document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
     if "kind" in document:
@@ -135,24 +132,31 @@ def load_benchmark(path: Path) -> Benchmark:
             found.problems.append(f"{path}: prompt_file: leave it out; {sent}")
         document = {**document, "prompt_file": document["dataset_file"]}
     shape = _shape(path, document, _File, found.problems)
-    parts = _parts(path, document)
-    number, jury = next(((at, one) for at, one in parts.metrics.items() if one.name == JURY), (0, _Metric(name=JURY)))
+    metrics, given = {}, document.get("metrics")
+    for number, metric in enumerate(given if isinstance(given, list) else []):
+        with contextlib.suppress(ValidationError):
+            metrics[number] = _Metric.model_validate(metric)
+    prompt, dataset = (_file_named_by(path, document.get(name)) for name in ("prompt_file", "dataset_file"))
+    judge_prompts = [_file_named_by(path, one.prompt_file) for one in metrics.values() if one.name == JURY]
+    names = [metric.name for metric in metrics.values()]
+    parts = _Parts(path, prompt, dataset, names, [file for file in judge_prompts if file is not None])
+    number, jury = next(((at, one) for at, one in metrics.items() if one.name == JURY), (0, _Metric(name=JURY)))
     form = jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems)
-    _check_metrics(path, parts.metrics, found)
+    _check_metrics(path, metrics, found)
     rows, header = (_check_conversations if has_turns else _check_table)(parts, form, found)
-    if found.problems or shape is None or parts.prompt_file is None or parts.dataset_file is None:
+    if found.problems or shape is None or prompt is None or dataset is None:
         raise ConfigError(found.problems)
     return Benchmark(
         path=path,
         name=shape.name,
         description=shape.description,
-        prompt_file=parts.prompt_file,
-        dataset_file=parts.dataset_file,
+        prompt_file=prompt,
+        dataset_file=dataset,
         max_tokens=shape.max_tokens,
-        metrics=tuple(parts.names),
+        metrics=tuple(names),
         judge_prompt_file=next(iter(parts.judge_prompts), None),
         instances=rows,
-        sha256=_hashes(path, parts.prompt_file, parts.dataset_file, *parts.judge_prompts),
+        sha256=_hashes(path, prompt, dataset, *parts.judge_prompts),
         notes=tuple(found.notes),
         has_clusters=custom_table.CLUSTER in header,
         has_turns=has_turns,
@@ -205,22 +209,13 @@ class _Parts:
     path: Path
     prompt_file: Path | None
     dataset_file: Path | None
-    metrics: Mapping[int, _Metric]
-    """By their place in the list."""
-
-    @property
-    def names(self) -> list[str]:
-        return [metric.name for metric in self.metrics.values()]
+    metrics: list[str]
+    judge_prompts: list[Path]
 
     @property
     def needing(self) -> str | None:
         """The metric that cannot do without right answers, if one cannot."""
-        return next((name for name in self.names if name != JURY), None)
-
-    @property
-    def judge_prompts(self) -> list[Path]:
-        files = [_file_named_by(self.path, one.prompt_file) for one in self.metrics.values() if one.name == JURY]
-        return [file for file in files if file is not None]
+        return next((name for name in self.metrics if name != JURY), None)
 
 
 def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape], problems: list[str]) -> _Shape | None:
@@ -240,20 +235,12 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
         whose = "a benchmark of kind rubric has" if model is _RubricFile else "known here:"
         return f"{path}: unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"
     if kind == "string_pattern_mismatch":
-        return f"{path}: {_ITS_NAME}, got {detail['input']!r}"
+        must = "must be letters, digits, - _ and . (it names folders), at most 80"
+        return f"{path}: name: {must}, got {detail['input']!r}"
     if place[0] == "metrics" and kind == "model_type":
         return f"{path}: {where}: must be a mapping such as {{name: exact_match}}"
     empty = dict.fromkeys(("string_too_short", "too_short"), "must not be empty")
     return f"{path}: {where}: {({'missing': 'is missing'} | empty).get(kind) or expectation(detail)}"
-
-
-def _parts(path: Path, document: Mapping[str, Any]) -> _Parts:
-    metrics, given = {}, document.get("metrics")
-    for number, metric in enumerate(given if isinstance(given, list) else []):
-        with contextlib.suppress(ValidationError):
-            metrics[number] = _Metric.model_validate(metric)
-    prompt, dataset = (_file_named_by(path, document.get(name)) for name in ("prompt_file", "dataset_file"))
-    return _Parts(path, prompt, dataset, metrics)
 
 
 def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
@@ -271,20 +258,20 @@ def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, l
         return 0, []
     prompt_file = parts.prompt_file or parts.path.parent
     custom_table.check_columns(prompt_file, parts.dataset_file, columns, header, parts.needing, found)
-    _check_incorrect_answers(parts.dataset_file, parts.names, header, found)
+    _check_incorrect_answers(parts.dataset_file, parts.metrics, header, found)
     prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
-    compared = prompt if EXACT_MATCH in parts.names else None
+    compared = prompt if EXACT_MATCH in parts.metrics else None
     return custom_table.check_rows(parts.dataset_file, header, columns or [], found, compared), header
 
 
 def _check_conversations(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
     file = parts.dataset_file or parts.path.parent
-    quasi = EXACT_MATCH in parts.names
+    quasi = EXACT_MATCH in parts.metrics
     rows = message_files.check_conversations(parts.path, file, parts.needing, found, quasi=quasi)
     header = message_files.fields_of(rows)
     for judge_prompt in parts.judge_prompts:
         prompt_check.check_judge_prompt(parts.path, judge_prompt, header if rows else None, found, form)
-    _check_incorrect_answers(file, parts.names, header, found)
+    _check_incorrect_answers(file, parts.metrics, header, found)
     return len(rows), header
 
 
@@ -309,20 +296,17 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
             found.problems.append(f"{where}.name: {metric.name} is listed twice")
         if metric.name == JURY and metric.prompt_file is None:
             found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
-        if metric.name != JURY and any(getattr(metric, key) is not None for key in _OF_JURY):
+        of_jury = (metric.prompt_file, metric.judges, metric.scale, metric.criteria)
+        if metric.name != JURY and any(value is not None for value in of_jury):
             found.problems.append(f"{where}: only {JURY} has prompt_file and judges, scale and criteria")
         if metric.name == JURY and metric.judges is not None:
             found.notes.append(
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
-    _check_bertscore(path, names[0] if 0 in metrics else "", names, found)
-
-
-def _check_bertscore(path: Path, main: str, names: Sequence[str], found: Findings) -> None:
-    if main in BERTSCORES:
+    if 0 in metrics and names[0] in BERTSCORES:
         found.problems.append(
-            f"{path}: metrics.0.name: HELM computes {main} only where torch finds a GPU, so it cannot be the main"
+            f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"
         )
     elif set(names) & set(BERTSCORES):

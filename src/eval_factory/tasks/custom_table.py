@@ -12,17 +12,8 @@ from pathlib import Path
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
+from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
-from eval_factory.tasks.file_problems import (
-    Findings,
-    TableError,
-    not_utf8,
-    other_form,
-    other_kind,
-    shortened,
-    table_rows,
-    unreadable_file,
-)
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -46,24 +37,20 @@ def note_on_quasi(where: str) -> str:
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
 CLUSTER = "cluster"
 """The source (note, patient, article) that a row shares with others."""
-_ONE_LETTER = r"\W*(?![YNTF]\b)[A-Za-z]\W*"
-"""Beside Y, N, T and F, which are words (yes, no, true, false) where no row is answered by an option's letter."""
-_QUESTION = "question"
-"""A column of the prompt that is called so is what is asked, no matter what else the prompt shows."""
 
 
-def header_of(path: Path, dataset_file: Path, found: Findings) -> list[str] | None:
+def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> list[str] | None:
     """The names of the columns; None where the table cannot be read."""
     try:
-        form = other_kind(dataset_file) or other_form(dataset_file)
-        header = None if form else next((row for _, row in table_rows(dataset_file)), None)
+        form = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
+        header = None if form else next((row for _, row in file_problems.table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += unreadable_file(dataset_file, error, "dataset_file", path).problems
+        found.problems += file_problems.unreadable_file(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
-        found.problems += not_utf8(dataset_file).problems
+        found.problems += file_problems.not_utf8(dataset_file).problems
         return None
-    except TableError as error:
+    except file_problems.TableError as error:
         found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
         return None
     if form:
@@ -86,7 +73,7 @@ def check_columns(
     columns: Sequence[str] | None,
     header: Sequence[str],
     needing: str | None,
-    found: Findings,
+    found: file_problems.Findings,
 ) -> None:
     """`needing` is the metric that cannot do without right answers, if one cannot."""
     has = ", ".join(map(printable, header))
@@ -94,10 +81,10 @@ def check_columns(
         if name not in header:
             hint = did_you_mean(name, header) or f"; it has {has}"
             found.problems.append(f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}")
+        if name in (CORRECT, INCORRECT):
+            found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
     if columns is not None and not columns:
         found.problems.append(f"{prompt_file}: names no column in braces, so every instance would be the same")
-    for name in (name for name in columns or [] if name in (CORRECT, INCORRECT)):
-        found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
     if CORRECT not in header and (needing or INCORRECT in header):
         hint = did_you_mean(CORRECT, header) or f"; it has {has}"
         found.problems.append(f"{dataset_file}: has no column {CORRECT}, which {needing or INCORRECT} needs{hint}")
@@ -116,15 +103,13 @@ class RightAnswers:
         shown, answer = options_shown(prompt), correct.strip()
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
         self.by_letter |= answer in letters
-        if (
-            answer in letters
-            or answer in shown.values()
-            or not (shown or (incorrect and set(incorrect) <= set(LETTERS)))
-        ):
+        are_letters = incorrect and set(incorrect) <= set(LETTERS)
+        if answer in letters or answer in shown.values() or not (shown or are_letters):
             return
         listed = f"none of the options that the prompt lists ({', '.join(letters)})" if shown else "no letter"
         problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
-        if re.fullmatch(_ONE_LETTER, answer):
+        # Y, N, T and F are words (yes, no, true, false) where no row is answered by an option's letter
+        if re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer):
             yield problem
         else:
             self.words.append(problem)
@@ -135,7 +120,7 @@ class RightAnswers:
 
 
 def check_rows(
-    file: Path, header: Sequence[str], columns: Sequence[str], found: Findings, prompt: str | None = None
+    file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, prompt: str | None = None
 ) -> int:
     """Check each row; how many there are.
 
@@ -144,11 +129,11 @@ def check_rows(
     """
     rows, count = _Rows(header, columns, prompt), 0
     try:
-        for count, (line, row) in enumerate(islice(table_rows(file), 1, None), start=1):
+        for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
-        rows.problems += not_utf8(file).problems
-    except TableError as error:
+        rows.problems += file_problems.not_utf8(file).problems
+    except file_problems.TableError as error:
         column = error.column
         has_name = column is not None and column < len(header)
         cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
@@ -156,7 +141,7 @@ def check_rows(
     problems = rows.problems + rows.answers.in_other_words()
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
-    found.problems += shortened(problems, f"{file}: ", "its rows")
+    found.problems += file_problems.shortened(problems, f"{file}: ", "its rows")
     if rows.repeated and any(name in header for name in columns):
         first, second = rows.repeated[0]
         give = "1 row gives" if len(rows.repeated) == 1 else f"{len(rows.repeated)} rows give"
@@ -194,10 +179,21 @@ class _Rows:
             )
             return
         cells = dict(zip(self.header, row, strict=True))
-        ids = _id_problems(cells, self.named, number)
-        wrong = [*_row_problems(cells), *ids, *_prompt_problems(cells, self.columns)]
+        wrong = list(_row_problems(cells))
+        # results are joined to the table by the id, so it has to tell one row from all others
+        remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
+        name = cells.get(ID)
+        if name is not None and not name.strip():
+            wrong.append(f"column {ID}: is empty; {remedy}")
+        elif name is not None and (earlier := self.named.setdefault(name, number)) != number:
+            wrong.append(f"column {ID}: is the same as in row {earlier}; {remedy}")
+        asked = [name for name in self.columns if name in cells]
+        # a column that is called question is what is asked, no matter what else the prompt shows
+        questions = [name for name in asked if name.lower() == "question"] or asked
+        if questions and not any(cells[name].strip() for name in questions):
+            wrong.append(f"column {' and '.join(questions)}: is empty, so nothing would be asked")
         self.problems += [f"{where}, {problem}" for problem in wrong]
-        first = self.asked.setdefault(hash(tuple(cells[name] for name in self.columns if name in cells)), number)
+        first = self.asked.setdefault(hash(tuple(cells[name] for name in asked)), number)
         if first != number:
             self.repeated.append((first, number))
         if self.prompt is None:
@@ -213,28 +209,6 @@ class _Rows:
 
 def _number_of(column: int | None) -> str:
     return "" if column is None else f", column {column + 1}"
-
-
-def _id_problems(row: Mapping[str, str], named: dict[str, int], number: int) -> Iterator[str]:
-    """Results are joined to the table by it, so it has to tell one row from all others."""
-    name = row.get(ID)
-    if name is None:
-        return
-    remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
-    if not name.strip():
-        yield f"column {ID}: is empty; {remedy}"
-        return
-    earlier = named.setdefault(name, number)
-    if earlier != number:
-        yield f"column {ID}: is the same as in row {earlier}; {remedy}"
-
-
-def _prompt_problems(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
-    """An instance that asks nothing."""
-    asked = [name for name in columns if name in row]
-    questions = [name for name in asked if name.lower() == _QUESTION] or asked
-    if questions and not any(row[name].strip() for name in questions):
-        yield f"column {' and '.join(questions)}: is empty, so nothing would be asked"
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

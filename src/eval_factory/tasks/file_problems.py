@@ -32,11 +32,7 @@ MAX_PROBLEMS_SHOWN = 10
 
 
 def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> list[str]:
-    """The first of them, and how many more there are.
-
-    Args:
-        where: what that line begins with, such as the file where the others name it.
-    """
+    """The first of them, and how many more there are: with `where` before that, such as the file."""
     more = len(problems) - MAX_PROBLEMS_SHOWN
     return [*problems[:MAX_PROBLEMS_SHOWN], *([f"{where}{more} more mistakes in {inside}"] if more > 0 else [])]
 
@@ -171,11 +167,8 @@ def other_form(file: Path) -> str | None:
 
 
 def _explained(file: Path, begins: int, ends: int, error: csv.Error) -> TableError:
-    """Where the quote stands that csv stumbled over: it knows only the line where it gave up, maybe the last one.
-
-    Args:
-        begins, ends: the lines of the row, from 1.
-    """
+    """Where in the row, from one line to another, the quote stands that csv stumbled over: it knows only the line
+    where it gave up, maybe the last one."""
     with file.open(encoding="utf-8-sig", newline="") as opened:
         text = "".join(islice(opened, begins - 1, ends))
     position = column = 0

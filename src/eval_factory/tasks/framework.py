@@ -141,10 +141,7 @@ class ClusterRule(_Part):
     """Fields of such a record that name the source: the first that it has."""
 
     def check(self) -> None:
-        """
-        Raises:
-            ValueError: it says too little, too much, or no pattern with one group.
-        """
+        """Raises ValueError: it says too little, too much, or no pattern with one group."""
         if (self.field is None) == (self.text is None):
             raise ValueError("a cluster is found by `field` or by `text`: give one of them")
         try:
@@ -323,17 +320,14 @@ def framework_of(record: Mapping[str, Any]) -> Framework:
         "oauth": {name: OAuthService(**service) for name, service in record["oauth"].items()},
         "evaluations": tuple(_task(task) for task in record["evaluations"]),
     }
-    framework = Framework(**{**record, **parts})
-    for task in framework.evaluations:
-        if task.helm.cluster is not None:
-            task.helm.cluster.check()
-    return framework
+    return Framework(**{**record, **parts})
 
 
 def _task(record: Mapping[str, Any]) -> Task:
     helm = _unchanging(record["helm"])
     if "cluster" in helm:
         helm["cluster"] = ClusterRule(**helm["cluster"])
+        helm["cluster"].check()
     if "parameters" in helm:
         helm["parameters"] = {
             name: ScenarioParameter(**{**rule, "layout": tuple(map(file_layout, rule.get("layout", ())))})

@@ -37,15 +37,9 @@ class LeaderboardEntry(StrictModel):
     collapsed: Collapsed | None = None
 
     def argument_not_run(self, given: Mapping[str, object]) -> str | None:
-        """`name=value` of the first argument with which the leaderboard has no result.
-
-        Args:
-            given: arguments of the run entry that choose what is evaluated.
-        """
-        for name, value in given.items():
-            if str(value) not in self.arguments.get(name, ()):
-                return f"{name}={value}"
-        return None
+        """`name=value` of the first argument with which the leaderboard has no result."""
+        unknown = (f"{name}={value}" for name, value in given.items() if str(value) not in self.arguments.get(name, ()))
+        return next(unknown, None)
 
 
 class MedhelmLeaderboard(StrictModel):

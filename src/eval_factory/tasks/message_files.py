@@ -28,10 +28,7 @@ from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, sho
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
-ENDING = ".jsonl"
-"""Of a `dataset_file` that holds conversations; any other is a table."""
 MESSAGES = "messages"
-_MAX_NAME_LENGTH = 200
 
 FileForm = Literal["rubric", "healthbench"]
 OWN: FileForm = "rubric"
@@ -39,11 +36,9 @@ HEALTHBENCH: FileForm = "healthbench"
 _ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
-_CASE_KEYS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary")
 MAX_POINTS = 1_000_000
 
 Row = TypeVar("Row")
-_MESSAGE_KEYS = ("role", "content")
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
@@ -123,7 +118,8 @@ class Conversation:
 
 
 def holds_conversations(dataset_file: object) -> bool:
-    return isinstance(dataset_file, str) and dataset_file.lower().endswith(ENDING)
+    """Any other `dataset_file` is a table."""
+    return isinstance(dataset_file, str) and dataset_file.lower().endswith(".jsonl")
 
 
 def read_conversations(file: Path) -> MessageFile[Conversation]:
@@ -152,13 +148,8 @@ def fields_of(rows: Iterable[Conversation]) -> list[str]:
 def check_conversations(
     path: Path, file: Path, needing: str | None, found: Findings, *, quasi: bool
 ) -> list[Conversation]:
-    """What is wrong in the file, and what is noted of it.
-
-    Args:
-        path: the benchmark's YAML, which names the file.
-        needing: the metric that cannot do without right answers, if one cannot.
-        quasi: the benchmark has HELM's quasi metrics.
-    """
+    """`path`: the benchmark's YAML, which names the file. `needing`: the metric that cannot do without right answers,
+    if one cannot. `quasi`: the benchmark has HELM's quasi metrics."""
     try:
         read = read_conversations(file)
     except OSError as error:
@@ -176,19 +167,22 @@ def check_conversations(
                 problems += answers.problems_of(f"line {line}: ", asked, row.correct, row.incorrect)
         problems += answers.in_other_words()
     found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
-    found.notes += _notes(rows, file.name, quasi=quasi)
+    different = {tuple((one["role"], one["content"]) for one in row.messages) for row, _ in rows}
+    repeated = f"{len(rows) - len(different)} of {len(rows)} conversations of {file.name}"
+    if len(different) < len(rows):
+        found.notes.append(f"{repeated} are those of an earlier line: counted each time")
+    nothing = [line for row, line in rows if becomes_nothing(row.correct or "x")]
+    if quasi and nothing:
+        where = f"{len(nothing)} of {len(rows)} lines of {file.name} (first: line {nothing[0]})"
+        found.notes.append(note_on_quasi(where))
     return read.rows
 
 
 def _conversation(row: Mapping[str, Any]) -> Conversation:
     known = (ID, MESSAGES, CORRECT, INCORRECT)
-    return Conversation(
-        _messages(row[MESSAGES]),
-        row.get(ID),
-        row.get(CORRECT),
-        tuple(row.get(INCORRECT) or ()),
-        {name: str(value) for name, value in row.items() if name not in known and value is not None},
-    )
+    others = {name: str(value) for name, value in row.items() if name not in known and value is not None}
+    incorrect = tuple(row.get(INCORRECT) or ())
+    return Conversation(_messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others)
 
 
 def _messages(record: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
@@ -214,26 +208,10 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: must be text or a number; it stays with the instance as one"
 
 
-def _notes(rows: list[tuple[Conversation, int]], name: str, *, quasi: bool) -> Iterator[str]:
-    different = {tuple((one["role"], one["content"]) for one in row.messages) for row, _ in rows}
-    repeated = len(rows) - len(different)
-    if repeated:
-        yield f"{repeated} of {len(rows)} conversations of {name} are those of an earlier line: counted each time"
-    nothing = [line for row, line in rows if becomes_nothing(row.correct or "x")]
-    if quasi and nothing:
-        yield note_on_quasi(f"{len(nothing)} of {len(rows)} lines of {name} (first: line {nothing[0]})")
-
-
 def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     """Raises OSError: it cannot be read."""
-    found = _read(
-        path,
-        _ID[form],
-        _ID[form],
-        ("cases", "case"),
-        lambda row: _case_problems(row, form),
-        lambda row: _case(row, form),
-    )
+    name, nouns = _ID[form], ("cases", "case")
+    found = _read(path, name, name, nouns, lambda row: _case_problems(row, form), lambda row: _case(row, form))
     if gap := found.without([case.cluster for case in found.rows]):
         have = f"and {gap[1]} other cases have one; a case that shares nothing gets a name of its own"
         found.problems.append(f"line {gap[0]}: cluster: is missing, {have}")
@@ -260,7 +238,7 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     yield from _rubric_problems(row.get("rubrics"), own=own)
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if own:
-        yield from unknown_fields(row, _CASE_KEYS)
+        yield from unknown_fields(row, ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary"))
         if row.get("reference") is not None:
             yield from text_problems("reference", row["reference"])
         if row.get("cluster") is not None:
@@ -270,15 +248,11 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:
     """The JSON object that a line is, or what is wrong with it; `first_key` shows what one looks like."""
     try:
-        row = json.loads(line, parse_constant=_no_number)
+        row = json.loads(line, parse_constant=int)  # which refuses NaN and Infinity
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "it holds NaN, Infinity or too many levels"
         return f"is not JSON ({reason}); each line is one JSON object"
     return row if isinstance(row, dict) else f'must be a JSON object such as {{"{first_key}": ...}}'
-
-
-def _no_number(_name: str) -> float:
-    raise ValueError
 
 
 def unknown_fields(row: Mapping[str, Any], known: Iterable[str], where: str = "") -> Iterator[str]:
@@ -302,8 +276,8 @@ def text_problems(where: str, value: Any) -> Iterator[str]:
 
 def name_problems(where: str, value: Any) -> Iterator[str]:
     problems = list(text_problems(where, value))
-    if not problems and (len(value) > _MAX_NAME_LENGTH or any(ord(letter) < 32 for letter in value)):
-        problems.append(f"{where}: must be one line of at most {_MAX_NAME_LENGTH} characters")
+    if not problems and (len(value) > 200 or any(ord(letter) < 32 for letter in value)):
+        problems.append(f"{where}: must be one line of at most 200 characters")
     yield from problems
 
 
@@ -317,7 +291,7 @@ def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
             yield f"{where}.{number}: must be an object with role and content"
             continue
         if own:
-            yield from unknown_fields(message, _MESSAGE_KEYS, f"{where}.{number}.")
+            yield from unknown_fields(message, ("role", "content"), f"{where}.{number}.")
         role = message.get("role")
         if role not in ROLES:
             yield f"{where}.{number}.role: must be one of {', '.join(ROLES)}"
@@ -334,13 +308,11 @@ def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
     if not isinstance(value, list) or not value:
         yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
         return
-    complete = True
+    problems: list[str] = []
     for number, one in enumerate(value):
-        where = f"rubrics.{number}"
-        problems = list(_criterion_problems(where, one, own=own))
-        complete = complete and not problems
-        yield from problems
-    if complete and positive_points(Criterion("", one["points"]) for one in value) <= 0:
+        problems += _criterion_problems(f"rubrics.{number}", one, own=own)
+    yield from problems
+    if not problems and positive_points(Criterion("", one["points"]) for one in value) <= 0:
         yield "rubrics: no criterion has positive points, so no score can be computed"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -20,18 +19,15 @@ from eval_factory.tasks.message_files import HEALTHBENCH, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
 _BYTE_ORDER_MARK = "\ufeff"
-GZIP = b"\x1f\x8b"
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 _Row = Mapping[str, str | None]
 """Column -> text: "" for an empty cell, None where the row has no such cell."""
 
 
-@dataclass(frozen=True)
-class _Table:
-    columns: list[str]
-    rows: Iterator[tuple[str, _Row]]
-    """Where a row stands, as a user would look for it, and its cells."""
+_Rows = Iterator[tuple[str, _Row]]
+"""Where a row stands, as a user would look for it, and its cells."""
+_Values = Mapping[str, str | None]
 
 
 def one_of(values: Sequence[str]) -> str:
@@ -86,62 +82,53 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         yield from _arrow_faults(file, entry, kind)
         return
     with file.open("rb") as opened:
-        is_gzip = opened.read(len(GZIP)) == GZIP
+        is_gzip = opened.read(2) == b"\x1f\x8b"
     if entry.read_by == "csv" and is_gzip:
         yield "is compressed with gzip, and HELM reads this one as it is: unpack it"
         return
-    table = _table_of(file, entry)
-    missing = [name for name in entry.columns if name not in table.columns]
-    if missing and table.columns and table.columns[0].removeprefix(_BYTE_ORDER_MARK) in missing:
+    columns, rows = _table_of(file, entry)
+    missing = [name for name in entry.columns if name not in columns]
+    if missing and columns and columns[0].removeprefix(_BYTE_ORDER_MARK) in missing:
         yield f"starts with a byte-order mark, and HELM then finds no column {missing[0]}: save it as UTF-8 without one"
     elif missing:
-        yield _no_column(missing, table.columns)
+        yield _no_column(missing, columns)
     else:
-        yield from _row_faults(table, entry)
+        yield from _row_faults(rows, entry)
 
 
 def _no_column(missing: Iterable[str], columns: Iterable[str]) -> str:
     return f"has no column {', '.join(missing)}; it has {', '.join(map(str, columns)) or 'none'}"
 
 
-def _row_faults(table: _Table, entry: FileLayout) -> Iterator[str]:
+def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
     asked = 0
-    for where, row in table.rows:
+    for where, row in rows:
         absent = [name for name in entry.columns if row.get(name) is None]
         if absent:
             asked += 1
             yield f"{where}: has no text in column {absent[0]}"
-        elif _is_asked(row, entry):
-            asked += 1
-            for name in entry.filled:
-                if not row[name]:
-                    yield f"{where}, column {name}: is empty"
-            for name, values in entry.allowed.items():
-                if row[name] not in values:
-                    yield f"{where}, column {name}: must be {one_of(values)}"
+            continue
+        counted = all((row[name] or "").strip() in values for name, values in entry.counted.items())
+        if not counted or not all(row[name] for name in entry.skipped_if_empty):
+            continue  # HELM takes no notice of it
+        asked += 1
+        yield from (f"{where}, column {name}: is empty" for name in entry.filled if not row[name])
+        for name, values in entry.allowed.items():
+            if row[name] not in values:
+                yield f"{where}, column {name}: must be {one_of(values)}"
     if asked == 0:
-        yield f"has no row to ask{_which(entry)}"
+        which = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
+        which += [f"with {', '.join(entry.skipped_if_empty)}"] if entry.skipped_if_empty else []
+        yield f"has no row to ask ({' and '.join(which)})" if which else "has no row to ask"
     elif asked < entry.at_least:
         yield f"has {asked} rows, and HELM takes {entry.at_least:,}"
 
 
-def _is_asked(row: _Row, entry: FileLayout) -> bool:
-    if any((row[name] or "").strip() not in values for name, values in entry.counted.items()):
-        return False
-    return all(row[name] for name in entry.skipped_if_empty)
-
-
-def _which(entry: FileLayout) -> str:
-    named = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
-    named += [f"with {', '.join(entry.skipped_if_empty)}"] if entry.skipped_if_empty else []
-    return f" ({' and '.join(named)})" if named else ""
-
-
-def _table_of(file: Path, entry: FileLayout) -> _Table:
-    """Raises what its reader raises, ValueError for a format that nothing reads."""
+def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
+    """Its columns and rows. Raises what its reader raises, ValueError for a format that nothing reads."""
     kind = _kind_of(file, entry)
     if kind == "jsonl":
-        return _Table(list(entry.columns), _json_rows(file, entry.columns))
+        return list(entry.columns), _json_rows(file, entry.columns)
     if kind != "xlsx" and kind not in SEPARATORS:
         raise ValueError(f"no reader for {kind!r}")
     if kind == "xlsx" or entry.read_by == "pandas":
@@ -149,17 +136,17 @@ def _table_of(file: Path, entry: FileLayout) -> _Table:
     csv.field_size_limit(MAX_CELL_LENGTH)
     with file.open(encoding="utf-8", newline="") as opened:
         columns = list(csv.DictReader(opened, delimiter=SEPARATORS[kind]).fieldnames or [])
-    return _Table(columns, _csv_rows(file, SEPARATORS[kind]))
+
+    def rows() -> _Rows:
+        with file.open(encoding="utf-8", newline="") as opened:
+            reader = csv.DictReader(opened, delimiter=SEPARATORS[kind])
+            for number, row in enumerate(reader, start=1):
+                yield f"row {number} (line {reader.line_num})", row
+
+    return columns, rows()
 
 
-def _csv_rows(file: Path, separator: str) -> Iterator[tuple[str, _Row]]:
-    with file.open(encoding="utf-8", newline="") as opened:
-        reader = csv.DictReader(opened, delimiter=separator)
-        for number, row in enumerate(reader, start=1):
-            yield f"row {number} (line {reader.line_num})", row
-
-
-def _pandas_table(file: Path, entry: FileLayout, kind: str) -> _Table:
+def _pandas_table(file: Path, entry: FileLayout, kind: str) -> tuple[list[str], _Rows]:
     """Read at once, as HELM does; a sheet's rows are counted with that of its names, as its program shows them."""
     import pandas as pd
 
@@ -168,10 +155,10 @@ def _pandas_table(file: Path, entry: FileLayout, kind: str) -> _Table:
     columns = [str(name) for name in read(file, nrows=0).columns]
     cells = read(file, dtype=str, usecols=[name for name in columns if name in entry.columns]).fillna("")
     rows = (dict(zip(cells.columns, row, strict=True)) for row in cells.itertuples(index=False))
-    return _Table(columns, ((f"row {number}", row) for number, row in enumerate(rows, start=1 + is_sheet)))
+    return columns, ((f"row {number}", row) for number, row in enumerate(rows, start=1 + is_sheet))
 
 
-def _json_rows(file: Path, columns: Iterable[str]) -> Iterator[tuple[str, _Row]]:
+def _json_rows(file: Path, columns: Iterable[str]) -> _Rows:
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1 and line.startswith(_BYTE_ORDER_MARK):
@@ -259,47 +246,26 @@ def _whole(text: str) -> int | None:
         return None
 
 
-def missing_numbers(
-    table_file: Path, table: FileLayout, column: str, there: frozenset[int]
-) -> Iterator[tuple[str, str]]:
-    """(Where, what stands there) of rows whose number no file is named by."""
-    for where, row in _table_of(table_file, table).rows:
-        cell = row.get(column) or ""
-        number = _whole(cell)
-        if number is None or number not in there:
-            yield where, "no whole number" if number is None else str(number)
-
-
-_Values = Mapping[str, str | None]
-
-
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]:
-    return [_line(entry.named(values)) for entry in layout if entry.may_apply(values)]
-
-
-def _line(entry: FileLayout) -> str:
-    where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
-    kind = f" ({entry.format})" if entry.format else ""
-    columns = [f"{name} ({one_of(entry.allowed[name])})" if name in entry.allowed else name for name in entry.columns]
-    parts = [f"with the columns {', '.join(columns)}"] if columns else []
-    parts += [f"with an element {path}{_attributes(allowed)}" for path, allowed in entry.elements.items()]
-    if entry.at_least > 1:
-        when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
-        parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
-    if entry.lines_as is not None:
-        parts.append(f"with as many lines as {entry.lines_as}")
-    if entry.numbered:
-        parts.append("each named by a whole number, and nothing else there")
-    if entry.one_per is not None:
-        parts.append(f"one for each {entry.one_per.column} of {entry.one_per.file}")
-    if entry.in_every is not None:
-        parts.append(f"and one in every other folder of {entry.in_every}")
-    return f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}"
-
-
-def _attributes(allowed: Mapping[str, Sequence[str]]) -> str:
-    each = ", ".join(f"{name}: {one_of(values)}" for name, values in allowed.items())
-    return f" ({each})" if each else ""
+    lines = []
+    for entry in _applying(layout, values):
+        where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
+        kind = f" ({entry.format})" if entry.format else ""
+        may = {name: f"{name} ({one_of(cells)})" for name, cells in entry.allowed.items()}
+        columns = [may.get(name, name) for name in entry.columns]
+        parts = [f"with the columns {', '.join(columns)}"] if columns else []
+        for path, attributes in entry.elements.items():
+            each = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+            parts.append(f"with an element {path}{f' ({each})' if each else ''}")
+        if entry.at_least > 1:
+            when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
+            parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
+        parts += [f"with as many lines as {entry.lines_as}"] if entry.lines_as else []
+        parts += ["each named by a whole number, and nothing else there"] if entry.numbered else []
+        parts += [f"one for each {entry.one_per.column} of {entry.one_per.file}"] if entry.one_per else []
+        parts += [f"and one in every other folder of {entry.in_every}"] if entry.in_every else []
+        lines.append(f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}")
+    return lines
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
@@ -340,8 +306,13 @@ def _applying(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLay
 def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
     name = str(entry.file)
     matching = sorted(folder.glob(name))
-    if not matching:
-        return [f"{folder / name}: there is no such file{_near(folder, name)}"]
+    if not matching:  # what stands there instead shows a wrong level or spelling at once
+        near = folder / name
+        while not near.is_dir() and near != folder:
+            near = near.parent
+        names = [one.name + "/" * one.is_dir() for one in islice(sorted(near.iterdir()), 6)]
+        there = f"in {near} there is: {', '.join(names)}" if names else f"{near} is empty"
+        return [f"{folder / name}: there is no such file; {there}"]
     found = []
     for file in matching:
         if not file.is_file():
@@ -366,18 +337,13 @@ def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayou
         return []
     table = next(other for other in entries if other.file == entry.one_per.file)
     there = frozenset(number for file in folder.glob(str(entry.file)) if (number := number_named_by(file)) is not None)
-    missing = missing_numbers(folder / entry.one_per.file, table, entry.one_per.column, there)
-    parent = folder / Path(str(entry.file)).parent
-    return [
-        f"{folder / entry.one_per.file}: {where}, column {entry.one_per.column}: no file of {parent} is named {number}"
-        for where, number in islice(missing, MAX_PROBLEMS_SHOWN)
-    ]
-
-
-def _near(folder: Path, name: str) -> str:
-    """What stands there instead, so that a wrong level or spelling is seen at once."""
-    parent = folder / name
-    while not parent.is_dir() and parent != folder:
-        parent = parent.parent
-    names = [entry.name + "/" * entry.is_dir() for entry in islice(sorted(parent.iterdir()), 6)]
-    return f"; in {parent} there is: {', '.join(names)}" if names else f"; {parent} is empty"
+    file, column, parent = folder / entry.one_per.file, entry.one_per.column, folder / Path(str(entry.file)).parent
+    found: list[str] = []
+    for where, row in _table_of(file, table)[1]:
+        number = _whole(row.get(column) or "")
+        if number is None or number not in there:
+            named = "no whole number" if number is None else number
+            found.append(f"{file}: {where}, column {column}: no file of {parent} is named {named}")
+        if len(found) == MAX_PROBLEMS_SHOWN:
+            break
+    return found

@@ -10,18 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core import jury_form
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.core.jury_form import (
-    CRITERIA,
-    CRITERIA_PLACE,
-    HELMS_FORM,
-    MAX,
-    MIN,
-    SCALE,
-    SCALE_PLACE,
-    JuryForm,
-    jury_form_of,
-)
+from eval_factory.core.jury_form import CRITERIA, CRITERIA_PLACE, MAX, MIN, SCALE, SCALE_PLACE, JuryForm
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
 
@@ -30,10 +21,8 @@ _MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
 _RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
 """What would be filled in, or would end the text it stands in, in the judges' prompt."""
-_NOTHING_RESERVED = "must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
 _SCALE_FORM = "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
 _CRITERIA_FORM = "write a list such as [{name: accuracy, description: what it says is right}]"
-_KEYS = ("name", "description")
 
 
 def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> JuryForm:
@@ -43,12 +32,10 @@ def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> Jur
         where: the file and the metric, which messages begin with.
         scale: None where it is not said; so for `criteria`.
     """
-    found = [
-        *([] if scale is None else _of_scale(f"{where}.{SCALE}", scale)),
-        *([] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)),
-    ]
+    found = [] if scale is None else list(_of_scale(f"{where}.{SCALE}", scale))
+    found += [] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)
     problems += found
-    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
+    return jury_form.HELMS_FORM if found else jury_form.jury_form_of({SCALE: scale, CRITERIA: criteria})
 
 
 def _of_scale(where: str, scale: Any) -> Iterator[str]:
@@ -92,8 +79,8 @@ def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
             yield f"{where}.{number}: must be a mapping; {_CRITERIA_FORM}"
             continue
         for key in one:
-            if key not in _KEYS:
-                hint = did_you_mean(str(key), _KEYS) or f"; known here: {', '.join(_KEYS)}"
+            if key not in ("name", "description"):
+                hint = did_you_mean(str(key), ("name", "description")) or "; known here: name, description"
                 yield f"{where}.{number}: unknown key {key}{hint}"
         name, text = one.get("name"), one.get("description", "")
         yield from _of_text(f"{where}.{number}.name", name, _MAX_NAME_LENGTH)
@@ -107,10 +94,9 @@ def _of_text(where: str, text: Any, longest: int) -> Iterator[str]:
     if not isinstance(text, str) or text.strip() != text or not 1 <= len(text) <= longest:
         yield f"{where}: must be a text of 1 to {longest} characters, without spaces around it"
     elif _RESERVED.search(text):
-        yield f"{where}: {_NOTHING_RESERVED}"
+        yield where + ": must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
 
 
-SCORE_FIELD = "score"
 JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
 """What HELM fills into a judge's prompt."""
 
@@ -132,18 +118,20 @@ def columns_of_prompt(path: Path, prompt_file: Path, found: Findings) -> list[st
         for _, name, form, conversion in string.Formatter().parse(text):
             if name is None:
                 continue
-            if not name or form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit():
-                shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-                found.problems.append(
-                    f"{prompt_file}: line {_line_of(text, '{' + shown)}: {{{shown}}} is not the name of a column;"
-                    " write {name} for the column name, and {{ and }} for braces that stay as they are"
-                )
+            if name and not (form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit()):
+                columns.append(name)
                 continue
-            columns.append(name)
+            shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            found.problems.append(
+                f"{prompt_file}: line {_line_of(text, '{' + shown)}: {{{shown}}} is not the name of a column;"
+                " write {name} for the column name, and {{ and }} for braces that stay as they are"
+            )
     except ValueError:
+        # where a brace stands that opens or closes nothing
+        without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
+        line = re.split(r"[{}]", without_pairs, maxsplit=1)[0].count("\n") + 1
         found.problems.append(
-            f"{prompt_file}: line {_line_of_lone_brace(text)}: has an unmatched brace;"
-            " write {{ and }} for braces that stay as they are"
+            f"{prompt_file}: line {line}: has an unmatched brace; write {{{{ and }}}} for braces that stay as they are"
         )
         return None
     return list(dict.fromkeys(columns))
@@ -153,21 +141,13 @@ def _line_of(text: str, part: str) -> int:
     return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
-def _line_of_lone_brace(text: str) -> int:
-    """Where a brace stands that opens nothing or closes nothing."""
-    without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
-    return text.count("\n", 0, re.search(r"[{}]|\Z", without_pairs).start()) + 1  # type: ignore[union-attr]
-
-
-def check_judge_prompt(
-    path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm = HELMS_FORM
-) -> None:
+def check_judge_prompt(path: Path, file: Path, header: Sequence[str] | None, found: Findings, form: JuryForm) -> None:
     try:
         text = read_text(file, "the judges' prompt_file", path)
     except ConfigError as error:
         found.problems += error.problems
         return
-    names: list[str] = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
+    names = [name for name in JUDGE_PLACES if f"{{{name}}}" in text]
     for match in string.Template.pattern.finditer(text):
         name = match["named"] or match["braced"]
         if name in JUDGE_PLACES:
@@ -179,8 +159,8 @@ def check_judge_prompt(
         found.problems.append(f"{file}: must hold {{RESPONSE}}, the answer to judge")
     if "GOLD_RESPONSE" in names and header is not None and CORRECT not in header:
         found.problems.append(f"{file}: holds {{GOLD_RESPONSE}}, but the data have no column {CORRECT}")
-    found.problems += [f"{file}: {problem}" for problem in _not_filled(text, header or (), form)]
-    found.problems += [f"{file}: {problem}" for problem in _form_problems(text, form)]
+    problems = [*_not_filled(text, header or (), form), *_form_problems(text, form)]
+    found.problems += [f"{file}: {problem}" for problem in problems]
 
 
 def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[str]:
@@ -188,14 +168,11 @@ def _not_filled(text: str, header: Sequence[str], form: JuryForm) -> Iterator[st
     for name in re.findall(r"\{([^{}\n]+)\}", text):
         meant = name.upper() in JUDGE_PLACES or re.fullmatch("[A-Z_]+", name) or name in header
         if meant and name not in places:
-            why = _why_not_filled(name, places)
+            why = f"by HELM; a judge's prompt has {', '.join(places)}"
+            if name in (SCALE_PLACE, CRITERIA_PLACE):
+                add = "add that key to benchmark.yaml, or write the text here"
+                why = f"where the jury's metric has no {name.lower()}; {add}"
             yield f"line {_line_of(text, f'{{{name}}}')}: {{{name}}} is not filled in {why}"
-
-
-def _why_not_filled(name: str, known: Sequence[str]) -> str:
-    if name in (SCALE_PLACE, CRITERIA_PLACE):
-        return f"where the jury's metric has no {name.lower()}; add that key to benchmark.yaml, or write the text here"
-    return f"by HELM; a judge's prompt has {', '.join(known)}"
 
 
 def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
@@ -233,8 +210,5 @@ def _criteria_problems(text: str) -> Iterator[str]:
         yield f"line {line}: <rubric_criteria> names no criterion; write {form}"
     for name, fields in criteria.items():
         texts = isinstance(fields, list) and all(isinstance(item, str) for item in fields)
-        if not texts or SCORE_FIELD not in fields:
-            yield (
-                f"line {line}: the criterion {name!r} must have a list of fields, {SCORE_FIELD!r} among them;"
-                f" write {form}"
-            )
+        if not texts or "score" not in fields:
+            yield f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; write {form}"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
@@ -27,12 +28,9 @@ from eval_factory.tasks.choice_question import (
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 
 EVERY_TIER = "all"
-_REPEATED_CHOICES = "Answer Choices:"
 
 
-@dataclass(frozen=True)
-class PublishedForm:
-    name: str
+class PublishedForm(NamedTuple):
     columns: tuple[str, ...]
     """Without which no question can be read."""
     convert: Callable[[DataRow], ChoiceQuestion | None]
@@ -42,22 +40,19 @@ def medxpertqa(row: DataRow) -> ChoiceQuestion:
     """MedXpertQA Text (Zuo et al. 2025, arXiv 2501.18362): ten choices, which the question repeats at its end."""
     options = lettered(row, "options")
     choices, right = chosen_options(options, cell_text(row, "label"), "label", "options")
-    question = _without_choices(cell_text(row, "question"), options)
+    question = cell_text(row, "question")
+    # HELM writes the choices itself; what stands behind the mark and is not these choices is the question's own
+    stem, mark, rest = question.rpartition("Answer Choices:")
+    listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
+    if mark and stem.strip() and rest.split() == listed.split():
+        question = stem.strip()
     groups = groups_of(row, ("medical_task", "body_system", "question_type"))
     return ChoiceQuestion(cell_text(row, "id"), question, tuple(choices), right, groups)
 
 
-def _without_choices(question: str, options: Mapping[str, Any]) -> str:
-    """HELM writes the choices itself. What stands behind the mark and is not these choices is the question's own."""
-    stem, mark, rest = question.rpartition(_REPEATED_CHOICES)
-    listed = " ".join(f"({letter}) {text}" for letter, text in options.items())
-    return stem.strip() if mark and stem.strip() and rest.split() == listed.split() else question
-
-
 def careqa_question(row: DataRow) -> ChoiceQuestion:
     """CareQA (Arias-Duart et al. 2025, arXiv 2502.06666): four choices; `cop` is the right one, from 1."""
-    columns = ("op1", "op2", "op3", "op4")
-    options = {str(number): row.get(name) for number, name in enumerate(columns, start=1)}
+    options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
     name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
     return ChoiceQuestion(name, cell_text(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
@@ -74,37 +69,26 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     right = {part.strip() for part in cell_text(row, "correct_answer").split(",")} - {""}
     if len(right) > 1:
         return None
-    options = {name: None if str(text).strip().upper() == "N/A" else text for name, text in _named_options(row).items()}
-    choices, index = chosen_options(options, next(iter(right), ""), "correct_answer", "answer_options")
-    question = row.get("question_clean")
-    return ChoiceQuestion(
-        cell_text(row, "sample_id"),
-        cell_text(row, "question" if is_blank(question) else "question_clean"),
-        tuple(choices),
-        index,
-        groups_of(row, ("specialty", "country", "tier")),
-    )
-
-
-def _named_options(row: DataRow) -> dict[str, Any]:
-    """`{"option1": "...", ...}`, written as JSON in one cell; a table of typed columns may hold the object itself."""
-    value = row.get("answer_options")
-    if not isinstance(value, Mapping):
+    named = row.get("answer_options")  # JSON in one cell; a table of typed columns may hold the object itself
+    if not isinstance(named, Mapping):
         try:
-            value = json.loads(cell_text(row, "answer_options"))
+            named = json.loads(cell_text(row, "answer_options"))
         except (json.JSONDecodeError, RecursionError):
-            value = None
-    if not isinstance(value, Mapping):
+            named = None
+    if not isinstance(named, Mapping):
         raise RowFaultError("answer_options", 'must be a JSON object such as {"option1": "...", "option2": "..."}')
-    return dict(value)
+    options = {name: None if str(text).strip().upper() == "N/A" else text for name, text in named.items()}
+    choices, index = chosen_options(options, next(iter(right), ""), "correct_answer", "answer_options")
+    name = cell_text(row, "sample_id")
+    question = cell_text(row, "question" if is_blank(row.get("question_clean")) else "question_clean")
+    return ChoiceQuestion(name, question, tuple(choices), index, groups_of(row, ("specialty", "country", "tier")))
 
 
 def metamedqa_question(row: DataRow) -> ChoiceQuestion:
     """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
     choices, right = chosen_options(lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options")
-    return ChoiceQuestion(
-        "", cell_text(row, "question"), tuple(choices), right, groups_of(row, ("kind", "meta_info"))
-    )  # fmt: skip
+    groups = groups_of(row, ("kind", "meta_info"))
+    return ChoiceQuestion("", cell_text(row, "question"), tuple(choices), right, groups)
 
 
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
@@ -112,20 +96,18 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
 
     The row is a question with its patient's documents (`published_files.py`); `correct` is the right choice's text.
     """
-    columns = ("answer_a", "answer_b", "answer_c", "answer_d", "answer_e")
-    options = {name: row.get(name) for name in columns}
+    options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
     equal = next((name for name, text in options.items() if not is_blank(text) and _plain(str(text)) == right), "")
     choices, index = chosen_options(options, equal, "correct", "answer_a to answer_e")
     patient = cell_text(row, "patient")
-    number = "" if is_blank(row.get("No")) else f"-{row['No']}"
-    return ChoiceQuestion(
-        f"{patient}{number}" if number else "",
-        f"{_documents(row)}\n\n{cell_text(row, 'question')}",
-        tuple(choices),
-        index,
-        cluster=("patient", patient),
-    )
+    name = "" if is_blank(row.get("No")) else f"{patient}-{row['No']}"
+    texts = row.get("texts")
+    if not isinstance(texts, Mapping) or not texts or any(not isinstance(text, str) for text in texts.values()):
+        raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
+    parts = [f"[Document {number}]\n{text.strip()}" for number, text in enumerate(texts.values(), start=1)]
+    shown = ["These are the documents of one patient.", *parts, "[End of the documents]", cell_text(row, "question")]
+    return ChoiceQuestion(name, "\n\n".join(shown), tuple(choices), index, cluster=("patient", patient))
 
 
 def _plain(text: str) -> str:
@@ -133,29 +115,14 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).rstrip(".").casefold()
 
 
-def _documents(row: DataRow) -> str:
-    texts = row.get("texts")
-    if not isinstance(texts, Mapping) or not texts or any(not isinstance(text, str) for text in texts.values()):
-        raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
-    parts = [f"[Document {number}]\n{text.strip()}" for number, text in enumerate(texts.values(), start=1)]
-    return "\n\n".join(["These are the documents of one patient.", *parts, "[End of the documents]"])
-
-
+_OF_AFRIMED = ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier")
 FORMS = {
-    form.name: form
-    for form in (
-        PublishedForm("medxpertqa", ("id", "question", "options", "label"), medxpertqa),
-        PublishedForm("careqa", ("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
-        PublishedForm(
-            "afrimed_qa",
-            ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier"),
-            afrimed_question,
-        ),
-        PublishedForm("metamedqa", ("question", "options", "answer_idx"), metamedqa_question),
-        PublishedForm("longhealth", ("patient", "texts", "question", "correct"), longhealth_question),
-    )
+    "medxpertqa": PublishedForm(("id", "question", "options", "label"), medxpertqa),
+    "careqa": PublishedForm(("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
+    "afrimed_qa": PublishedForm(_OF_AFRIMED, afrimed_question),
+    "metamedqa": PublishedForm(("question", "options", "answer_idx"), metamedqa_question),
+    "longhealth": PublishedForm(("patient", "texts", "question", "correct"), longhealth_question),
 }
-
 
 _CAREQA = "https://huggingface.co/datasets/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
 PUBLISHED = {
@@ -200,82 +167,58 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
     """
     found, known = ChoiceFile(), FORMS[form]
     try:
-        for where, row in _rows(path, known):
+        for where, row in _rows(path, form):
             missing = [name for name in known.columns if name not in row]
             if missing and not found.questions and not found.problems and not found.left_out:
                 there = ", ".join(map(str, row)) or "none"
                 found.problems.append(f"{where}: has no column {', '.join(missing)}; it has {there}")
                 break
-            _add_row(found, known, where, row)
+            try:
+                question = known.convert(row)
+            except RowFaultError as fault:
+                found.problems.append(f"{where}, {fault}")
+                continue
+            if question is None:
+                found.left_out += 1
+            else:
+                found.questions.append(question if question.id else replace(question, id=where.replace(" ", "-")))
     except UnicodeDecodeError:
         found.problems += [problem.removeprefix(f"{path}: ") for problem in not_utf8(path).problems]
     except (ValueError, RecursionError, csv.Error) as error:
         found.problems.append(f"is not of the published form: {error}")
     if not found.questions and not found.problems:
         found.problems.append("has no question")
-    found.questions = _named_apart(found.questions)
+    times: Counter[str] = Counter()
+    for number, one in enumerate(found.questions):  # HELM knows an instance by its id
+        times[one.id] += 1
+        if times[one.id] > 1:
+            found.questions[number] = replace(one, id=f"{one.id}-{times[one.id]}")
     return found
 
 
-def _add_row(found: ChoiceFile, form: PublishedForm, where: str, row: DataRow) -> None:
-    try:
-        question = form.convert(row)
-    except RowFaultError as fault:
-        found.problems.append(f"{where}, {fault}")
-        return
-    if question is None:
-        found.left_out += 1
-    else:
-        found.questions.append(question if question.id else replace(question, id=where.replace(" ", "-")))
-
-
-def _named_apart(questions: list[ChoiceQuestion]) -> list[ChoiceQuestion]:
-    """HELM knows an instance by its id: what comes again under the same gets a number."""
-    times: dict[str, int] = {}
-    found = []
-    for one in questions:
-        times[one.id] = times.get(one.id, 0) + 1
-        found.append(one if times[one.id] == 1 else replace(one, id=f"{one.id}-{times[one.id]}"))
-    return found
-
-
-def _rows(path: Path, form: PublishedForm) -> Iterator[tuple[str, DataRow]]:
+def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
     kind = path.suffix.lower()
     if kind == ".parquet":
-        return _parquet_rows(path)
-    if kind == ".csv":
-        return _csv_rows(path)
-    if form.name == "longhealth":
-        return _patient_rows(_json(path.read_text(encoding="utf-8-sig"), "it"))
-    return _json_rows(path)
+        import pyarrow.parquet
 
-
-def _parquet_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
-    import pyarrow.parquet
-
-    number = 0
-    for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
-        for row in batch.to_pylist():
-            number += 1
-            yield f"row {number}", row
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
-    csv.field_size_limit(MAX_CELL_LENGTH)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), start=1):
-            yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, DataRow]]:
-    text = path.read_text(encoding="utf-8-sig")
-    if text.lstrip().startswith("["):
-        for number, row in enumerate(_json(text, "it"), start=1):
-            yield f"row {number}", _object(row, f"row {number}")
-        return
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield f"line {number}", _object(_json(line, f"line {number}"), f"line {number}")
+        rows = (row for batch in pyarrow.parquet.ParquetFile(path).iter_batches() for row in batch.to_pylist())
+        yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
+    elif kind == ".csv":
+        csv.field_size_limit(MAX_CELL_LENGTH)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for number, row in enumerate(csv.DictReader(file), start=1):
+                yield f"row {number}", {name: cell for name, cell in row.items() if name is not None}
+    elif form == "longhealth":
+        yield from _patient_rows(_json(path.read_text(encoding="utf-8-sig"), "it"))
+    else:
+        text = path.read_text(encoding="utf-8-sig")
+        if text.lstrip().startswith("["):
+            for number, row in enumerate(_json(text, "it"), start=1):
+                yield f"row {number}", _object(row, f"row {number}")
+            return
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                yield f"line {number}", _object(_json(line, f"line {number}"), f"line {number}")
 
 
 def _patient_rows(patients: Any) -> Iterator[tuple[str, DataRow]]:

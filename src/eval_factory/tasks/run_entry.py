@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,11 +33,7 @@ JUDGE_DEPLOYMENT = "annotator_model_deployment"
 PATH_PARAMETERS = frozenset({"data_path", "config_path", "path"})
 """Parameters of HELM's run specs that name a file or folder. helm-run has another working directory than the user."""
 
-NEARER = 0.85
-"""How like a run spec's name, with `helm:` before both, something must be that is written without it."""
-
 ENDPOINT_TYPES = ["chat", "completions"]
-_TAG = "helm"
 
 
 @dataclass(frozen=True)
@@ -66,29 +61,30 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
     index = load_index()
     found: list[str] = []
-    entry = parse_run_entry(name.removeprefix(prefix_of(framework)), found)
-    spec = index.run_specs.get(entry.name)
-    if spec is None:
-        found.append(_no_such_run_spec(entry.name, framework, index))
-    else:
-        found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
-    problems += found
-    return None if found or spec is None else _task(entry, spec, framework)
-
-
-def parse_run_entry(text: str, problems: list[str]) -> RunEntry:
-    """Split as HELM does: at the first colon, at commas, at the first equals sign of each."""
-    name, colon, rest = text.partition(":")
+    # split as HELM does: at the first colon, at commas, at the first equals sign of each
+    run_spec, colon, rest = name.removeprefix(prefix_of(framework)).partition(":")
     arguments: dict[str, str] = {}
     for part in rest.split(",") if colon else []:
         key, equals, value = part.partition("=")
         key = key.strip()
         if not equals or not key:
-            problems.append(f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}")
+            found.append(f"{WHERE}: a run entry is name:key=value,key=value; what is wrong is {part!r}")
         elif key in arguments:
-            problems.append(f"{WHERE}: {key} is given twice")
+            found.append(f"{WHERE}: {key} is given twice")
         arguments[key] = value.strip()
-    return RunEntry(name.strip(), arguments)
+    entry = RunEntry(run_spec.strip(), arguments)
+    spec = index.run_specs.get(entry.name)
+    if spec is None and framework.task(entry.name) is not None:
+        without = f"write it without {prefix_of(framework)!r}"
+        found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {without}")
+    elif spec is None:
+        near = did_you_mean(entry.name, list(index.run_specs))
+        lists = "'eval-factory ls --all' lists them"
+        found.append(f"{WHERE}: HELM {index.helm} has no run spec {entry.name!r}{near}; {lists}")
+    else:
+        found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
+    problems += found
+    return None if found or spec is None else _task(entry, spec, framework)
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list[str]:
@@ -151,22 +147,32 @@ def near_name(name: str, framework: Framework) -> str:
     spec = name.partition(":")[0]
     if spec in load_index().run_specs:
         return f"; HELM has a run spec of that name: {prefix_of(framework)}{name}"
-    run_specs = [prefix_of(framework) + known for known in load_index().run_specs]
-    return did_you_mean(name, framework.names()) or did_you_mean(prefix_of(framework) + spec, run_specs, cutoff=NEARER)
-
-
-def _no_such_run_spec(name: str, framework: Framework, index: RunSpecIndex) -> str:
-    if framework.task(name) is not None:
-        return f"{WHERE}: {name!r} is a task of eval-factory's own: write it without {prefix_of(framework)!r}"
-    near = did_you_mean(name, list(index.run_specs))
-    return f"{WHERE}: HELM {index.helm} has no run spec {name!r}{near}; 'eval-factory ls --all' lists them"
+    prefix = prefix_of(framework)  # before both, a name has to be nearer than others have
+    run_specs = [prefix + known for known in load_index().run_specs]
+    return did_you_mean(name, framework.names()) or did_you_mean(prefix + spec, run_specs, cutoff=0.85)
 
 
 def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework) -> Task:
     name = prefix_of(framework) + entry.text
     chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
     prescribed = (str(chosen),) if chosen else spec.prescribed_judges
-    arguments = {key: _absolute(value) if key in PATH_PARAMETERS else value for key, value in entry.arguments.items()}
+    arguments = {
+        key: os.path.abspath(os.path.expanduser(value)) if key in PATH_PARAMETERS else value
+        for key, value in entry.arguments.items()
+    }
+    # what is known of the run spec, from our own tasks that it is the run spec of
+    of_ours = [task for task in framework.evaluations if task.helm.run_spec == entry.name]
+    notes = [
+        note
+        for task in of_ours
+        if all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in task.helm.parameters.items())
+        for note in task.about.notes
+    ]
+    if prescribed:
+        notes.append(
+            f"scored by judges that HELM prescribes ({', '.join(prescribed)}), asked at the target's URL or"
+            " where extra.judges says: what they failed to judge is not counted here"
+        )
     return Task(
         name=name,
         description=spec.description,
@@ -181,41 +187,13 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework) -> Task:
             main_metrics=spec.main_metrics,
             main_split=spec.main_split,
             prescribed_judges=prescribed,
-            cluster=next(
-                (task.helm.cluster for task in framework.evaluations if task.helm.run_spec == entry.name), None
-            ),
+            cluster=of_ours[0].helm.cluster if of_ours else None,
         ),
         about=About(
-            tags=(_TAG,),
+            tags=("helm",),
             access="unknown",
             source=f"what HELM's scenario {spec.scenario_class or entry.name} reads or downloads",
             instances=None,
-            notes=(*_known_traps(entry, framework), *_notes_on_judges(prescribed)),
+            notes=tuple(dict.fromkeys(notes)),
         ),
     )
-
-
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
-
-
-def _notes_on_judges(prescribed: Sequence[str]) -> list[str]:
-    if not prescribed:
-        return []
-    return [
-        (
-            f"scored by judges that HELM prescribes ({', '.join(prescribed)}), asked at the target's URL or"
-            " where extra.judges says: what they failed to judge is not counted here"
-        )
-    ]
-
-
-def _known_traps(entry: RunEntry, framework: Framework) -> tuple[str, ...]:
-    notes = [
-        note
-        for task in framework.evaluations
-        if task.helm.run_spec == entry.name
-        and all(rule.fixed in (None, entry.arguments.get(key)) for key, rule in task.helm.parameters.items())
-        for note in task.about.notes
-    ]
-    return tuple(dict.fromkeys(notes))

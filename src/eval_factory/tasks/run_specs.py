@@ -103,9 +103,6 @@ ONLY_WITH = {"cleva": ("task", "code_synthesis")}
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
 """What these execute runs where HELM, or somebody's package, runs it; eval-factory has no hand in it."""
 
-OUTPUT_PROCESSORS = "helm.benchmark.metrics.output_processors."
-PROCESS_OUTPUT = "process_output"
-
 
 def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
     """What a run executes of the answers (Python, C++ ...) -> where in HELM; empty where nothing is."""
@@ -150,9 +147,7 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:
     """HELM imports and calls the function that `process_output` names, with the answers."""
-    named = arguments.get(PROCESS_OUTPUT)
-    if named is None or named.startswith(OUTPUT_PROCESSORS):
+    known, named = "helm.benchmark.metrics.output_processors.", arguments.get("process_output")
+    if named is None or named.startswith(known):
         return None
-    return (
-        f"{PROCESS_OUTPUT} names a function that is called with the answers; it has to be one of {OUTPUT_PROCESSORS}*"
-    )
+    return f"process_output names a function that is called with the answers; it has to be one of {known}*"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from eval_factory.tasks.errata import Erratum
 
 Scoring = Literal["rule", "jury", "either"]
-_BENCHMARK = "benchmark"
-"""The parameter that names a benchmark of one's own, which may be scored by either."""
 _ABOUT = (
     "access", "source", "licence", "revision", "instances", "size_mb", "published", "answers_public", "label_noise",
     "tags", "tried", "notes",
@@ -79,7 +77,7 @@ class TaskInfo:
 
     @property
     def scoring(self) -> Scoring:
-        if _BENCHMARK in self.parameters:
+        if "benchmark" in self.parameters:  # one of the user's own
             return "either"
         return "jury" if self.judges else "rule"
 
@@ -102,24 +100,21 @@ def task_info(task: Task) -> TaskInfo:
         judges=helm.judges,
         main_metric=helm.main_metric,
         run_spec=helm.run_spec,
-        parameters={name: _parameter(task, name) for name in helm.parameters},
+        parameters={
+            name: ParameterInfo(
+                layout=tuple(entry.given() for entry in rule.layout), default=task.default_of(name),
+                **{key: getattr(rule, key) for key in ("required", "fixed", "allowed", "path", "other_name", "about")},
+            )
+            for name, rule in helm.parameters.items()
+        },
         errata=tuple(erratum_record(erratum) for erratum in load_errata().of(helm.run_spec, helm.fixed)),
         executes=dict(executed_by(helm.run_spec, helm.arguments)),
         **{name: getattr(task.about, name) for name in _ABOUT},
-    )
+    )  # fmt: skip
 
 
 def erratum_record(erratum: Erratum) -> dict[str, Any]:
     return erratum.model_dump(exclude_none=True)
-
-
-def _parameter(task: Task, name: str) -> ParameterInfo:
-    rule = task.helm.parameters[name]
-    return ParameterInfo(
-        layout=tuple(entry.given() for entry in rule.layout),
-        default=task.default_of(name),
-        **{key: getattr(rule, key) for key in ("required", "fixed", "allowed", "path", "other_name", "about")},
-    )
 
 
 def list_tasks(tag: str | None = None, *, framework: Framework | None = None) -> tuple[TaskInfo, ...]:
@@ -135,10 +130,7 @@ def list_tasks(tag: str | None = None, *, framework: Framework | None = None) ->
 
 
 def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
-    """
-    Raises:
-        ConfigError: no task has the tag.
-    """
+    """Raises ConfigError: no task has the tag."""
     tasks = [task for task in framework.evaluations if tag is None or tag in task.about.tags]
     if not tasks:
         tags = sorted({name for task in framework.evaluations for name in task.about.tags})

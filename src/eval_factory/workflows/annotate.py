@@ -15,21 +15,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_sheets import (
-    AnswerLayer,
     Candidate,
     Draw,
     csv_sheet,
     drawn,
     drawn_sample,
-    group_field,
     layers_of,
     rater_order,
     read_returns,
 )
 from eval_factory.core import formats
-from eval_factory.core.annotations import AnswerKey, Asked, Sample, ShownAnswer, asked_of, read_annotations, read_sample
+from eval_factory.core.annotations import AnswerKey, Sample, ShownAnswer, asked_of, read_annotations, read_sample
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.results import Clinicians, InstanceRecord, Provenance
+from eval_factory.core.results import Clinicians, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen
@@ -45,9 +43,6 @@ from eval_factory.workflows.resume import remember_result
 MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
 MAX_RATERS = 50
-CORRELATIONS = (0.0, 0.3, 0.5, 0.7, 0.9)
-_SHARES = (0.1, 0.05, 0.03)
-"""Of the scale (of the range of the scores, where it has no ends): half widths that are shown where none is wanted."""
 LEAST_FOR_CORRELATION = 10
 """Answers that have to be rated before their correlation with the judge is taken for known."""
 
@@ -132,22 +127,15 @@ def export_sheets(
 def _chosen(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
-    """The sample, and code -> what a rater sees. The texts of the chosen alone are held."""
-    records = [record for record in stored.result.instances if record.metrics]
-    asked = asked_of(stored.result, records, kind, system_prompts(stored))
-    layers = _layers(stored, asked, records, draw.count)
-    picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
-    chosen = [(asked.shown(picked[key]), number, chance) for key, number, chance in drawn(layers, rated, draw)]
-    sample = drawn_sample(asked, layers, chosen, draw)
-    return sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)}
+    """The sample, and code -> what a rater sees. The texts of the chosen alone are held.
 
-
-def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord], count: int) -> list[AnswerLayer]:
-    """
     Raises:
         ConfigError: no answer can be rated.
     """
-    field_of = group_field(stored.result.groups, (one.categories for one in records))
+    records = [record for record in stored.result.instances if record.metrics]
+    asked = asked_of(stored.result, records, kind, system_prompts(stored))
+    known = {name for one in records for name in one.categories}
+    field_of = next((name for name in stored.result.groups if name in known), None)
     candidates = [
         Candidate(AnswerKey(one.id, one.trial), value, str(one.categories.get(field_of, "")) if field_of else "")
         for one in records
@@ -155,7 +143,11 @@ def _layers(stored: StoredResult, asked: Asked, records: Sequence[InstanceRecord
     ]
     if not candidates:
         raise ConfigError(f"{stored.folder}: no answer has a score, so there is nothing to rate")
-    return layers_of(candidates, count)
+    layers = layers_of(candidates, draw.count)
+    picked = {AnswerKey(one.id, one.trial): one for one in records if asked.value_of(one) is not None}
+    chosen = [(asked.shown(picked[key]), number, chance) for key, number, chance in drawn(layers, rated, draw)]
+    sample = drawn_sample(asked, layers, chosen, draw)
+    return sample, {one.code: shown for one, (shown, _, _) in zip(sample.answers, chosen, strict=True)}
 
 
 def system_prompts(stored: StoredResult) -> frozenset[str]:
@@ -170,13 +162,22 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
 
     Raises:
         ConfigError: what is wrong, a line each.
-        PrerequisiteError, HelmError: the result cannot be made again; it is as it was.
+        PrerequisiteError, HelmError: no sheet was exported, or the result cannot be made again; it is as it was.
         BusyError: a run writes to the folder.
     """
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
     with rundir.locked():
-        samples = exported_samples(rundir)
+        # those that already have ratings are in ratings.jsonl, too
+        samples = {one.id: one for one in read_annotations(rundir.ratings).samples}
+        for path in sorted(rundir.annotations.glob(rundir.sample("*").name)):
+            sample = read_sample(path)
+            samples[sample.id] = sample
+        if not samples:
+            raise PrerequisiteError(
+                f"{rundir.root}: no sheet was exported from this result\n"
+                f"  write sheets with: eval-factory annotate export {rundir.root} --out sheet"
+            )
         returned = read_returns(files, samples, stored.folder)
         if returned.faults:
             raise ConfigError(
@@ -196,24 +197,6 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
                     write_atomic(rundir.root / name, source.read_text("utf-8"), mode=source.stat().st_mode & 0o777)
             _write_checksums_of(rundir, changed, before, stored.result.provenance)
     return Imported(len(returned.ratings), returned.empty, load_result(folder), made.notes)
-
-
-def exported_samples(rundir: RunDir) -> dict[str, Sample]:
-    """Id -> each sheet that was exported from a result; those with ratings are in ratings.jsonl, too.
-
-    Raises:
-        PrerequisiteError: none was, or one cannot be read.
-    """
-    found = {one.id: one for one in read_annotations(rundir.ratings).samples}
-    for path in sorted(rundir.annotations.glob(rundir.sample("*").name)):
-        sample = read_sample(path)
-        found[sample.id] = sample
-    if not found:
-        problem = f"{rundir.root}: no sheet was exported from this result"
-        raise PrerequisiteError(
-            f"{problem}\n  write sheets with: eval-factory annotate export {rundir.root} --out sheet"
-        )
-    return found
 
 
 def _listed(rundir: RunDir) -> dict[str, str]:
@@ -292,8 +275,8 @@ def plan_lines(known: Known, half_width: float | None) -> list[str]:
     expected = known.expected
     source = f"from {known.rated} rated answers" if known.correlation is not None else "from this metric's scores"
     spread = f"mean {formats.short(expected.mean)}, standard deviation {formats.short(expected.stddev)} ({source})"
-    widths = [known.span * share for share in _SHARES] if half_width is None else [half_width]
-    correlations = [(value, "") for value in CORRELATIONS]
+    widths = [known.span * share for share in (0.1, 0.05, 0.03)] if half_width is None else [half_width]
+    correlations = [(value, "") for value in (0.0, 0.3, 0.5, 0.7, 0.9)]
     correlations += [] if known.correlation is None else [(max(0.0, known.correlation), " (measured)")]
     rows = []
     for value, measured in sorted(correlations):
@@ -320,7 +303,11 @@ def known_of(folder: Path) -> Known:
     score = result.scores.get(result.main_metric)
     metric = result.main_metric if score is None else score.metric or result.main_metric
     split = None if score is None else score.split
-    scored = [one for one in result.instances if _has_score(one, metric, split)]
+    scored = [
+        one
+        for one in result.instances
+        if split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
+    ]
     values = {AnswerKey(one.id, one.trial): one.metrics[metric] for one in scored}
     sources = [one.cluster or one.id for one in scored]
     lowest = [one.lowest_score for one in scored if one.lowest_score is not None]
@@ -331,25 +318,17 @@ def known_of(folder: Path) -> Known:
     if low == high:
         raise ConfigError(f"{stored.folder}: {metric} has one value and no scale: nothing can be planned")
     people = people_scores(result, RunDir(stored.folder))
-    mean, stddev, correlation = _of_people(people, values)
+    pairs = [(rating, values[key]) for key, rating in people.items() if key in values]
+    mean, stddev, correlation = 0.0, 0.0, None
+    if len(pairs) >= LEAST_FOR_CORRELATION:
+        ratings, scores = zip(*pairs, strict=True)
+        mean, stddev = statistics.fmean(ratings), statistics.stdev(ratings)
+        # where one of them is always the same it says nothing of the other
+        same = len(set(ratings)) < 2 or len(set(scores)) < 2
+        correlation = 0.0 if same else statistics.correlation(ratings, scores)
     if not stddev:  # raters who agree about few answers need not agree about all
         mean, stddev = statistics.fmean(judged), statistics.stdev(judged)
     scale = (lower_end(judged, lowest, high) if lowest else low, high)
     effect, sharing = design_effect(judged, scale, sources), len(sources) / effective_clusters(sources)
     expected = Expected(len(judged), mean, stddev, scale, effect, sharing)
     return Known(result.main_metric, expected, high - low, len(people), correlation)
-
-
-def _has_score(one: InstanceRecord, metric: str, split: str | None) -> bool:
-    return split in (None, one.split) and one.error is None and one.perturbation is None and metric in one.metrics
-
-
-def _of_people(people: dict[AnswerKey, float], values: dict[AnswerKey, float]) -> tuple[float, float, float | None]:
-    """(mean, standard deviation, correlation) of the people's scores; the last is None where they are too few."""
-    pairs = [(score, values[key]) for key, score in people.items() if key in values]
-    if len(pairs) < LEAST_FOR_CORRELATION:
-        return 0.0, 0.0, None
-    first, second = zip(*pairs, strict=True)
-    # where one of them is always the same it says nothing of the other
-    same = len(set(first)) < 2 or len(set(second)) < 2
-    return statistics.fmean(first), statistics.stdev(first), 0.0 if same else statistics.correlation(first, second)

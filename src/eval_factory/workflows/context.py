@@ -98,7 +98,13 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
         PrerequisiteError: it cannot be made or written to.
     """
     if not is_our_folder(rundir):
-        at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in _at_risk(rundir, fresh=fresh))
+        # what stands there under names that a run writes to, or --fresh deletes; another's cache.db is only renamed
+        others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation)
+        files = (*rundir.results, *others, *(rundir.answers if fresh else ()))
+        found = [path for path in files if os.path.lexists(path)]
+        folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards)
+        found += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
+        at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in found)
         if at_risk:
             more = f" and {len(at_risk) - SHOWN_FILES} more" if len(at_risk) > SHOWN_FILES else ""
             raise ConfigError(
@@ -126,16 +132,6 @@ def _is_our_cache(path: Path) -> bool:
             return file.read(at + 4)[at:] == APPLICATION_ID.to_bytes(4, "big")
     except OSError:
         return False
-
-
-def _at_risk(rundir: RunDir, *, fresh: bool) -> Iterator[Path]:
-    """What stands there under names that a run writes to, or `--fresh` deletes; another's cache.db is only renamed."""
-    others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation)
-    files = (*rundir.results, *others, *(rundir.answers if fresh else ()))
-    yield from (path for path in files if os.path.lexists(path))
-    for folder in (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards):
-        if folder.is_dir() and any(folder.iterdir()):
-            yield folder
 
 
 def start_over(rundir: RunDir) -> None:

@@ -50,7 +50,10 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     values = evaluation.as_dict()
     width = max((len(path) for path in shown), default=0)
     for path, source in sorted(shown.items()):
-        lines.append(f"#   {path:<{width}}  {source.value}: {_value_at(values, path)}")
+        value: Any = values
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        lines.append(f"#   {path:<{width}}  {source.value}: {value}")
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
@@ -58,9 +61,3 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     lines.append("\n# command")
     lines.append(shlex.join(argv))
     return "\n".join(lines) + "\n"
-
-
-def _value_at(tree: Any, path: str) -> Any:
-    for name in path.split("."):
-        tree = tree.get(name) if isinstance(tree, Mapping) else None
-    return tree

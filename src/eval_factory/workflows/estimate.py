@@ -201,7 +201,12 @@ def estimate(
     """
     plan = make_plan(evaluation)
     figures = {one.role: _earlier(plan, one) for one in plan.endpoints}
-    before = _asked_before(plan)
+    try:  # how many requests the result of this very run in the output folder is made of
+        result = load_result(plan.rundir.root).result
+        is_same = result.provenance.run_identity == plan.identity
+        before = result.validity.instances.requested if is_same else None
+    except PrerequisiteError:
+        before = None
     helm, extra = evaluation.task.helm, evaluation.run.config.params.extra
     grouped = helm.rubric and (extra.criteria_per_request or 1) > 1  # results tell criteria, not requests
     unknown = before is None or figures[MODEL_ROLE].prompt_tokens is None or grouped
@@ -232,15 +237,6 @@ def _earlier(plan: Plan, endpoint: EndpointPlan) -> KeptFigures:
     return kept_figures(cache_db, endpoint.role, endpoint.model_id)
 
 
-def _asked_before(plan: Plan) -> int | None:
-    """How many requests the result of this very run in the output folder is made of."""
-    try:
-        result = load_result(plan.rundir.root).result
-    except PrerequisiteError:
-        return None
-    return result.validity.instances.requested if result.provenance.run_identity == plan.identity else None
-
-
 def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tuple[int | None, str]:
     if before is not None:
         return before, "as many as the result in the output folder is made of"
@@ -250,12 +246,15 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     if instances is None:
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
-    trials = _trials(plan.evaluation)
+    # an instance is asked more than once only where prompts hold examples
+    helm, extra = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra
+    spec = load_index().run_specs.get(helm.run_spec)
+    is_zero_shot = helm.zero_shot or (spec is not None and spec.zero_shot)
+    trials = 1 if is_zero_shot else extra.num_train_trials or 1
     how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
-    orders = plan.evaluation.run.config.params.extra.shuffle_choices
-    if orders is not None:
-        how += f" x {orders} orders of the choices, at most"
-    return min(limit or instances, instances) * trials * (orders or 1), how
+    if extra.shuffle_choices is not None:
+        how += f" x {extra.shuffle_choices} orders of the choices, at most"
+    return min(limit or instances, instances) * trials * (extra.shuffle_choices or 1), how
 
 
 def _of_judges(
@@ -272,14 +271,6 @@ def _of_judges(
         if due is not None and plan.judges:
             return due.due // len(plan.judges), f"the criteria of the result in the output folder; {by_criterion}"
     return None, f"unknown: nobody has counted the criteria; {by_criterion}"
-
-
-def _trials(evaluation: Evaluation) -> int:
-    """How often each instance is asked: more than once only where prompts hold examples."""
-    spec = load_index().run_specs.get(evaluation.task.helm.run_spec)
-    if evaluation.task.helm.zero_shot or (spec is not None and spec.zero_shot):
-        return 1
-    return evaluation.run.config.params.extra.num_train_trials or 1
 
 
 def _tokens(

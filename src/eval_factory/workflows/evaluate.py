@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from eval_factory import __version__
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.rules import data_faults
+from eval_factory.core import logs as event_names
 from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
@@ -218,7 +219,7 @@ def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: 
     raise_for_failure(plan, run, context.log, shared=shared)
     for host in blocked_hosts(run.events):
         context.show(f"warning: offline: something wanted {host}; it was not contacted")
-    folders = run.finished_runs(plan.rundir.helm)
+    folders = tuple(plan.rundir.helm / one["path"] for one in run.events if one["event"] == event_names.RUN_DONE)
     if not folders:
         raise HelmError(f"helm-run ended without a run; its log: {plan.rundir.helm_log}")
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))

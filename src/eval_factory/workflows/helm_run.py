@@ -10,7 +10,6 @@ import shlex
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation
@@ -61,18 +60,10 @@ PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDepen
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
 """What HELM's functions of run specs raise for values that they do not take."""
 
-NO_SUCH_ARGUMENT = "unexpected keyword argument"
-"""What Python says where an argument is one of every run spec for HELM, but not of this scenario."""
-
-NOT_IN_THE_CACHE = "Couldn't find cache for"
-"""What `datasets` says offline of another configuration than those it has."""
-
 _NLTK_RESOURCE = re.compile(r"Resource\s+(?:(?:\x1b|\\x1b)\[\d+m)?'?(\w+)")
 _RAISED = re.compile(
     r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
 )
-
-Events = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -85,15 +76,6 @@ class EndedHelmRun:
     tail: tuple[str, ...]
     """Its last lines, redacted."""
     events: tuple[Mapping[str, Any], ...]
-
-    @property
-    def last_message(self) -> str | None:
-        """The reason that it printed at its end, for where a full disk kept the event from being written."""
-        return event_names.last_message_in(self.returncode, self.tail, self.run_id)
-
-    def finished_runs(self, helm: Path) -> tuple[Path, ...]:
-        """Folders of the runs that came to their end. `helm`: HELM's output path."""
-        return tuple(helm / event["path"] for event in self.events if event["event"] == event_names.RUN_DONE)
 
 
 def run_helm(
@@ -157,26 +139,6 @@ def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = Tru
     raise HelmError(f"{how_helm_run_ended('helm-summarize', finished.returncode, finished.tail)}{named}")
 
 
-def raise_if_limit_reached(plan: Plan, events: Events, log: logging.Logger, *, shared: bool = False) -> None:
-    """
-    Args:
-        shared: it ran within the limits of a suite.
-
-    Raises:
-        NotReportableError: a limit was reached, and something is missing.
-    """
-    reached = next((event for event in events if event["event"] == event_names.LIMIT_REACHED), None)
-    if reached is None:
-        return
-    spent = spent_so_far(plan.rundir.cache_db, prices_of(plan).known)
-    countable = reached["countable"]
-    used_up, next_step = stopped_by(reached["limit"], budget_of(plan), spent, countable=countable, shared=shared)
-    lacking = "; ".join(missing(events, reached["answered"]))
-    message = f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n  {next_step}"
-    log.error(message)
-    raise NotReportableError(message)
-
-
 def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, shared: bool) -> tuple[str, str]:
     """Which limit is used up by what this folder has sent in all its runs, and the next step.
 
@@ -204,7 +166,7 @@ def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, 
     return used_up, f"raise {'suite.' if of_suite else ''}{limit} and {rest}"
 
 
-def missing(events: Events, answered: Mapping[str, int]) -> list[str]:
+def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) -> list[str]:
     """How many of the instances are answered, and how far the judges came. `answered`: by role."""
     phases = [event for event in events if event["event"] == event_names.PHASE]
     totals = {event["phase"]: event["total"] for event in phases if "total" in event}
@@ -241,10 +203,20 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             " answers are kept: the same command goes on"
         )
     entry = plan.evaluation.task.helm
-    if phase == event_names.LOADING and entry.any_run_spec and kind == "TypeError" and NO_SUCH_ARGUMENT in message:
+    # an argument is one of every run spec for HELM, but not of this scenario
+    is_no_argument = kind == "TypeError" and "unexpected keyword argument" in message
+    if phase == event_names.LOADING and entry.any_run_spec and is_no_argument:
         return ConfigError(_no_run_of(plan, error))
-    if phase == event_names.LOADING and (kind in DATA_ERRORS or NOT_IN_THE_CACHE in message):
-        return PrerequisiteError(missing_data(plan, error))
+    # what `datasets` says offline of another configuration than those it has
+    if phase == event_names.LOADING and (kind in DATA_ERRORS or "Couldn't find cache for" in message):
+        vocabulary = (
+            "\n  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
+        )
+        return PrerequisiteError(
+            f"the data of {plan.task_name} are unavailable: {error}\n"
+            f"  they come from: {plan.evaluation.task.about.source}; {log}"
+            f"{'' if plan.model.max_length is None else vocabulary}"
+        )
     if kind in DATA_ERRORS:
         return PrerequisiteError(
             f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: {error}\n"
@@ -266,13 +238,12 @@ def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> Eva
     Args:
         tail: the last lines that it printed; a traceback ends with what was raised.
     """
-    error = raised_at_the_end(tail)
-    kind = error.partition(":")[0] if error else ""
-    if error is not None and (kind in PACKAGE_ERRORS or kind in DATA_ERRORS):
-        return explained_failure(plan, error, event_names.LOADING)
-    entry = plan.evaluation.task.helm
-    if error is not None and entry.any_run_spec and kind in ARGUMENT_ERRORS:
-        return ConfigError(_no_run_of(plan, error))
+    if error := raised_at_the_end(tail):
+        kind = error.partition(":")[0]
+        if kind in PACKAGE_ERRORS | DATA_ERRORS:
+            return explained_failure(plan, error, event_names.LOADING)
+        if plan.evaluation.task.helm.any_run_spec and kind in ARGUMENT_ERRORS:
+            return ConfigError(_no_run_of(plan, error))
     return HelmError(f"{how_helm_run_ended('helm-run', returncode, tail)}\n  log: {plan.rundir.helm_log}")
 
 
@@ -299,19 +270,6 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
             line = " ".join([tail[number], *(text.strip() for text in tail[number + 1 :])])
             return line[found.start(1) + found[1].rfind(".") + 1 :]
     return None
-
-
-def missing_data(plan: Plan, error: str) -> str:
-    """What to say where a scenario's data are not there."""
-    lines = [
-        f"the data of {plan.task_name} are unavailable: {error}",
-        f"  they come from: {plan.evaluation.task.about.source}; log: {plan.rundir.helm_log}",
-    ]
-    if plan.model.max_length is not None:
-        lines.append(
-            "  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
-        )
-    return "\n".join(lines)
 
 
 def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger) -> None:
@@ -347,11 +305,18 @@ def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, sha
         shared: it ran within the limits of a suite.
 
     Raises:
-        NotReportableError: a limit of the run was reached.
+        NotReportableError: a limit was reached, and something is missing.
         ConfigError, PrerequisiteError, HelmError: it did not do what it was to do.
     """
-    raise_if_limit_reached(plan, run.events, log, shared=shared)
-    raise_if_stopped(run.events, run.last_message, log)
+    for event in run.events:
+        if event["event"] == event_names.LIMIT_REACHED:
+            spent, countable = spent_so_far(plan.rundir.cache_db, prices_of(plan).known), event["countable"]
+            used_up, next_step = stopped_by(event["limit"], budget_of(plan), spent, countable=countable, shared=shared)
+            lacking = "; ".join(missing(run.events, event["answered"]))
+            stopped = f"stopped: {used_up}\n  {lacking}; no score is written, every answer is kept\n  {next_step}"
+            log.error(stopped)
+            raise NotReportableError(stopped)
+    raise_if_stopped(run.events, event_names.last_message_in(run.returncode, run.tail, run.run_id), log)
     phase = ""
     for event in run.events:
         if event["event"] == event_names.PHASE:

@@ -132,24 +132,18 @@ _PART_OF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is archived."""
+    """Make sure that cache.db is there and ours; a damaged one is renamed, so that it is neither used nor lost."""
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
-        aside = _archive(rundir.cache_db)
+        aside = rundir.cache_db.with_name(f"{rundir.cache_db.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
+        rundir.cache_db.rename(aside)
+        for suffix in ("-wal", "-shm"):
+            side = rundir.cache_db.with_name(rundir.cache_db.name + suffix)
+            if side.exists():
+                side.rename(aside.with_name(aside.name + suffix))
         log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
         response_cache.create_or_check(rundir.cache_db)
-
-
-def _archive(path: Path) -> Path:
-    """Rename a file that is not our cache, so that it is neither used nor lost. Returns its new path."""
-    target = path.with_name(f"{path.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
-    path.rename(target)
-    for suffix in ("-wal", "-shm"):
-        side = path.with_name(path.name + suffix)
-        if side.exists():
-            side.rename(target.with_name(target.name + suffix))
-    return target
 
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:

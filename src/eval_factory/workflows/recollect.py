@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
 
-UNREAD = "{count} data files are not here, or are kept outside of the folder: they were not hashed again"
-NO_EVENTS = "logs/events.jsonl is not here: when the run began and ended was not looked up again"
-
 SHARDS = "shards"
 _OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/")
 """What names of data begin with that are no custom benchmark's own files."""
@@ -117,6 +114,11 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
 
 
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
+    """As its files are, or where they are others now, as the file says that was made of it for HELM.
+
+    Raises:
+        ConfigError: that file is not there.
+    """
     data = result.provenance.dataset_files
     recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(_OTHER_DATA)}
     try:
@@ -129,22 +131,13 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
         changed = sorted(name for name in {*own.sha256, *recorded} if own.sha256.get(name) != recorded.get(name))
         why = f"are not those that were run ({', '.join(changed)})"
     note = f"the files of the benchmark {path} {why}: its notes were taken as they stand"
-    return _benchmark_of_folder(rundir, path, recorded), (note,)
-
-
-def _benchmark_of_folder(rundir: RunDir, path: Path, recorded: Mapping[str, str]) -> Benchmark:
-    """As the file says that was made of it for HELM.
-
-    Raises:
-        ConfigError: that file is not there.
-    """
     file = rundir.model_configs / names.BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
         is_rubric = "metric" in document  # it has one, and neither prompt nor metrics
         metrics = [{"name": document["metric"]}] if is_rubric else document["metrics"]
         judges = next((one["prompt_file"] for one in metrics if one["name"] == JURY), None)
-        return Benchmark(
+        of_folder = Benchmark(
             path=path,
             name=document["name"],
             description=document["description"],
@@ -154,7 +147,7 @@ def _benchmark_of_folder(rundir: RunDir, path: Path, recorded: Mapping[str, str]
             metrics=tuple(one["name"] for one in metrics),
             judge_prompt_file=None if judges is None else Path(judges),
             instances=0,
-            sha256=dict(recorded),
+            sha256=recorded,
             notes=(),
             has_clusters=document.get("has_clusters", False),
             has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
@@ -163,6 +156,7 @@ def _benchmark_of_folder(rundir: RunDir, path: Path, recorded: Mapping[str, str]
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{file}: cannot be read, nor the benchmark {path}: {error}") from error
+    return of_folder, (note,)
 
 
 @contextmanager
@@ -207,9 +201,12 @@ def _collected(
     )  # fmt: skip
     notes = [*missing, *versions_that_differ(before, result.provenance)]
     if remembered.unread:
-        notes.append(UNREAD.format(count=remembered.unread))
+        notes.append(
+            f"{remembered.unread} data files are not here, or are kept outside of the folder:"
+            " they were not hashed again"
+        )
     if not shadow.events.is_file() and before.started_at is not None:
-        notes.append(NO_EVENTS)
+        notes.append("logs/events.jsonl is not here: when the run began and ended was not looked up again")
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
     if missing:

@@ -33,12 +33,6 @@ from eval_factory.workflows.recollect import stored_document, stored_evaluation,
 if TYPE_CHECKING:
     from eval_factory.workflows.evaluate import Evaluated
 
-FILE = "reproduce.yml"
-MAX_VALUE = 200
-USERS_OWN = "params_to_"
-"""Mappings of the user's own keys, in which a null is sent as one."""
-HEADER = "# The evaluation of {folder} (run {identity}) once more: eval-factory run_eval --run_config THIS_FILE\n"
-
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -92,7 +86,8 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
     then = stored.result.provenance
-    text = HEADER.format(folder=one_line(str(stored.folder), MAX_VALUE), identity=then.run_identity) + to_yaml(config)
+    named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
+    text = f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n{to_yaml(config)}"
     plan = make_plan(evaluation)
     found = (
         *(f"config.params.extra.{name}: {value} then, left out here" for name, value in former.items() if value),
@@ -102,16 +97,19 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))
-        file = output_dir / FILE
+        file = output_dir / "reproduce.yml"
         write_atomic(file, text)
     return Reproduction(text, found, tuple(_needs(plan, env)), file)
 
 
 def without_unset(tree: Any) -> Any:
-    """A null is the same as nothing, which is what a person would write; but that of a credential says: send no key."""
+    """A null is the same as nothing, which is what a person would write.
+
+    But that of a credential says: send no key; and one among the user's own keys is sent.
+    """
     if isinstance(tree, Mapping):
         return {
-            name: value if name.startswith(USERS_OWN) else without_unset(value)
+            name: value if name.startswith("params_to_") else without_unset(value)
             for name, value in tree.items()
             if value is not None or is_credential(name)
         }

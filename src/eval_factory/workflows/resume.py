@@ -147,21 +147,15 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
     rundir = plan.rundir
     if not any(file.exists() for file in rundir.results):
         return None
-    if _recorded(rundir) == (plan.identity, data_files):
-        return None
-    return rundir.archive((*rundir.results, rundir.run_config, rundir.packages))
-
-
-def _recorded(rundir: RunDir) -> tuple[str, dict[str, str]] | None:
-    """Identity and own data of the result that stands there; None where it does not say."""
     try:
-        text = rundir.evaluation_config.read_text(encoding="utf-8")
-        provenance = parse_own(text)["provenance"]
+        provenance = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))["provenance"]
         files = provenance["dataset_files"].items()
         own = {name: digest for name, digest in files if name == DATA_PATH or name.startswith(f"{DATA_PATH}/")}
-        return provenance["run_identity"], own
+        if (provenance["run_identity"], own) == (plan.identity, data_files):
+            return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
+        pass  # it does not say whose it is
+    return rundir.archive((*rundir.results, rundir.run_config, rundir.packages))
 
 
 @dataclass(frozen=True)
@@ -223,7 +217,24 @@ def unchanged_result(
     statement = hashlib.sha256(before.statement.encode()).hexdigest()
     if {**digests_of(rundir, runs), rundir.attestation.name: statement} != before.digests:
         return None
-    if state.inputs != _inputs_now(plan, runs, state, git_hash, before.digests):
+    from eval_factory.helm import names
+    from eval_factory.scoring import provenance
+
+    scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
+    started_at, ended_at = provenance.began_and_ended(rundir.events, state.run_id)
+    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(before.digests, rundir)
+    inputs = now.digest_of_inputs({
+        "eval_factory": eval_factory.__version__,
+        "python": provenance.python_version(),
+        "platform": provenance.platform_of_this(),
+        "framework_sha256": sha256_of(framework_path()),
+        "lock_sha256": provenance.lock_sha256(),
+        "git_hash": git_hash,
+        "dataset_files": provenance.dataset_files(plan, scenario),
+        "started_at": started_at,
+        "ended_at": ended_at,
+    })  # fmt: skip
+    if state.inputs != inputs:
         return None
     texts = (
         file.read_text("utf-8", errors="replace")
@@ -239,26 +250,3 @@ def unchanged_result(
     write_atomic(rundir.attestation, before.statement)
     write_atomic(rundir.checksums, before.checksums)
     return replace(result, something_to_ask=False)  # else it would not be a run that is complete
-
-
-def _inputs_now(
-    plan: Plan, runs: Sequence[Path], state: LastRunState, git_hash: str | None, digests: Mapping[str, str]
-) -> str:
-    """What `digest_of_inputs` would be of a collection that is done now."""
-    from eval_factory.helm import names
-    from eval_factory.scoring import provenance
-
-    scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    started_at, ended_at = provenance.began_and_ended(plan.rundir.events, state.run_id)
-    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(digests, plan.rundir)
-    return now.digest_of_inputs({
-        "eval_factory": eval_factory.__version__,
-        "python": provenance.python_version(),
-        "platform": provenance.platform_of_this(),
-        "framework_sha256": sha256_of(framework_path()),
-        "lock_sha256": provenance.lock_sha256(),
-        "git_hash": git_hash,
-        "dataset_files": provenance.dataset_files(plan, scenario),
-        "started_at": started_at,
-        "ended_at": ended_at,
-    })  # fmt: skip

@@ -31,10 +31,6 @@ NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
     " the rest was verified"
 )
-EARLIER_VERSION = (
-    "an earlier version of eval-factory wrote it (schema_version {version}; here it is {own}); verify it with that"
-    " version, or have the same run command collect it anew"
-)
 NOT_REMEMBERED = (
     "an earlier version collected it: .run_state.json does not say which files belong to it, so that model_configs/ and"
     " annotations/ were compared with SHA256SUMS alone"
@@ -110,17 +106,11 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         error = raised
     findings = [one for one in found if isinstance(one, Finding)]
     notes = tuple(one for one in found if isinstance(one, str))
-    if error is not None:
-        return _stopped(folder, error, findings, remembered, notes)
-    named = {one.file for one in findings}  # where a field is known, the digest of the file says no more
-    findings += [one for one in remembered if one.file not in named]
-    return Verified(folder, tuple(dict.fromkeys(findings)), notes)
-
-
-def _stopped(
-    folder: Path, error: Exception, findings: list[Finding], remembered: list[Finding], notes: tuple[str, ...]
-) -> Verified:
-    """A file makes no sense: what was altered, where that is known; else why nobody can verify the folder."""
+    if error is None:
+        named = {one.file for one in findings}  # where a field is known, the digest of the file says no more
+        findings += [one for one in remembered if one.file not in named]
+        return Verified(folder, tuple(dict.fromkeys(findings)), notes)
+    # a file makes no sense: what was altered, where that is known; else why nobody can verify the folder
     message = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
     reason = f"the result cannot be made again: {message}"
     if not findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):
@@ -137,14 +127,19 @@ def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | 
     yield from _of_checksums(rundir)
     stored = _loaded(rundir)
     yield from _findings_of_statement(rundir, stored)
-    yield from _findings_of_run_files(rundir, stored)
+    # HELM's files, the cache and the list of packages are those that the result names; versions before named none
+    record = stored.result.provenance
+    yield from _other_digests(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
+    if record.lock_sha256 is not None and rundir.packages.is_file():
+        listed = {rundir.packages.name: record.lock_sha256}
+        yield from _other_digests(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
     yield from _findings_of_state(rundir, stored)
     state, name = last_state(rundir), rundir.run_state.name
     if state.files is None or state.inputs is None:
         yield NOT_REMEMBERED
     else:
         # every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again
-        made_of = state.digest_of_inputs(vars(stored.result.provenance))
+        made_of = state.digest_of_inputs(vars(record))
         changed = differences(state.inputs, made_of, "inputs")
         remembered += [_finding(name, one, f"this file and {_RESULT}") for one in changed]
         remembered += _other_digests(rundir, state.files, f"{name} (files)")
@@ -229,7 +224,10 @@ def _loaded(rundir: RunDir) -> StoredResult:
         raise
     version = _schema_version(rundir)
     if version != SCHEMA_VERSION:
-        raise PrerequisiteError(EARLIER_VERSION.format(version=version, own=SCHEMA_VERSION))
+        raise PrerequisiteError(
+            f"an earlier version of eval-factory wrote it (schema_version {version}; here it is {SCHEMA_VERSION});"
+            " verify it with that version, or have the same run command collect it anew"
+        )
     return stored
 
 
@@ -261,15 +259,6 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
             yield Finding(file, "", f"its SHA-256 is another than in {name}")
     for one in differences({**document, "subject": []}, {**again, "subject": []}):
         yield _finding(name, one, _RESULT)
-
-
-def _findings_of_run_files(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
-    """HELM's files, the cache and the list of packages are those that the result names; versions before named none."""
-    record = stored.result.provenance
-    yield from _other_digests(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
-    if record.lock_sha256 is not None and rundir.packages.is_file():
-        listed = {rundir.packages.name: record.lock_sha256}
-        yield from _other_digests(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
 
 
 def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Iterator[Finding]:

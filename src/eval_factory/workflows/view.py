@@ -27,9 +27,7 @@ from eval_factory.workflows.view_site import (
     POLICY,
     SUITE,
     ViewedRun,
-    first_page,
     forget_place,
-    front_end,
     lay_out,
     make_tables,
     summarize_command,
@@ -52,7 +50,6 @@ HEADERS = {
 """Nothing is kept in the browser's cache, and no link tells another site where it was followed."""
 SCHEMA = "schema.yaml"
 SITE = "site"
-STATIC = ("benchmark", "static")
 SHOWN_ANSWERS = "display_predictions.json"
 _PREFIX = "eval-factory-view-"
 CANNOT_READ = (
@@ -109,7 +106,11 @@ def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], scr
     Raises:
         EvalFactoryError: with the exit code of what went wrong; the folder is then not there.
     """
-    _refuse(target, folders)
+    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
+        raise ConfigError(f"--export {target}: there is something already; name a new folder, or an empty one")
+    inside = next((one for one in folders if target.resolve().is_relative_to(one.resolve())), None)
+    if inside is not None:
+        raise ConfigError(f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere")
     runs, schema = _to_show(folders)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{_PREFIX}", dir=target.parent) as name:
@@ -117,18 +118,6 @@ def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], scr
         site.chmod(PRIVATE_FOLDER)
         site.replace(target)
     return Pages(target, None, tuple(runs))
-
-
-def _refuse(target: Path, folders: Sequence[Path]) -> None:
-    """
-    Raises:
-        ConfigError: something is there already, or would be written into a result.
-    """
-    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise ConfigError(f"--export {target}: there is something already; name a new folder, or an empty one")
-    inside = next((one for one in folders if target.resolve().is_relative_to(one.resolve())), None)
-    if inside is not None:
-        raise ConfigError(f"--export {target}: is inside of the output folder {inside}; name a folder elsewhere")
 
 
 def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
@@ -140,7 +129,9 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    return runs, to_yaml(page_schema([run.page for run in runs], helms_schema()))
+    path = installed("benchmark", "static", SCHEMA_FILE)  # HELM's schema for MedHELM's leaderboard
+    schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
+    return runs, to_yaml(page_schema([run.page for run in runs], schema))
 
 
 def _made(
@@ -154,7 +145,7 @@ def _made(
     """
     look_for_helm()
     site = work / SITE
-    suite = write_site(site, front_end(), first_page([run.name for run in runs]))
+    suite = write_site(site, runs)
     lay_out(runs, suite, copies=copies)
     rundir = RunDir(work)
     rundir.create()
@@ -167,30 +158,13 @@ def _made(
             make_tables(rundir, lock, shown, argv, env, screen, keeps_log=False)
     except HelmError as error:
         raise HelmError(f"{error}\n{CANNOT_READ}") from error
-    _look_at(runs, suite)
-    forget_place(site)
-    without_colons(suite)
-    return site
-
-
-def helms_schema() -> dict[str, Any]:
-    """HELM's schema for MedHELM's leaderboard; empty where the installed HELM has none that can be read."""
-    path = installed(*STATIC, SCHEMA_FILE)
-    if path is None:
-        return {}
-    schema: dict[str, Any] = parse_own(path.read_text(encoding="utf-8"))
-    return schema
-
-
-def _look_at(runs: Sequence[ViewedRun], suite: Path) -> None:
-    """helm-summarize leaves out what it does not understand, and ends with 0.
-
-    Raises:
-        HelmError: the page of a run would be empty.
-    """
+    # helm-summarize leaves out what it does not understand, and ends with 0: the page of such a run would be empty
     left_out = [run.name for run in runs if not (suite / run.name / SHOWN_ANSWERS).is_file()]
     if left_out:
         raise HelmError(f"helm-summarize left out {', '.join(left_out)}\n{CANNOT_READ}")
+    forget_place(site)
+    without_colons(suite)
+    return site
 
 
 class PageServer:

@@ -47,7 +47,6 @@ LONGEST_ARGUMENT = 40
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
 _INDEX, CONFIG = "index.html", "config.js"
-STATIC_BUILD = ("benchmark", "static_build")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
@@ -176,14 +175,29 @@ def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
     model = names.deployment_name(plain_name(found.helm_model.rpartition("/")[2]) + ending)
     groups = tuple(plain_name(group) for group in found.spec["groups"])
     scenario = dict(found.spec["scenario_spec"])
+    # of a path among the scenario's arguments the last part, of a text what a file can be named by
+    arguments = {
+        plain_name(key): value
+        if isinstance(value, (int, float))
+        else plain_name(str(value).rstrip("/").rpartition("/")[2], LONGEST_ARGUMENT)
+        for key, value in (scenario.get("args") or {}).items()
+    }
     spec = {
         **found.spec,
         "name": name,
         "groups": list(groups),
-        "scenario_spec": {**scenario, "args": _short(scenario.get("args") or {})},
+        "scenario_spec": {**scenario, "args": arguments},
         "adapter_spec": {**found.spec["adapter_spec"], "model": model, "model_deployment": model},
     }
-    return ViewedRun(found.folder, name, model, shown_model, spec, _page(found, groups))
+    result, run = found.stored.result, read_run(found.folder)
+    score = result.scores.get(result.main_metric)
+    split = (score.split if score else None) or run.main_split() or "test"
+    stats = (stat.name for stat in run.stats if stat.mean is not None and stat.name.perturbation is None)
+    scores = dict.fromkeys(stat.name for stat in stats if stat.split == split and is_score(stat.name))
+    first = [score.metric] if score and score.metric in scores else []
+    metrics = tuple(metric for metric in dict.fromkeys([*first, *scores]) if is_plain(metric))
+    page = PageRun(result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split))
+    return ViewedRun(found.folder, name, model, shown_model, spec, page)
 
 
 def _run_name(name: str) -> str:
@@ -192,30 +206,6 @@ def _run_name(name: str) -> str:
     if plain == name:
         return name
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
-
-
-def _short(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A scenario's arguments: of a path the last part, of a text what a file can be named by."""
-    return {
-        plain_name(name): value if isinstance(value, (int, float)) else plain_name(_last_part(value), LONGEST_ARGUMENT)
-        for name, value in arguments.items()
-    }
-
-
-def _last_part(value: object) -> str:
-    return str(value).rstrip("/").rpartition("/")[2]
-
-
-def _page(found: _Found, groups: tuple[str, ...]) -> PageRun:
-    """Raises HelmError."""
-    result, run = found.stored.result, read_run(found.folder)
-    score = result.scores.get(result.main_metric)
-    split = (score.split if score else None) or run.main_split() or "test"
-    stats = (stat.name for stat in run.stats if stat.mean is not None and stat.name.perturbation is None)
-    scores = dict.fromkeys(name.name for name in stats if name.split == split and is_score(name.name))
-    first = [score.metric] if score and score.metric in scores else []
-    metrics = tuple(name for name in dict.fromkeys([*first, *scores]) if is_plain(name))
-    return PageRun(result.task, groups, metrics, metrics[0] if metrics else NO_SCORE, plain_name(split))
 
 
 def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
@@ -238,34 +228,32 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
                 (folder / name).symlink_to(os.path.relpath(original.resolve(), folder.resolve()))
 
 
-def front_end() -> Path:
-    """The front end in the installed HELM.
+def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
+    """The front end of the installed HELM, in a folder that is not there yet.
+
+    HELM's landing page is about Stanford's leaderboards: the run is shown first, or the tables where there are several.
+
+    Returns:
+        The folder of the suite, for helm-summarize to write to.
 
     Raises:
-        PrerequisiteError: it is not there.
+        PrerequisiteError: HELM's front end is not there.
     """
-    index = installed(*STATIC_BUILD, _INDEX)
+    index = installed("benchmark", "static_build", _INDEX)
     if index is None:
         raise PrerequisiteError(
             "the installed HELM has no web pages (helm/benchmark/static_build)\n"
             "  pip install --force-reinstall --no-deps crfm-helm==0.5.16"
         )
-    return index.parent
-
-
-def write_site(site: Path, source: Path, first_page: str) -> Path:
-    """HELM's front end in a folder that is not there yet.
-
-    Args:
-        source: as `front_end` finds it.
-        first_page: the part of the address behind `#` that is shown first.
-
-    Returns:
-        The folder of the suite, for helm-summarize to write to.
-    """
-    shutil.copytree(source, site, copy_function=shutil.copyfile)
-    (site / _INDEX).write_text(without_others((source / _INDEX).read_text(encoding="utf-8")), encoding="utf-8")
-    (site / CONFIG).write_text(configuration(first_page), encoding="utf-8")
+    first_page = f"/runs/{quote(runs[0].name, safe='')}" if len(runs) == 1 else "/leaderboard"
+    values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
+    config = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
+    config.append(
+        f'if (["", "#", "#/"].includes(window.location.hash)) window.location.hash = {json.dumps(first_page)};'
+    )
+    shutil.copytree(index.parent, site, copy_function=shutil.copyfile)
+    (site / _INDEX).write_text(without_others(index.read_text(encoding="utf-8")), encoding="utf-8")
+    (site / CONFIG).write_text("\n".join(config) + "\n", encoding="utf-8")
     suite = suite_folder(site)
     suite.mkdir(parents=True)
     return suite
@@ -281,19 +269,6 @@ def without_others(html: str) -> str:
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />'
     head = f'<head>\n    {policy}\n    <meta name="referrer" content="no-referrer" />'
     return _ELSEWHERE.sub("", _ICON.sub(icon, html)).replace("<head>", head, 1)
-
-
-def configuration(first_page: str) -> str:
-    """config.js. HELM's landing page is about Stanford's leaderboards; it is left out where no page is asked for."""
-    values = {"BENCHMARK_OUTPUT_BASE_URL": DATA_FOLDER, "SUITE": SUITE, "PROJECT_ID": "lite"}
-    lines = [f"window.{name} = {json.dumps(value)};" for name, value in values.items()]
-    landing = '["", "#", "#/"].includes(window.location.hash)'
-    return "\n".join([*lines, f"if ({landing}) window.location.hash = {json.dumps(first_page)};"]) + "\n"
-
-
-def first_page(runs: list[str]) -> str:
-    """What is shown first: the run, or the tables where there are several."""
-    return f"/runs/{quote(runs[0], safe='')}" if len(runs) == 1 else "/leaderboard"
 
 
 def forget_place(site: Path) -> None:

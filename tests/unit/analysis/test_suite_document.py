@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eval_factory.analysis.suite_files import result_rows, results_document, usage_document
-from eval_factory.analysis.suite_results import CellResult, FinishedCell, GroupWinRates, SuiteResults, suite_results
+from eval_factory.analysis.suite_results import CellResult, FinishedCell, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import to_yaml
@@ -26,7 +26,7 @@ WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
 def of(*found: CellResult, **changes: Any) -> SuiteResults:
     targets, evaluations = ({getattr(one, name): None for one in found} for name in ("target", "evaluation"))
     return replace(
-        SuiteResults(RunStatus.PARTIAL, tuple(targets), tuple(evaluations), found, (), (), (), (), ()), **changes
+        SuiteResults(RunStatus.PARTIAL, tuple(targets), tuple(evaluations), found, (), (), {}, (), ()), **changes
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
     score = GroupScore("bias", "bias_metric:x", 0.5, None, 0.6, 9, lower_is_better=True)
     found = replace(
         found, cells=(replace(found.cells[0], group_scores=(score,), cost=1.0, unpriced=1), *found.cells[1:]),
-        group_win_rates=(GroupWinRates("bias", (WinRate("a", 0.5, 1), WinRate("b", None, 0))),),
+        group_win_rates={"bias": (WinRate("a", 0.5, 1), WinRate("b", None, 0))},
     )  # fmt: skip
     whole = results_document(found, tmp_path)
     documents.check_document(whole, documents.SUITE_RESULTS_SCHEMA)

@@ -23,7 +23,7 @@ ONE = CellResult(
 
 
 def of(*found: CellResult, **changes: Any) -> SuiteResults:
-    return replace(SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), (), (), ()), **changes)
+    return replace(SuiteResults(RunStatus.PARTIAL, ("a", "b"), ("x",), found, (), (), {}, (), ()), **changes)
 
 
 def test_how_much_of_the_suite_there_is() -> None:
@@ -58,7 +58,7 @@ def test_a_value_has_its_marks(changes: dict[str, Any], marks: list[str]) -> Non
     (1.0, 3, "at least 1.00 USD"),
 ])  # fmt: skip
 def test_what_a_run_cost(cost: float | None, unpriced: int, said: str) -> None:
-    assert words.cost(replace(ONE, cost=cost, unpriced=unpriced)) == said
+    assert words.paid(replace(ONE, cost=cost, unpriced=unpriced))[2] == said
 
 
 def test_what_all_cost_is_at_least_that_of_the_runs_with_a_price() -> None:

@@ -7,12 +7,13 @@ import itertools
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import click.testing
 import pytest
 import requests
 
-from eval_factory.cli.leaderboard import LEAST_WIDTH, listing, plain_line, record
+from eval_factory.cli.leaderboard import LEAST_WIDTH, listing
 from eval_factory.cli.main import cli
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
@@ -135,18 +136,23 @@ def shown(*, as_json: bool = False, stream: io.StringIO | None = None) -> str:
     return out.getvalue()
 
 
-def test_a_line_holds_everything_with_tabs_between(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_and_a_record_hold_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = (row(), row(needs=["a key", "a disk"]))
     monkeypatch.setattr(registry, "schema_path", lambda _row: "somewhere")
+    monkeypatch.setattr(registry, "load_catalogue", lambda: SimpleNamespace(leaderboards=rows))
     plain = "mine\tWhat it is\trun_entries_mine.conf\tschema_mine.yaml\t70"
-    assert plain_line(row()) == f"{plain}\t-"
-    assert plain_line(row(needs=["a key", "a disk"])) == f"{plain}\ta key; a disk"
+    assert shown().splitlines() == [f"{plain}\t-", f"{plain}\ta key; a disk"]
+    records = json.loads(shown(as_json=True))
+    assert [one["needed"] for one in records] == [[], ["a key", "a disk"]]
+    assert {(one["schema"], one["schema_installed"], one["max_eval_instances"]) for one in records} == {
+        ("schema_mine.yaml", True, 70)
+    }
 
 
 @pytest.mark.parametrize("stream", [None, Terminal()])
 def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> None:
     found = json.loads(shown(as_json=True, stream=stream))
     assert [one["name"] for one in found] == [row.name for row in ROWS]
-    assert found == [record(row) for row in ROWS]
 
 
 def test_a_terminal_shows_a_table_and_elsewhere_it_is_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,4 +163,4 @@ def test_a_terminal_shows_a_table_and_elsewhere_it_is_a_line_each(monkeypatch: p
     assert "needs, beside a text endpoint" in text
     assert all(row.name in text for row in ROWS)
     assert all(str(row.max_eval_instances) in text for row in ROWS)
-    assert shown().splitlines() == [plain_line(row) for row in ROWS]
+    assert [line.split("\t")[0] for line in shown().splitlines()] == [row.name for row in ROWS]

@@ -41,7 +41,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def start(*arguments: str, ends: Evaluated | Submitted | BaseException) -> Result:
         def evaluate(_: Any, *, options: Any, screen: Any, **__: Any) -> Evaluated | Submitted:
             screen.write("asking the model ...\n")
-            options.on_launch(LAUNCH)
+            if options.on_launch is not None:
+                options.on_launch(LAUNCH)
             if isinstance(ends, BaseException):
                 raise ends
             return ends

@@ -12,6 +12,8 @@ import yaml
 from eval_factory.config import suite_layers
 from eval_factory.config.model import LIST_FORMS, NO_SHARDS
 from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
+from eval_factory.config.suite_model import SuiteSection
+from eval_factory.config.wrong_values import problems_with
 from eval_factory.tasks.framework import load_framework
 from suites import ENDPOINT, section
 
@@ -161,7 +163,7 @@ def test_the_name_with_a_variant(variant: dict[str, object], name: str) -> None:
 
 
 def of_shape(**changes: Any) -> list[str]:
-    return list(suite_layers.problems_of_shape(section(**changes)))
+    return list(problems_with(section(**changes), "suite", SuiteSection))
 
 
 def of_values(**changes: Any) -> list[str]:

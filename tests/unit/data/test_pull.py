@@ -15,7 +15,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.pull import RETRIES, Blob, is_page, problem_of, pull
+from eval_factory.data.pull import RETRIES, is_page, problem_of, pull, unlike_blob
 from eval_factory.data.sources import Sources
 from invented_bundle import NOTES, QUESTIONS, REVISION, TABLE, Origin, digest, sources
 
@@ -270,11 +270,10 @@ def put(folder: Path, content: bytes, name: str = "download.part") -> Path:
 
 
 def test_a_blob_is_known_by_size_and_hash_as_git_counts_them(tmp_path: Path) -> None:
-    blob = Blob(6, SHA1_OF_HELLO)
-    assert blob.problem_of(put(tmp_path, b"hello\n")) is None
-    assert blob.problem_of(put(tmp_path, b"hell")) == "4 of 6 bytes came"
+    assert unlike_blob(put(tmp_path, b"hello\n"), 6, SHA1_OF_HELLO) is None
+    assert unlike_blob(put(tmp_path, b"hell"), 6, SHA1_OF_HELLO) == "4 of 6 bytes came"
     other = hashlib.sha1(b"blob 6\0hullo\n", usedforsecurity=False).hexdigest()
-    assert blob.problem_of(put(tmp_path, b"hullo\n")) == (
+    assert unlike_blob(put(tmp_path, b"hullo\n"), 6, SHA1_OF_HELLO) == (
         f"its content is not what is listed (git {other}, listed is {SHA1_OF_HELLO})"
     )
 

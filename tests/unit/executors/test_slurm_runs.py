@@ -217,7 +217,7 @@ def test_nor_a_cell_of_a_suite_in_slurm(tmp_path: Path) -> None:
 
 
 def test_many_are_not_all_named(tmp_path: Path) -> None:
-    names = [f"t/e{number}" for number in range(slurm_runs._MOST_NAMED + 2)]
+    names = [f"t/e{number}" for number in range(5)]
     job = submitted(SuiteDir(tmp_path), *(f"{name}/0a" for name in names)).job_name
     slurm: Any = ScriptedSlurm([task(job, index) for index in range(len(names))])
     with pytest.raises(BusyError, match=r"\(t/e2, PENDING\) and 2 more\n"):

@@ -16,7 +16,14 @@ from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import result_views
 from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_views import INSTANCE_COLUMNS, SCORE_COLUMNS, instances_frame, result_html, scores_frame
+from eval_factory.report.result_views import (
+    INSTANCE_COLUMNS,
+    SCORE_COLUMNS,
+    frame,
+    instance_table,
+    result_html,
+    scores_frame,
+)
 from eval_factory.workflows.evaluate import Evaluated
 from hostile_texts import ODD, payloads
 from stored_results import PROVENANCE, instance, result
@@ -44,8 +51,8 @@ def test_frames() -> None:
     made = result([instance("q0", 1.0)])
     for record in both(made):
         assert record.to_frame().equals(scores_frame(made))
-        assert record.to_frame(instances=True).equals(instances_frame(made))
-        assert record.instances_frame().equals(instances_frame(made))
+        assert record.to_frame(instances=True).equals(frame(*instance_table(made)))
+        assert record.instances_frame().equals(frame(*instance_table(made)))
         assert record.folder == Path("results/x")
 
 
@@ -170,11 +177,11 @@ def test_no_score_or_instance_is_no_row_of_the_same_types() -> None:
     found = scores_frame(replace(scored(), scores={}))
     assert len(found) == 0
     assert types_of(found) == dict(SCORE_COLUMNS)
-    found = instances_frame(result([], ("exact_match", "f1")))
+    found = frame(*instance_table(result([], ("exact_match", "f1"))))
     assert len(found) == 0
     assert types_of(found) == {**INSTANCE_COLUMNS, "exact_match": "float64"}
-    assert types_of(instances_frame(replace(result([], ("f1",)), scores={}))) == dict(INSTANCE_COLUMNS)
-    found = instances_frame(result([instance("q0", 1.0)], ("exact_match@valid",)))
+    assert types_of(frame(*instance_table(replace(result([], ("f1",)), scores={})))) == dict(INSTANCE_COLUMNS)
+    found = frame(*instance_table(result([instance("q0", 1.0)], ("exact_match@valid",))))
     assert list(found.columns)[len(INSTANCE_COLUMNS) :] == ["exact_match"]
 
 
@@ -186,7 +193,7 @@ def test_a_row_an_instance() -> None:
     )  # fmt: skip
     second = instance("q1", None, finish_reason=None, prompt_tokens=None, completion_tokens=None, latency_s=None,
                       categories={"level": 3})  # fmt: skip
-    found = instances_frame(result([first, second]))
+    found = frame(*instance_table(result([first, second])))
     last = {"exact_match": "float64", "judge.gpt": "float64", "extra.field": "object", "extra.level": "object"}
     assert types_of(found) == {**INSTANCE_COLUMNS, **last}
     answered, failed = missing_as_none(found)
@@ -209,7 +216,7 @@ def test_a_row_an_instance() -> None:
 def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
     record = instance("q0", None, metrics={"id": 0.5, "judge.gpt": 0.25, "extra.x": 0.125}, judges={"gpt": 3.0},
                       categories={"x": "y"})  # fmt: skip
-    (row,) = instances_frame(result([record])).to_dict("records")
+    (row,) = frame(*instance_table(result([record]))).to_dict("records")
     assert (row["id"], row["metric.id"]) == ("q0", 0.5)
     assert (row["judge.gpt"], row["metric.judge.gpt"]) == (3.0, 0.25)
     assert (row["extra.x"], row["metric.extra.x"]) == ("y", 0.125)

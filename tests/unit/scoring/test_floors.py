@@ -21,7 +21,7 @@ from eval_factory.scoring.readability import answer_form_of
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import metric_values_of
 from eval_factory.tasks.known_floors import KnownSet
-from unit.builders import plan
+from unit.builders import draft, plan
 from unit.scoring.known import near
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 
@@ -229,13 +229,14 @@ def test_rules_are_applied_within_what_is_left_of_the_time(
     run = output.read_run(folder)
     metrics = metric_values_of(run, TEST)
     form = answer_form_of(here.evaluation.task.helm, run, FLAG)
-    found = FloorScores.of(here, run, metrics, form, itertools.count().__next__)
+    found = FloorScores(here, run, metrics, form, itertools.count().__next__)
     for one in run.request_states():
         found.add(key_of(one), one)
-    assert set(found.floors()) == ({FLAG} if late else {FLAG, f"{FLAG}.corrected"})
-    told = [note.text for note in found.notes()]
+    made = draft()
+    found.complete(made)
+    assert set(made.floors) == ({FLAG} if late else {FLAG, f"{FLAG}.corrected"})
     missing = "floors are missing for corrected and lenient scores: a tenth of the run's time was not enough"
-    assert [text.startswith(missing) for text in told] == [True] * late
+    assert [text.startswith(missing) for text in made.notes.texts()] == [True] * late
 
 
 def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> None:

@@ -21,12 +21,11 @@ from eval_factory.scoring.intervals import (
     RESAMPLES,
     SEED,
     bca_of_ratio,
-    cluster_robust,
-    clustered,
     describe,
     design_effect,
     effective_clusters,
     few_sources,
+    interval_of_mean,
     lower_end,
     of_equal_values,
     on_a_scale,
@@ -34,6 +33,7 @@ from eval_factory.scoring.intervals import (
     student_t,
     t_quantile,
     variance_of,
+    variance_of_mean,
     wilson,
     wilson_clustered,
 )
@@ -73,22 +73,23 @@ def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees
     values, labels = drawn(clusters, seed)
     stderr, effective = of_a_mean(values, labels), effective_clusters(labels)
     assert 2 < effective < clusters
-    found = there(clustered(values, labels))
-    assert (found.clusters, math.sqrt(found.variance)) == (effective, near(stderr))
-    assert found.design_effect == near(stderr**2 / (stats.sem(values) ** 2))
+    assert math.sqrt(variance_of_mean(values, labels)) == near(stderr)
+    found = describe(values, clusters=labels)
+    assert (found.stderr, found.design_effect) == near((stderr, stderr**2 / (stats.sem(values) ** 2)))
     half, mean = stats.t.ppf(0.975, effective - 1) * stderr, sum(values) / len(values)
-    assert cluster_robust(values, labels) == near((mean - half, mean + half))
+    assert student_t(values, labels) == near((mean - half, mean + half))
 
 
 def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() -> None:
     assert [effective_clusters(one) for one in ("aabbcc", "aaaaaabcd", "abc", "aa")] == [3, 81 / 39, 3, 1]
     values = [1.0, 0.0, 1.0]
     for few in ("aaa", "aab"):
-        assert clustered(values, few) is None
-        assert cluster_robust(values, few) is wilson_clustered(values, few) is on_a_scale(values, (0, 1), few) is None
-    assert on_a_scale([0.5], (0, 1)) is None
-    equal = there(clustered([2.0, 2.0, 2.0], "abc"))
-    assert (equal.variance, equal.design_effect) == (0.0, None)
+        assert describe(values, clusters=few).stderr is None
+        assert interval_of_mean(values, clusters=few) == NO_INTERVAL
+        assert interval_of_mean([2.0, 4.0, 9.0], clusters=few) == interval_of_mean([0.2, 0.4, 0.9], clusters=few)
+    assert interval_of_mean([0.5]) == interval_of_mean([0.2, 0.4, 0.9], clusters="aab") == NO_INTERVAL
+    equal = describe([2.0, 2.0, 2.0], clusters="abc")
+    assert (equal.stderr, equal.design_effect) == (0.0, None)
 
 
 def test_students_t_is_scipys_and_on_a_scale_it_has_a_pseudo_value_at_each_end() -> None:
@@ -99,9 +100,9 @@ def test_students_t_is_scipys_and_on_a_scale_it_has_a_pseudo_value_at_each_end()
     with_ends = DescrStatsW([*values, 1.0, 9.0])
     half = stats.t.ppf(0.975, 5) * with_ends.std_mean
     assert on_a_scale(values, (1, 9)) == near((with_ends.mean - half, with_ends.mean + half))
-    low, high = there(on_a_scale([5.0, 5.0, 5.0, 4.9], (1, 5)))
+    low, high = on_a_scale([5.0, 5.0, 5.0, 4.9], (1, 5))
     assert 1.0 < low < 4.9 < high == 5.0
-    assert there(on_a_scale([1.0, 1.0, 1.0, 1.1], (1, 5)))[0] == 1.0
+    assert on_a_scale([1.0, 1.0, 1.0, 1.1], (1, 5))[0] == 1.0
 
 
 def test_on_a_scale_of_clusters_has_a_pseudo_cluster_at_each_end() -> None:
@@ -122,7 +123,7 @@ def test_clustered_proportions_are_wilsons_on_the_effective_number() -> None:
     assert effect > 1.5
     assert design_effect(values, (0.0, 1.0), labels) == near(effect)
     quantile = stats.t.ppf(0.975, 3)
-    low, high = there(wilson_clustered(values, labels))
+    low, high = wilson_clustered(values, labels)
     assert low < 11 / 16 < high
     for end in (low, high):
         assert (11 / 16 - end) ** 2 == near(quantile**2 * end * (1 - end) / (16 / effect))
@@ -184,11 +185,11 @@ _SAMPLES = st.lists(
 def test_the_mean_lies_in_its_interval_and_that_on_the_scale(pairs: list[tuple[float, int]]) -> None:
     values, labels = [value for value, _ in pairs], [label for _, label in pairs]
     mean = sum(values) / len(values)
-    for low, high in (there(on_a_scale(values, (0, 1))), there(on_a_scale(values, (0, 1), labels))):
+    for low, high in (on_a_scale(values, (0, 1)), on_a_scale(values, (0, 1), labels)):
         assert 0 <= low <= mean + 1e-9
         assert mean - 1e-9 <= high <= 1
     ones = [float(value > 0.4) for value in values]
-    low, high = there(wilson_clustered(ones, labels))
+    low, high = wilson_clustered(ones, labels)
     assert 0 <= low <= sum(ones) / len(ones) + 1e-9
     assert sum(ones) / len(ones) - 1e-9 <= high <= 1
 

@@ -69,7 +69,7 @@ def test_a_form_of_the_benchmarks_own() -> None:
     expected = sum((x - y) ** 2 for x in (0, 1, 4) for y in (0, 4, 4)) / 9
     assert report.weighted_kappa["a/b"] == near(1 - (9 / 3) / expected)
     assert (report.labels, report.criteria) == ({"no": 0, "partly": 1, "yes": 4}, {"right": "it is true"})
-    made.rate_lowest(("silent", 0, None))
+    made.lowest.add(("silent", 0, None))
     assert made.of_instances()["silent", 0, None] == 0.0
     plain = ratings(a=[1], b=[1]).report()
     assert (plain.labels, plain.criteria) == ({}, {})
@@ -138,7 +138,7 @@ def test_the_means_are_of_all_ratings_not_of_instances() -> None:
 
 def test_an_answer_with_nothing_in_it_has_the_lowest_rating() -> None:
     made = ratings(a=[5], b=[3])
-    made.rate_lowest(key(7))
+    made.lowest.add(key(7))
     assert made.of_instances() == {key(0): 4.0, key(7): 1.0}
     assert {type(value) for value in made.of_instances().values()} == {float}
     report = made.report()
@@ -172,7 +172,7 @@ def judged(*given: dict[str, int | tuple[int, ...]] | None) -> Ratings:
     made = Ratings()
     for number, of_instance in enumerate(given):
         if of_instance is None:
-            made.rate_lowest(key(number))
+            made.lowest.add(key(number))
         for judge, marks in (of_instance or {}).items():
             several = marks if isinstance(marks, tuple) else (marks,)
             made.add(judge, key(number), {f"criterion {place}": mark for place, mark in enumerate(several)})

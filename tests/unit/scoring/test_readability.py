@@ -15,7 +15,7 @@ from eval_factory.scoring.readability import AnswerForm, Raw, Readability, answe
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
-from unit.builders import plan
+from unit.builders import draft, plan
 from unit.scoring.known import there
 from unit.scoring.test_collect import write_run
 
@@ -276,8 +276,11 @@ def test_the_lenient_value() -> None:
 
 def test_there_is_none_of_failed_requests_and_of_other_forms() -> None:
     assert read(None).lenient == read("B", NUMBER).lenient == read("B", None).lenient == {}
-    exact = [MetricValues("exact_match", "exact_match", 0.0, merged=False, values={KEY: 0.0})]
-    assert [one.values for form in (None, LETTER) for one in read("B.", form).metrics(exact)] == [{KEY: 1.0}]
+    exact = MetricValues("exact_match", "exact_match", 0.0, merged=False, values={KEY: 0.0})
+    without, made = draft(metrics=[exact]), draft(metrics=[exact])
+    read("B.", None).complete(without)
+    read("B.", LETTER).complete(made)
+    assert (without.metrics, [one.values for one in made.metrics[1:]]) == ([exact], [{KEY: 1.0}])
 
 
 def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str, Any]:

@@ -8,19 +8,21 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, is_reportable, why_not_reportable, why_unreadable
+from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, why_not_reportable, why_unreadable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
-def instances(scored: int, requested: int = 8) -> Instances:
-    return Instances(requested=requested, scored=scored, failed=0, empty=0, truncated=0, filtered=0)
-
-
-def test_coverage_has_to_reach_the_minimum_and_without_a_main_score_nothing_is_reportable() -> None:
-    limits = {(8, 1.0): True, (7, 1.0): False, (6, 0.75): True, (5, 0.75): False, (0, 0.0): True, (0, 0.1): False}
-    for (scored, minimum), reportable in limits.items():
-        assert is_reportable("em", ["em", "f1"], instances(scored), minimum) is reportable
-    assert is_reportable("em", ["f1"], instances(8), 0.0) is is_reportable("em", [], instances(8), 0.0) is False
+@pytest.mark.parametrize(("answered", "minimum", "reportable"), [
+    (4, 1.0, True), (3, 1.0, False), (3, 0.75, True), (2, 0.75, False), (1, 0.25, True), (0, 0.0, False),
+])  # fmt: skip
+def test_coverage_has_to_reach_the_minimum_and_without_a_main_score_nothing_is_reportable(
+    answered: int, minimum: float, reportable: bool, tmp_path: Path
+) -> None:
+    states = [state(i, "yes" if i < answered else None) for i in range(4)]
+    flags = {"config.params.extra.min_coverage": minimum}
+    found = result_of(tmp_path, flags, states=states, values={"exact_match": FOUR})
+    assert found.validity.instances.coverage == answered / 4
+    assert found.reportable is reportable
 
 
 @pytest.fixture

@@ -223,27 +223,33 @@ def test_a_judge_that_leaves_too_much_makes_it_not_reportable(two: rubric.Rubric
     assert len(against(two, 0.1)) == 2
 
 
+def grouped(of: rubric.RubricTally, groups: Groups, metric: MetricValues | None = METRIC, **known: Any) -> Groups:
+    made = draft(groups=groups, main_values=metric, **known)
+    of.group(made)
+    return made.groups
+
+
 def test_groups_of_criteria_stand_beside_those_of_cases(two: rubric.RubricTally) -> None:
     add_whole(two, *"0123456")
     low = Score(-0.5, Stats(2, -0.5, None, None, None, None, None))
-    found = two.with_tags(Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]}), METRIC)
+    found = grouped(two, Groups({"theme": {"care": {"rubric_score": low}}}, {"x": [1]}))
     assert found.scores["theme"]["care"]["rubric_score"].value == 0.0
     assert set(found.scores) == {"theme", "axis"}, "negative points alone make no score"
     accuracy = found.scores["axis"]["accuracy"]["rubric_score"]
     assert (accuracy.stats.count, accuracy.value) == (10, near((8 + 0.5 + 1) / 10))
     assert found.hidden == {"x": [1]}
-    assert two.with_tags(Groups(), None).scores == {}
-    as_zero = two.with_tags(Groups(), METRIC, failed_as_zero=True).scores["axis"]["accuracy"]["rubric_score"]
+    assert grouped(two, Groups(), None).scores == {}
+    as_zero = grouped(two, Groups(), as_zero=True).scores["axis"]["accuracy"]["rubric_score"]
     assert as_zero.stats.count == 11, "one failed"
 
 
 def test_a_group_of_criteria_in_fewer_than_ten_cases_is_counted_and_not_shown(two: rubric.RubricTally) -> None:
     add_whole(two, *"012345")
-    found = two.with_tags(Groups(), METRIC)
+    found = grouped(two, Groups())
     assert (found.scores, found.hidden) == ({}, {"axis": [9]})
     (note,) = found.notes()
     assert note.text.startswith("by axis: 1 group holds fewer than 10 instances (9 in all) and is not shown")
-    beside = two.with_tags(Groups({}, {"axis": [3]}), METRIC)
+    beside = grouped(two, Groups({}, {"axis": [3]}))
     assert beside.hidden == {"axis": [3], "criterion_axis": [9]}
 
 

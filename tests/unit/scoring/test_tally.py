@@ -259,7 +259,7 @@ def test_kinds_of_answers_are_told_apart(tmp_path: Path) -> None:
     seen = seen_of(tmp_path, entry(0), *mute)
     assert (seen.failed, seen.empty, seen.truncated) == ({key(2), key(5)}, {key(1), key(4)}, {key(3), key(4)})
     assert (seen.filtered, seen.silent, seen.unjudged) == ({key(6)}, {key(1), key(4), key(6)}, set())
-    assert seen.cut_off_empty == 1
+    assert len(seen.truncated & seen.empty) == 1
     seen.unjudged = {key(0), key(3), key(8)}
     counts = Instances(requested=7, scored=5, failed=2, empty=2, truncated=2, filtered=1, unjudged=3)
     assert seen.counts({key(2), key(5), key(99)}) == counts

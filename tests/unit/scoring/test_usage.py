@@ -14,7 +14,7 @@ from eval_factory.core.budget import Cost, Price
 from eval_factory.core.paid_answers import write_prices
 from eval_factory.core.results import Figures, RequestSpan, Spent, SpentByRole, Usage
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of, why_unknown, with_costs
+from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of, with_costs
 from unit.builders import plan
 
 THEN = Price(1.0, 0.0, source="genai-prices 1")
@@ -59,12 +59,6 @@ def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path) ->
     answered(tmp_path / "other.db", "new", "model", 1, cost=0.25)
     uncounted = chosen_cost(tally_costs(tmp_path / "other.db", {"model": TABLE}), None, None)
     assert uncounted == Cost(0.25, "endpoint", 1, 0), "a price that was not counted by is not named"
-
-
-def test_why_a_cost_is_not_known_is_said_of_who_may_ask_for_money(tmp_path: Path) -> None:
-    costs = tally_costs(folder(tmp_path), {})
-    assert why_unknown(costs, lambda role: f"no price of {role}") == "gpt: no price of gpt"
-    assert why_unknown(costs, dict[str, str]().get) is why_unknown({}, str) is None
 
 
 def test_a_result_has_its_costs_by_run_and_role(tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def test_a_killed_run_leaves_no_checksums_of_the_one_before(tmp_path: Path, monk
 def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     """Digits that only .run_state.json has could be changed, and nobody would notice."""
     made = plan({"config.output_dir": str(tmp_path / "out")})
-    done: Any = {"event": logs.RUN_DONE, "path": "runs/s/r"}
-    ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), (done,)))
-    assert ran == workflow.Ran((made.rundir.helm / "runs/s/r",), "run", 18.45)
+    done: Any = [{"event": logs.RUN_DONE, "path": f"runs/s/{name}"} for name in "rq"]
+    ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), tuple(done)))
+    assert ran == workflow.Ran((made.rundir.helm / "runs/s/r", made.rundir.helm / "runs/s/q"), "run", 18.45)
 
 
 def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

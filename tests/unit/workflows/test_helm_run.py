@@ -80,12 +80,11 @@ def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_prox
 
 
 def test_events_are_part_of_what_it_came_to(here: RunContext, caplog: pytest.LogCaptureFixture) -> None:
-    done = [{"event": logs.RUN_DONE, "path": f"runs/v1/{name}"} for name in "ab"]
-    told = [done[0], {"event": logs.BLOCKED, "place": "github.com:443"}, done[1]]
+    done = {"event": logs.RUN_DONE, "path": "runs/v1/a"}
+    told = [done, {"event": logs.BLOCKED, "place": "github.com:443"}]
     with caplog.at_level(logging.INFO, "test"):
         ended = run(here, FakeExecutor(-9, told))
     assert told == list(ended.events)
-    assert ended.finished_runs(Path("/helm")) == (Path("/helm/runs/v1/a"), Path("/helm/runs/v1/b"))
     offline = "offline: something wanted github.com:443; it was not contacted"
     assert caplog.messages == ["helm-run ended with -9 after 2.5 s", offline]
 
@@ -211,14 +210,15 @@ def test_it_ends_with_what_was_used_what_is_missing_and_how_it_goes_on(tmp_path:
         "config.output_dir": str(tmp_path), "config.params.extra.max_cost": 0.5, "target.api_endpoint.model_id": "m",
         "config.params.extra.prices": [{"model_id": "m", "input_per_million": 100_000, "output_per_million": 0}],
     })  # fmt: skip
-    module.raise_if_limit_reached(here, [LOADING_EVENT, ASKING_EVENT], LOG)  # no limit is reached
+    module.raise_for_failure(here, EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT)), LOG, shared=False)
     cache = ResponseCache(here.rundir.cache_db, "run")
     attempt = Attempt("k", "model", 1, "answered", 200, None, 1.0, 0.1, 6, 1)
     cache.save(Answer("k", "model", "m", {}, {}, 1.0, 0.1), attempt)
     cache.close()
     reached = {"event": "limit_reached", "limit": "max_cost", "countable": True, "answered": {"model": 1}}
+    ended = EndedHelmRun("r", 1.0, 0, (), (LOADING_EVENT, ASKING_EVENT, reached))
     with pytest.raises(NotReportableError) as stopped:
-        module.raise_if_limit_reached(here, [LOADING_EVENT, ASKING_EVENT, reached], LOG)
+        module.raise_for_failure(here, ended, LOG, shared=False)
     assert str(stopped.value) == (
         "stopped: max_cost (0.5) is reached; sent so far: 1 requests, 7 tokens, 0.6 USD\n"
         "  1 of 12 instances are answered; no score is written, every answer is kept\n"

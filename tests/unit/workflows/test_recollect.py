@@ -16,7 +16,6 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
-from eval_factory.workflows import recollect
 from eval_factory.workflows.recollect import last_state, recollected, stored_evaluation, values_at, versions_that_differ
 from eval_factory.workflows.verify import Verified, verify
 from finished_folder import finished_folder
@@ -46,7 +45,8 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
     assert not place.exists()
     shutil.rmtree(folder.logs)
     found = verify(folder.root)
-    assert (found.findings, found.notes) == ((), (recollect.NO_EVENTS,)), "it has the times that it says"
+    no_events = "logs/events.jsonl is not here: when the run began and ended was not looked up again"
+    assert (found.findings, found.notes) == ((), (no_events,)), "it has the times that it says"
 
 
 def test_a_secret_stays_the_name_of_its_variable(tmp_path: Path) -> None:
@@ -129,7 +129,8 @@ def test_sources_that_are_in_the_data_are_remembered_where_these_are_gone(tmp_pa
     assert verify(folder.root).notes == ()
     shutil.rmtree(data)
     found = verify(folder.root)
-    assert (found.findings, found.notes) == ((), (recollect.UNREAD.format(count=3),))
+    unread = "3 data files are not here, or are kept outside of the folder: they were not hashed again"
+    assert (found.findings, found.notes) == ((), (unread,))
     text = folder.results_jsonl.read_text("utf-8")
     folder.results_jsonl.write_text("no JSON\n" + text.partition("\n")[2], "utf-8")
     assert "results.jsonl" in {finding.file for finding in verify(folder.root).findings}

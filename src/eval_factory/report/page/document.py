@@ -2,8 +2,6 @@
 
 A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes.
 What others wrote is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
-
-Output folders -> what a page shows of them.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -89,44 +86,40 @@ def page(
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
-    parts = {STYLE: style, SCRIPT: script, DATA: blocks}
     text = redact(text)
-    for slot, part in parts.items():
+    for slot, part in ((STYLE, style), (SCRIPT, script), (DATA, blocks)):
         text = text.replace(slot, part)
     return text
 
 
 def policy(style: str, script: str) -> str:
     """Content-Security-Policy, level 2: https://www.w3.org/TR/CSP2/"""
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style))
+    of_script, of_style = (f"sha256-{digest}" for digest in digests)
     return (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:;"
+        f"default-src 'none'; script-src '{of_script}'; style-src '{of_style}'; img-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 @cache
 def page_style() -> str:
     """With the rules of the plots, light and dark."""
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {page_css(dark=True)} }} }}"
-    return f"\n{_file('page.css')}\n{page_css()}\n{dark}\n"
+    return f"\n{page_file('page.css')}\n{page_css()}\n{dark}\n"
 
 
-@cache
 def tables_style() -> str:
     """Of a page of tables alone."""
-    return f"{page_style()}{_file('suite.css')}"
+    return f"{page_style()}{page_file('suite.css')}"
+
+
+def page_script() -> str:
+    return f"\n{page_file('page.js')}"
 
 
 @cache
-def page_script() -> str:
-    return f"\n{_file('page.js')}"
-
-
-def _file(name: str) -> str:
+def page_file(name: str) -> str:
     return (resources.files("eval_factory.report.page") / name).read_text(encoding="utf-8")
 
 
@@ -135,14 +128,17 @@ def page_environment() -> Environment:
     """Of the templates beside this module: everything is escaped, foreign text printable."""
     environment = Environment(
         loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
+        trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )  # fmt: skip
-    environment.filters["decimal"] = lambda number, digits=4: formats.decimals(number, digits)
-    environment.filters["clinician_headline"] = clinician_headline
-    environment.filters["p_value"] = formats.p_value
-    environment.filters["points"] = lambda number: f"{number:,.10g}"
-    environment.filters["grouped"] = formats.count
-    environment.filters["rubric_headline"] = rubric_headline
+    environment.filters |= {
+        "decimal": lambda number, digits=4: formats.decimals(number, digits),
+        "clinician_headline": clinician_headline,
+        "p_value": formats.p_value,
+        "points": lambda number: f"{number:,.10g}",
+        "grouped": formats.count,
+        "rubric_headline": rubric_headline,
+    }
     return environment
 
 
@@ -151,11 +147,6 @@ def compile_templates() -> None:
     for part in ("page", "run", "clinicians", "rubric", "instances"):
         page_environment().get_template(f"{part}.html.j2")
     plot_template()
-
-
-def _finalized(value: Any) -> Any:
-    """Foreign text printable; what is markup of ours as it is."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:

@@ -36,8 +36,6 @@ NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion
 SIGNS = (NOT_MET, HARM, UNDECIDED)
 """By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
 decision about one."""
-_TAG, _OF_CRITERIA = "tag", "criterion_"
-"""The field of tags that name none, and what the name of a group of criteria may begin with (docs/rubrics.md)."""
 
 
 def points_lost(criterion: Mapping[str, Any]) -> float | None:
@@ -74,18 +72,15 @@ def criteria_rows(
         with_texts: without, no words of a criterion or a judge are among it.
         tags: those that may be shown without texts.
     """
-    rows = [
-        [
-            number,
-            shortened_text(one["criterion"]) if with_texts else None,
-            one["points"],
-            [shortened_text(tag) for tag in one["tags"][:MAX_TAGS] if with_texts or tag in tags],
-            one["verdict"],
-            points_lost(one),
-            [[judge, _decision(vote), _words(vote) if with_texts else None] for judge, vote in one["judges"].items()],
-        ]
-        for number, one in enumerate(criteria, 1)
-    ]
+    rows = []
+    for number, one in enumerate(criteria, 1):
+        criterion = shortened_text(one["criterion"]) if with_texts else None
+        shown_tags = [shortened_text(tag) for tag in one["tags"][:MAX_TAGS] if with_texts or tag in tags]
+        judges = []
+        for judge, vote in one["judges"].items():
+            words = vote.get("explanation", vote.get("error")) if with_texts else None
+            judges.append([judge, _decision(vote), None if words is None else shortened_text(str(words))])
+        rows.append([number, criterion, one["points"], shown_tags, one["verdict"], points_lost(one), judges])
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
 
 
@@ -94,19 +89,15 @@ def _decision(vote: Mapping[str, Any]) -> int | None:
     return int(met) if isinstance(met, bool) else None
 
 
-def _words(vote: Mapping[str, Any]) -> str | None:
-    found = vote.get("explanation", vote.get("error"))
-    return None if found is None else shortened_text(str(found))
-
-
 def shortened_text(text: str) -> str:
     return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} … ({len(text):,} characters: results.jsonl)"
 
 
 def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """Tags that make a group which a result names anyway."""
-    pairs = [(name.removeprefix(_OF_CRITERIA), value) for name, values in groups.items() for value in values]
-    return frozenset(f"{name}:{value}" for name, value in pairs) | {value for name, value in pairs if name == _TAG}
+    """Tags that make a group which a result names anyway: `tag` is the field of those that name none, and the name of a
+    group of criteria may begin with `criterion_` (docs/rubrics.md)."""
+    pairs = [(name.removeprefix("criterion_"), value) for name, values in groups.items() for value in values]
+    return frozenset(f"{name}:{value}" for name, value in pairs) | {value for name, value in pairs if name == "tag"}
 
 
 @dataclass
@@ -141,7 +132,12 @@ class LostPoints:
         answered: set[int] = set()
         for one in criteria:
             points = points_lost(one)
-            for number in self._numbers_of(one):
+            keys = [(True, tag) for tag in dict.fromkeys(one["tags"]) if self.with_texts or tag in self.tags]
+            keys += [(False, one["criterion"])] if self.with_texts else []
+            for is_tag, label in keys:
+                number = self._numbers.setdefault((is_tag, label), len(self._counted))
+                if number == len(self._counted):
+                    self._counted.append(LostScore(shortened_text(label), is_tag))
                 found = self._counted[number]
                 found.answers += number not in answered
                 answered.add(number)
@@ -160,19 +156,10 @@ class LostPoints:
         tags, texts = ([one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False))
         return dict([*tags, *texts])
 
-    def _numbers_of(self, criterion: Mapping[str, Any]) -> Iterator[int]:
-        labels = [(True, tag) for tag in dict.fromkeys(criterion["tags"]) if self.with_texts or tag in self.tags]
-        for key in [*labels, *([(False, criterion["criterion"])] if self.with_texts else [])]:
-            if key not in self._numbers:
-                self._numbers[key] = len(self._counted)
-                self._counted.append(LostScore(shortened_text(key[1]), key[0]))
-            yield self._numbers[key]
-
 
 _LARGEST = 256 * 1024 * 1024
 """Bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros."""
 TYPE = "application/x-eval-factory"
-_INDEX = "index"
 _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
 
 
@@ -193,37 +180,19 @@ def readable_page(page: str) -> str:
     """
 
     def unpacked_block(match: re.Match[str]) -> str:
+        unpacker = zlib.decompressobj(wbits=31)
         try:
-            return f"{match[1]}\n{_text_of(match[2])}\n{match[3]}"
+            text = unpacker.decompress(base64.b64decode(match[2], validate=True), _LARGEST).decode()
         except (ValueError, zlib.error):
             return match[0]
+        whole = unpacker.eof and not unpacker.unused_data  # else it is cut, or too large
+        return f"{match[1]}\n{text}\n{match[3]}" if whole else match[0]
 
     return _BLOCK.sub(unpacked_block, page)
 
 
-def _text_of(packed: str) -> str:
-    """
-    Raises:
-        ValueError, zlib.error: it is no such block, or too large.
-    """
-    unpacker = zlib.decompressobj(wbits=31)
-    text = unpacker.decompress(base64.b64decode(packed, validate=True), _LARGEST)
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it is cut, or too large")
-    return text.decode()
-
-
 _CHUNK = 250
 """Instances that are unpacked together when one of them is opened."""
-_CUT_OFF, _FILTERED = "length", "content_filter"
-"""Why an answer ended, as endpoints say it."""
-FAR_APART = 2.0
-"""Marks between judges that count as a disagreement."""
-PREVIEW, ANSWER_PREVIEW = 90, 48
-"""Characters of a prompt and an answer in the table."""
-_QUESTION = "Question:"
-"""What stands before the question in most of HELM's prompts."""
-
 _FLAGS = (
     "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
     "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
@@ -305,13 +274,21 @@ class InstancePacker:
     def finish(self) -> InstanceBlocks:
         if self._waiting:
             self._pack()
-        middle = self._middle(self._numbers.values)
+        values, main = self._numbers.values, self.main
+        middle = None  # values are right or wrong; else that of the scale, where there is one, or of the instances
+        if any(value not in (0, 1) for value in values):
+            middle = sum(values) / len(values) if main is None or main.scale is None else sum(main.scale) / 2
+        lower_is_better = main is not None and main.higher_is_better is False
         for row in self._rows:
             if row.value is not None:
-                row.flags.add("wrong" if self._is_low(row.value, middle) else "right")
+                if middle is None:
+                    is_low = row.value == (1 if lower_is_better else 0)
+                else:
+                    is_low = row.value > middle if lower_is_better else row.value < middle
+                row.flags.add("wrong" if is_low else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in _FLAGS}
         most = self._lost.most()
-        blocks = (compressed_block(self.run, _INDEX, self._index(middle, most)), *self._blocks)
+        blocks = (compressed_block(self.run, "index", self._index(middle, most)), *self._blocks)
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
@@ -321,67 +298,48 @@ class InstancePacker:
         if self._beginning is None:
             self._beginning = common_beginning([_text_of_prompt(record) for record in records])
         for record in records:
-            self._rows.append(self._row(record))
+            prompt = _text_of_prompt(record).removeprefix(self._beginning).rpartition("Question:")[2]
+            groups = (record.categories.get(name) for name in self.fields)
+            self._rows.append(_Row(
+                key=_key_of(record),
+                value=None if self.main is None or record.error is not None else record.metrics.get(self.main.metric),
+                flags=set(flags_of(record)),
+                groups=tuple(None if one is None else str(one) for one in groups),
+                latency_s=record.latency_s,
+                tokens=record.completion_tokens,
+                preview=first_words(prompt, 90) if self.with_texts else "",
+                answer=first_words(record.completion or "", 48) if self.with_texts else "",
+                lost=() if record.error is not None else self._lost.add(record.criteria),
+            ))  # fmt: skip
             self._numbers.add(record, self.main)
         lines = (json_line(self._detail(record)) for record in records)
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
-    def _row(self, record: InstanceRecord) -> _Row:
-        prompt = _text_of_prompt(record).removeprefix(self._beginning or "")
-        return _Row(
-            key=_key_of(record),
-            value=None if self.main is None or record.error is not None else record.metrics.get(self.main.metric),
-            flags=set(flags_of(record)),
-            groups=tuple(None if (one := record.categories.get(name)) is None else str(one) for name in self.fields),
-            latency_s=record.latency_s,
-            tokens=record.completion_tokens,
-            preview=first_words(prompt.rpartition(_QUESTION)[2], PREVIEW) if self.with_texts else "",
-            answer=first_words(record.completion or "", ANSWER_PREVIEW) if self.with_texts else "",
-            lost=() if record.error is not None else self._lost.add(record.criteria),
-        )
-
     def _detail(self, record: InstanceRecord) -> dict[str, Any]:
         """What is shown of an opened instance; what is empty is left out."""
-        found = {
+        found: dict[str, Any] = {
             "metrics": dict(record.metrics), "finish_reason": record.finish_reason, "cached": record.cached,
             "prompt_tokens": record.prompt_tokens, "cluster": record.cluster, "sub_split": record.sub_split,
             "marks": dict(record.judges), "injection": list(record.injection),
             "criteria": criteria_rows(record.criteria, with_texts=self.with_texts, tags=self.tags),
         }  # fmt: skip
         if self.with_texts:
-            found |= self._texts(record)
+            asked: dict[str, Any] = {
+                "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
+                "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
+            }  # fmt: skip
+            if self.beside_others:
+                key, line = _key_of(record), json_line(asked).encode("utf-8", "surrogatepass")
+                self._prompts[key] = digest = hashlib.sha256(line).digest()[:16]
+                if self.known_prompts.get(key) == digest:
+                    asked = {"same_prompt": True}
+            found |= {
+                **asked, "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
+                "judges": dict(record.judgements), "categories": dict(record.categories),
+            }  # fmt: skip
         return {
             name: value for name, value in found.items() if not (value is None or value is False or value in ([], {}))
         }
-
-    def _texts(self, record: InstanceRecord) -> dict[str, Any]:
-        asked: dict[str, Any] = {
-            "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
-            "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
-        }  # fmt: skip
-        if self.beside_others:
-            key = _key_of(record)
-            self._prompts[key] = digest = hashlib.sha256(json_line(asked).encode("utf-8", "surrogatepass")).digest()[
-                :16
-            ]
-            if self.known_prompts.get(key) == digest:
-                asked = {"same_prompt": True}
-        return {
-            **asked, "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
-            "judges": dict(record.judgements), "categories": dict(record.categories),
-        }  # fmt: skip
-
-    def _is_low(self, value: float, middle: float | None) -> bool:
-        lower_is_better = self.main is not None and self.main.higher_is_better is False
-        if middle is None:
-            return value == (1 if lower_is_better else 0)
-        return value > middle if lower_is_better else value < middle
-
-    def _middle(self, values: Sequence[float]) -> float | None:
-        """Of the scale, where there is one; else the mean of the instances. None where values are right or wrong."""
-        if all(value in (0, 1) for value in values):
-            return None
-        return sum(values) / len(values) if self.main is None or self.main.scale is None else sum(self.main.scale) / 2
 
     def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
@@ -407,13 +365,13 @@ class InstancePacker:
 def flags_of(record: InstanceRecord) -> Iterator[str]:
     """All but whether it is right, which depends on the others."""
     if record.error is not None:
-        yield "filtered" if record.finish_reason == _FILTERED else "failed"
+        yield "filtered" if record.finish_reason == "content_filter" else "failed"
     elif record.completion is not None and not record.completion.strip():
         yield "empty"
-    if record.finish_reason == _CUT_OFF:
+    if record.finish_reason == "length":
         yield "cut_off"
     marks = record.judges.values()
-    if marks and max(marks) - min(marks) >= FAR_APART:
+    if marks and max(marks) - min(marks) >= 2:
         yield DISAGREE
     if record.unjudged:
         yield "unjudged"

@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
 
 from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
-from eval_factory.report.page.document import DATA, SCRIPT, STYLE, page_environment, page_script, policy
-
-TEMPLATE = "rater_form.html.j2"
-SHARED_BEGINS, SHARED_ENDS = "  // ---- small helpers", "  // ---- data ---"
-"""Between these lines of page.js stand the functions that show foreign texts."""
+from eval_factory.report.page.document import DATA, SCRIPT, STYLE, page_environment, page_file, policy
 
 
 def rater_form(
@@ -30,8 +25,8 @@ def rater_form(
         order: codes of the answers.
         shown: code -> what the rater sees.
     """
-    style, script = _file("page.css") + _file("rater_form.css"), form_script()
-    text = page_environment().get_template(TEMPLATE).render(
+    style, script = page_file("page.css") + page_file("rater_form.css"), form_script()
+    text = page_environment().get_template("rater_form.html.j2").render(
         sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
         keys=[(rating_key(one, place, sample.choices), one.label) for place, one in enumerate(sample.choices)],
         style=Markup(STYLE), script=Markup(SCRIPT), data=Markup(DATA), policy=policy(style, script),  # noqa: S704
@@ -69,8 +64,7 @@ def form_data(
 
 def rating_key(choice: RatingChoice, place: int, choices: Sequence[RatingChoice]) -> str:
     """The number key of a rating: the rating itself where all are single digits, else its place from 1."""
-    digits = all(one.label.isascii() and one.label.isdigit() and len(one.label) == 1 for one in choices)
-    if digits:
+    if all(one.label.isascii() and one.label.isdigit() and len(one.label) == 1 for one in choices):
         return choice.label
     return str(place + 1) if place < 9 else ""
 
@@ -83,14 +77,7 @@ def in_a_script(value: Any) -> str:
 
 @cache
 def form_script() -> str:
-    """
-    Raises:
-        ValueError: page.js has no such part.
-    """
-    page = page_script()
-    shared = page[page.index(SHARED_BEGINS) : page.index(SHARED_ENDS)]
-    return "\n" + _file("rater_form.js").replace("  // SHARED\n", shared)
-
-
-def _file(name: str) -> str:
-    return (resources.files("eval_factory.report.page") / name).read_text(encoding="utf-8")
+    """With the functions of page.js that show foreign texts, which stand between these two lines of it."""
+    page = page_file("page.js")
+    shared = page[page.index("  // ---- small helpers") : page.index("  // ---- data ---")]
+    return "\n" + page_file("rater_form.js").replace("  // SHARED\n", shared)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
 
@@ -69,8 +69,6 @@ class LeaderboardRequest(StrictModel):
     offline: bool = False
     allow_code_execution: bool = False
     dry_run: bool = False
-    no_preflight: bool = False
-    debug: bool = False
 
 
 def board_request(flags: Mapping[str, Any]) -> LeaderboardRequest:
@@ -99,17 +97,16 @@ class Board:
 
     row: Leaderboard
     schema: Path
-    suite: Suite | None
-    """None where the conf would have to be downloaded to know it."""
     models: Mapping[str, str]
     """Target of the suite -> the model's id."""
-    entries: Mapping[str, tuple[Entry, ...]]
-    """Evaluation of the suite -> the entries that it is the run of: these differ in their groups alone."""
-    not_run: tuple[NotRun, ...]
-    cells: tuple[CheckedCell, ...]
     folder: Path
     max_eval_instances: int
-    dry_run: bool
+    suite: Suite | None = None
+    """None where the conf would have to be downloaded to know it."""
+    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
+    """Evaluation of the suite -> the entries that it is the run of: these differ in their groups alone."""
+    not_run: tuple[NotRun, ...] = ()
+    cells: tuple[CheckedCell, ...] = ()
 
 
 def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
@@ -135,21 +132,32 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     )
     if text is None and extra.offline:
         raise PrerequisiteError(f"offline: {row.conf} is not here; give it with --conf FILE, or a bundle, --data_dir")
-    found = None if text is None else read_entries(text, origin)
-    chosen = [entry for entry in of_any_model(found or (), reasoning=request.reasoning) if entry.runs_at(row.priority)]
+    found = [] if text is None else read_entries(text, origin)
+    different = of_any_model(found, reasoning=request.reasoning)
+    chosen = [entry for entry in different if entry.priority is None or entry.priority <= row.priority]
     evaluation = evaluation_of(request, row, env, chosen)
     show_warnings(evaluation, screen)
     screen.writelines(f"{row.name} needs: {line}\n" for line in row.needed())
-    if found is None:
+    if text is None:
         screen.write(f"the conf would be downloaded: {origin}\n")
     else:
-        different = len(of_any_model(found, reasoning=request.reasoning))
         screen.write(
-            f"{origin}: {len(found)} entries, {different} different ones for one model,"
+            f"{origin}: {len(found)} entries, {len(different)} different ones for one model,"
             f" {len(chosen)} of priority {row.priority} or before\n"
         )
         refuse_what_cannot_run(chosen, row, origin, allowed=bool(extra.allow_code_execution))
-    return _with_runs(_begun(row, schema, evaluation, request), chosen, evaluation, env, screen)
+    folder = evaluation.output_dir.absolute()
+    if data_dir is not None:
+        refuse_inside(data_dir, folder, "an output folder")
+    if (folder / OF_AN_EARLIER_VERSION).is_file():
+        raise PrerequisiteError(
+            f"{folder} holds a leaderboard that an earlier version of eval-factory ran, with HELM's names of folders\n"
+            f"  its tables can be looked at: helm-server --suite {row.name} --output-path {folder / 'helm'}\n"
+            "  run it here with another --output_dir, or go on there with the version that began it"
+        )
+    models = {slug_of(model): model for model in request.model or (evaluation.run.target.api_endpoint.model_id,)}
+    board = Board(row, schema, models, folder, evaluation.run.config.params.limit_samples or row.max_eval_instances)
+    return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
 
 
 def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool) -> None:
@@ -161,8 +169,9 @@ def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: st
         raise ConfigError(f"{origin}: no entry has priority {row.priority} or before: nothing to run")
     run = [entry for entry in chosen if not entry.asks]
     if not run:
-        asked = _counted(str(entry.asks) for entry in chosen)
-        raise ConfigError(f"{origin}: nothing of it can be run with an endpoint for text: it asks for {asked}")
+        raise ConfigError(
+            f"{origin}: nothing of it can be run with an endpoint for text: it asks for {_asked_for(chosen)}"
+        )
     given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
     problems = [wrong_processor(arguments) for _, arguments in given]
     problems += [] if allowed else [refusal(run_spec, arguments) for run_spec, arguments in given]
@@ -170,43 +179,45 @@ def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: st
         raise ConfigError([f"{origin}: {problem}" for problem in dict.fromkeys(filter(None, problems))])
 
 
-def _counted(texts: Iterable[str]) -> str:
-    return ", ".join(f"{text} ({count})" for text, count in Counter(texts).items())
-
-
-def _begun(row: Leaderboard, schema: Path, evaluation: Evaluation, request: LeaderboardRequest) -> Board:
-    """The board without its runs."""
-    given = request.model or (evaluation.run.target.api_endpoint.model_id,)
-    folder = evaluation.output_dir.absolute()
-    bundle = evaluation.run.config.params.extra.data_dir
-    if bundle is not None:
-        refuse_inside(Path(bundle).expanduser(), folder, "an output folder")
-    if (folder / OF_AN_EARLIER_VERSION).is_file():
-        raise PrerequisiteError(
-            f"{folder} holds a leaderboard that an earlier version of eval-factory ran, with HELM's names of folders\n"
-            f"  its tables can be looked at: helm-server --suite {row.name} --output-path {folder / 'helm'}\n"
-            "  run it here with another --output_dir, or go on there with the version that began it"
-        )
-    most = evaluation.run.config.params.limit_samples or row.max_eval_instances
-    return Board(
-        row, schema, None, {slug_of(model): model for model in given}, {}, (), (), folder, most, request.dry_run
-    )
+def _asked_for(entries: Iterable[Entry]) -> str:
+    counts = Counter(entry.asks for entry in entries if entry.asks)
+    return ", ".join(f"{asked} ({count})" for asked, count in counts.items())
 
 
 def _with_runs(
-    board: Board, chosen: Sequence[Entry], evaluation: Evaluation, env: Mapping[str, str], screen: TextIO
+    board: Board,
+    chosen: Sequence[Entry],
+    evaluation: Evaluation,
+    env: Mapping[str, str],
+    screen: TextIO,
+    *,
+    dry_run: bool,
 ) -> Board:
     """With a cell for each run of each model; what cannot be run is reported, and costs itself alone."""
-    framework = load_framework()
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:
-        asked = _counted(entry.asks for entry in chosen if entry.asks)
-        screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {asked}\n")
-    named, unknown = _named_entries((one for one in chosen if not one.asks), framework)
-    not_run += unknown
-    _tell_missing_paths(chosen, screen)
-    suite = _suite(board, named, evaluation, framework, env) if named else None
-    cells = () if suite is None else _checked(board, suite, env, screen)
+        screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {_asked_for(chosen)}\n")
+    named: dict[str, list[Entry]] = {}  # by the evaluation that is their run
+    for entry in chosen:
+        problems: list[str] = []
+        if entry.asks:
+            continue
+        if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
+            reason = "; ".join(problems).replace("config.type: ", "")
+            not_run.append(NotRun(entry, reason, HelmError.exit_code))
+        else:
+            named.setdefault(_name_of(entry, named, evaluation), []).append(entry)
+    paths = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())
+    for path, count in paths.items():
+        screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
+    suite = _suite(board, named, evaluation, env) if named else None
+    cells = () if suite is None else checked_cells(suite, env)
+    if dry_run:
+        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
+        cells = tuple(replace(one, missing=()) for one in cells)
+    lacks_a_key = any(NO_KEY in text for one in cells for text in one.missing)
+    if lacks_a_key or (cells and not any(one.ready for one in cells)):
+        refuse_unready(cells)
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
     for name, one in wrong.items():
         code = HelmError.exit_code if one.problems else PrerequisiteError.exit_code
@@ -214,110 +225,72 @@ def _with_runs(
     screen.writelines(
         f"warning: cannot run {one.entry.run}: {one_line(one.reason)}\n" for one in not_run if one.exit_code
     )
-    if wrong:
-        suite = _suite(board, named, evaluation, framework, env)
-    ready = tuple(one for one in cells if one.cell.evaluation in named)
-    entries = {name: tuple(same) for name, same in named.items()}
-    return replace(board, suite=suite, entries=entries, not_run=tuple(not_run), cells=ready)
+    return replace(
+        board,
+        suite=_suite(board, named, evaluation, env) if wrong else suite,
+        entries={name: tuple(same) for name, same in named.items()},
+        not_run=tuple(not_run),
+        cells=tuple(one for one in cells if one.cell.evaluation in named),
+    )
 
 
-def _named_entries(chosen: Iterable[Entry], framework: Framework) -> tuple[dict[str, list[Entry]], list[NotRun]]:
-    """Name of an evaluation -> its entries; and those that are no task."""
-    named: dict[str, list[Entry]] = {}
-    unknown: list[NotRun] = []
-    for entry in chosen:
-        problems: list[str] = []
-        if task_named(f"{prefix_of(framework)}{entry.description}", framework, problems) is None:
-            unknown.append(NotRun(entry, "; ".join(problems).replace("config.type: ", ""), HelmError.exit_code))
-        else:
-            named.setdefault(_name_of(entry, named, framework), []).append(entry)
-    return named, unknown
+def _type_of(entry: Entry, evaluation: Evaluation) -> str:
+    """The entry as `config.type` names it."""
+    return f"{prefix_of(evaluation.framework)}{entry.description}"
 
 
-def _checked(board: Board, suite: Suite, env: Mapping[str, str], screen: TextIO) -> tuple[CheckedCell, ...]:
-    """The suite's cells; refused where none can run, or a key is missing."""
-    cells = checked_cells(suite, env)
-    if board.dry_run:
-        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
-        cells = tuple(replace(one, missing=()) for one in cells)
-    if cells and (not any(one.ready for one in cells) or any(NO_KEY in text for one in cells for text in one.missing)):
-        refuse_unready(cells)
-    return cells
-
-
-def _name_of(entry: Entry, named: Mapping[str, Sequence[Entry]], framework: Framework) -> str:
+def _name_of(entry: Entry, named: Mapping[str, Sequence[Entry]], evaluation: Evaluation) -> str:
     """Of the folders of an entry's runs; two entries that would have the same are numbered."""
-    plain = name_of_type(entry.description, framework)
+    plain = name_of_type(entry.description, evaluation.framework)
     names = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
     used = {name.lower(): same[0] for name, same in named.items()}
     return next(n for n in names if n.lower() not in used or used[n.lower()].description == entry.description)
 
 
-def _tell_missing_paths(chosen: Sequence[Entry], screen: TextIO) -> None:
-    counts = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())
-    for path, count in counts.items():
-        screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
-
-
-def _suite(
-    board: Board,
-    named: Mapping[str, Sequence[Entry]],
-    evaluation: Evaluation,
-    framework: Framework,
-    env: Mapping[str, str],
-) -> Suite:
+def _suite(board: Board, named: Mapping[str, Sequence[Entry]], evaluation: Evaluation, env: Mapping[str, str]) -> Suite:
     """Every entry, and what the user said of endpoints, judges and parameters."""
     given = evaluation.as_given()
     params, endpoint = given["config"].get("params", {}), given["target"]["api_endpoint"]
     extra = dict(params.get("extra", {}))
-    judges = extra.pop("judges", None) or []
+    judges = {judge["name"]: dict(judge) for judge in extra.pop("judges", None) or []}
     own = {name: extra.pop(name) for name in [one.name for one in fields(Budget)] if name in extra}
     params = {**params, "limit_samples": board.max_eval_instances}
     params["extra"] = {**extra, "num_train_trials": board.row.num_train_trials}
     if evaluation.executor.is_slurm:
         slurm = {name: value for name, value in evaluation.executor.slurm.items() if value is not None}
         own |= {"executor": evaluation.executor.name, "slurm": slurm}
-    evaluations = [
-        {
-            "name": name,
-            "type": f"{prefix_of(framework)}{entry.description}",
-            "params": _params_of(entry, _judges_of(entry, judges, evaluation)),
-        }
-        for name, (entry, *_) in named.items()
-    ]
+    evaluations = []
+    for name, (entry, *_) in named.items():
+        # null: for what the entry says of its own, where the suite says something for all
+        of_entry: dict[str, Any] = {"extra": {}}
+        if asked := _judges_of(entry, judges, evaluation):
+            of_entry["extra"]["judges"] = asked
+        if entry.argument("num_train_trials") is not None:
+            of_entry["extra"]["num_train_trials"] = None
+        if entry.argument("max_eval_instances") is not None:
+            of_entry["limit_samples"] = None
+        evaluations.append({"name": name, "type": _type_of(entry, evaluation), "params": of_entry})
     targets = [{"name": name, "api_endpoint": {**endpoint, "model_id": model}} for name, model in board.models.items()]
     section = {"output_dir": str(board.folder), "params": params, "evaluations": evaluations, "targets": targets, **own}
     return build_suite(None, document={"suite": section}, env=env)
 
 
-def _params_of(entry: Entry, judges: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Its judges; and null for what it says of its own, where the suite says something for all."""
-    extra: dict[str, Any] = {"judges": judges} if judges else {}
-    if entry.argument("num_train_trials") is not None:
-        extra["num_train_trials"] = None
-    return {"extra": extra} | ({"limit_samples": None} if entry.argument("max_eval_instances") is not None else {})
+def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
+    """Of the judges that the entry asks."""
+    has_jury = entry.known is not None and entry.known.has_jury
+    return tuple(framework.judges if has_jury else prescribed_roles(entry.judges))
 
 
-def _judges_of(entry: Entry, own: Sequence[Mapping[str, Any]], evaluation: Evaluation) -> list[dict[str, Any]]:
+def _judges_of(entry: Entry, own: Mapping[str, Mapping[str, Any]], evaluation: Evaluation) -> list[Mapping[str, Any]]:
     """Those of the user's judges that the entry asks; of a jury the others stay at the model's URL."""
-    by_name = {judge["name"]: dict(judge) for judge in own}
-    if not own or entry.known is None:
-        return []
-    if not entry.known.has_jury:
-        return [by_name[role] for role in prescribed_roles(entry.judges) if role in by_name]
-    extra = evaluation.run.config.params.extra
-    return [
-        by_name.get(role) or {"name": role, "model_id": judge.model_id, "api_key": getattr(extra, judge.api_key)}
-        for role, judge in evaluation.framework.judges.items()
-    ]
-
-
-def _roles(entries: Sequence[Entry], framework: Framework) -> Iterator[str]:
-    for entry in entries:
-        if entry.known is not None and entry.known.has_jury:
-            yield from framework.judges
-        else:
-            yield from prescribed_roles(entry.judges)
+    judges = {role: own.get(role) for role in _roles_of(entry, evaluation.framework)}
+    if own and entry.known is not None and entry.known.has_jury:
+        extra = evaluation.run.config.params.extra
+        for role, judge in evaluation.framework.judges.items():
+            judges[role] = judges[role] or {
+                "name": role, "model_id": judge.model_id, "api_key": getattr(extra, judge.api_key)
+            }  # fmt: skip
+    return [judge for judge in judges.values() if judge is not None]
 
 
 def evaluation_of(
@@ -348,9 +321,24 @@ def evaluation_of(
     given = {path: value for path, value in flags.items() if value is not None}
     overrides = request.overrides if entries is not None else (*request.overrides, "config.params.extra.judges=null")
     framework = load_framework()
+    folder = registry.load_catalogue().output_dir.format(name=row.name)
+    roles = dict.fromkeys(role for entry in entries or () for role in _roles_of(entry, framework)) or row.judges
+    task = Task(
+        name=row.name,
+        description=row.description,
+        defaults={
+            "config": {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES},
+        },
+        helm=HelmEntry(
+            run_spec=row.name,
+            scenario=row.name,
+            main_metric=None,
+            prescribed_judges=tuple(f"{role}/{role}" for role in roles),  # those that may be named
+        ),
+        about=About(tags=(), access=row.access, source=row.conf, instances=None),
+    )
     asked = Request(run_config=request.run_config, flags=given, overrides=overrides)
-    roles = tuple(dict.fromkeys(_roles(entries or (), framework))) or tuple(row.judges)
-    evaluation = build_evaluation(asked, framework, env, _task(row, roles))
+    evaluation = build_evaluation(asked, framework, env, task)
     params = evaluation.run.config.params
     problems = [
         f"config.params.{path}: cannot be given here, {row.name} has its own"
@@ -360,17 +348,3 @@ def evaluation_of(
     if problems:
         raise ConfigError(problems)
     return evaluation
-
-
-def _task(row: Leaderboard, roles: Sequence[str]) -> Task:
-    """`roles`: of the judges that may be named, each of which is one that HELM prescribes."""
-    folder = registry.load_catalogue().output_dir.format(name=row.name)
-    defaults = {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES}
-    judges = tuple(f"{role}/{role}" for role in roles)
-    return Task(
-        name=row.name,
-        description=row.description,
-        defaults={"config": defaults},
-        helm=HelmEntry(run_spec=row.name, scenario=row.name, main_metric=None, prescribed_judges=judges),
-        about=About(tags=(), access=row.access, source=row.conf, instances=None),
-    )

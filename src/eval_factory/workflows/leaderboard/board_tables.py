@@ -36,9 +36,7 @@ from eval_factory.workflows.view_site import (
     without_colons,
 )
 
-_SCHEMA_VERSION = 2
 _MOST_SHOWN = 10
-ASKS_FOR_MORE = "asks a model for "
 IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
 """Kept out: nobody can stand behind its scores. Left out: it asks a model for more than text. Waiting: in Slurm."""
 
@@ -76,10 +74,10 @@ def board_rows(board: Board, cells: Sequence[CellReport]) -> list[tuple[BoardRow
 
 def _row(board: Board, cell: CellReport, entry: Entry) -> tuple[BoardRow, int]:
     row = BoardRow(entry.run, board.models[cell.target], _FAILED, cell.reason, groups=entry.groups or ())
+    if cell.status == RunStatus.WAITING:
+        return replace(row, state=_WAITING), 0
     if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
-        if cell.status == RunStatus.WAITING:
-            return replace(row, state=_WAITING), 0
-        _, asks, more = (cell.reason or "").partition(ASKS_FOR_MORE)
+        _, asks, more = (cell.reason or "").partition("asks a model for ")
         if asks:
             return replace(row, state=_LEFT_OUT, reason=f"asks for {more.partition(';')[0]}"), 0
         return row, cell.exit_code
@@ -120,7 +118,7 @@ def write_rows(folder: Path, name: str, models: Iterable[str], rows: Sequence[Bo
     known, ours = known_rows(folder), set(models)
     known[name] = [*(row for row in known.pop(name, ()) if row.model_id not in ours), *rows]
     written = {name: [asdict(row) for row in rows] for name, rows in known.items()}
-    document = {"schema_version": _SCHEMA_VERSION, "leaderboards": written}
+    document = {"schema_version": 2, "leaderboards": written}
     write_atomic(SuiteDir(folder).leaderboard, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     return known[name]
 
@@ -151,30 +149,9 @@ def runs_in_tables(folder: Path, rows: Iterable[BoardRow]) -> list[tuple[ViewedR
     return found
 
 
-def _make_tables(
-    folder: Path, name: str, runs: Sequence[tuple[ViewedRun, BoardRow]], env: Mapping[str, str], screen: TextIO
-) -> None:
-    """HELM's tables of these runs, in `helm/runs/NAME`, where helm-server looks for them.
-
-    Raises:
-        HelmError: helm-summarize failed.
-    """
-    work = RunDir(folder / "helm")
-    suite = work.root / names.RUNS_FOLDER / name
-    for own in (work.model_configs, work.logs, suite.parent):
-        own.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with work.locked() as lock:
-        shutil.rmtree(suite, ignore_errors=True)
-        if runs:
-            lay_out([run for run, _ in runs], suite, copies=False)
-            models = {run.model: row.model_id for run, row in runs}
-            make_tables(work, lock, models, _summarize_command(folder, name), env, screen)
-            without_colons(suite)
-
-
-def _summarize_command(folder: Path, name: str) -> list[str]:
-    work, schema = RunDir(folder / "helm"), registry.schema_path(registry.find(name))
-    return summarize_command(work, name, schema or Path(), work.root)
+def _summarize_command(board: Board) -> list[str]:
+    work = RunDir(board.folder / "helm")
+    return summarize_command(work, board.row.name, board.schema, work.root)
 
 
 def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: bool) -> list[str]:
@@ -185,13 +162,12 @@ def commands_of(board: Board, env: Mapping[str, str], screen: TextIO, *, debug: 
     places = where_keys_go([endpoint for plan in plans for endpoint in plan.endpoints])
     screen.writelines(redactor.text(f"key of {line}\n") for line in dict.fromkeys(places))
     runs = [command_line(plan, debug=debug) for plan in plans]
-    last = [command(board.folder, board.row.name) for command in (_summarize_command, server_command)]
-    return [redactor.text(shlex.join(argv)) for argv in (*runs, *last)]
+    return [redactor.text(shlex.join(argv)) for argv in (*runs, _summarize_command(board), _server_command(board))]
 
 
-def server_command(folder: Path, name: str) -> list[str]:
-    """helm-server, for the user to start."""
-    return [*helm_program("helm-server"), "--suite", name, "--output-path", str(folder / "helm")]
+def _server_command(board: Board) -> list[str]:
+    """For the user to start."""
+    return [*helm_program("helm-server"), "--suite", board.row.name, "--output-path", str(board.folder / "helm")]
 
 
 def tables_of(
@@ -211,7 +187,17 @@ def tables_of(
     ]
     everybodys = write_rows(board.folder, board.row.name, board.models.values(), [row for row, _ in found])
     runs = runs_in_tables(board.folder, everybodys)
-    _make_tables(board.folder, board.row.name, runs, env, screen)
+    work = RunDir(board.folder / "helm")
+    suite = work.root / names.RUNS_FOLDER / board.row.name  # where helm-server looks for it
+    for own in (work.model_configs, work.logs, suite.parent):
+        own.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with work.locked() as lock:
+        shutil.rmtree(suite, ignore_errors=True)
+        if runs:
+            lay_out([run for run, _ in runs], suite, copies=False)
+            models = {run.model: row.model_id for run, row in runs}
+            make_tables(work, lock, models, _summarize_command(board), env, screen)
+            without_colons(suite)
     screen.write(own_lines("\n".join(board_summary(board, [row for row, _ in found], [row for _, row in runs]))) + "\n")
     return shortcoming(found)
 
@@ -236,7 +222,7 @@ def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[Bo
     lines.append(f"  every run, its state and main score: {SuiteDir(board.folder).leaderboard}")
     if in_tables:
         lines.append(f"  to look at them: {shlex.join(['eval-factory', 'view', str(board.folder)])}")
-        lines.append(f"  or: {shlex.join(server_command(board.folder, board.row.name))}")
+        lines.append(f"  or: {shlex.join(_server_command(board))}")
     return lines
 
 

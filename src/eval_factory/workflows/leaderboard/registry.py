@@ -21,7 +21,6 @@ from eval_factory.helm.packages import installed
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 
-_FILE_NAME = "leaderboards.yml"
 _ORGANIZATION = "{organization}"
 BUNDLE_FOLDER = "presentation"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
@@ -79,7 +78,7 @@ class Catalogue(StrictModel):
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
     """Read and check the file once per process."""
-    text = (resources.files("eval_factory.workflows.leaderboard") / _FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.workflows.leaderboard") / "leaderboards.yml").read_text(encoding="utf-8")
     return Catalogue.model_validate(parse_own(text))
 
 
@@ -141,23 +140,13 @@ def conf_of(
             )
         return _read(bundled), str(bundled)
     address = ADDRESS.format(version=helm_version(), conf=row.conf)
-    return None if look_only else _download(address), address
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-
-
-def _download(address: str) -> str:
+    if look_only:
+        return None, address
     import requests  # imported here: it is slow, and seldom needed
 
     try:
         reply = requests.get(address, timeout=_TIMEOUT_S)
         reply.raise_for_status()
-        return reply.text
     except requests.RequestException as error:
         status = error.response.status_code if error.response is not None else None
         reason = f"HTTP {status}" if status else type(error).__name__
@@ -165,6 +154,14 @@ def _download(address: str) -> str:
             f"the leaderboard's conf cannot be downloaded: {reason} from {address}\n"
             "  have it in a file and give that with --conf FILE (or --data_dir DIR, with DIR/presentation/)"
         ) from None
+    return reply.text, address
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
 # Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
@@ -215,9 +212,6 @@ class Entry:
 
     def without(self, *names: str) -> Entry:
         return replace(self, arguments=tuple(pair for pair in self.arguments if pair[0] not in names))
-
-    def runs_at(self, priority: int) -> bool:
-        return self.priority is None or self.priority <= priority
 
 
 def read_entries(text: str, origin: str) -> list[Entry]:

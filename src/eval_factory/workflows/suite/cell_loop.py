@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -34,7 +34,6 @@ from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_budget import limit_reached
 from eval_factory.workflows.suite.suite_journal import (
     CELL_ENDED,
     CELL_STARTED,
@@ -48,6 +47,7 @@ from eval_factory.workflows.suite.suite_journal import (
     cell_fields,
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_status import limit_reached
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,6 @@ def end_of(returncode: int, record_file: Path) -> CellEnd:
         error_type=error.get("type"),
         error=error.get("message"),
     )
-
-
-CRASHES_FORGIVEN = 1
-"""helm-run failed, or a process was killed: once it may have been bad luck."""
 
 
 class NextAction(Enum):
@@ -122,84 +118,37 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
     Args:
         tried: with this attempt.
     """
-    if end.has_result:
-        return _of_result(end, tried)
-    code, reason = end.returncode, _one_line(end)
+    code, may_try = end.returncode, tried.attempts < tried.max_attempts
+    if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
+        reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
+        if end.status == COMPLETE:
+            return Outcome(NextAction.REST, COMPLETE, reason, 0 if reason is None else NotReportableError.exit_code)
+        gaps = reason or "some requests failed; the same command asks for them again"
+        then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
+        return Outcome(then, PARTIAL, gaps, NotReportableError.exit_code)
+    if end.error:
+        reason, *others = end.error.split("\n")
+        reason += f" {others[0].strip()}" if reason.endswith(":") and others else ""
+    else:
+        reason = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with {code}"
     status = PARTIAL if tried.has_result else FAILED
-    if code == NotReportableError.exit_code:
-        return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)  # at a limit of cost
+    if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):  # at a limit of cost, or stopped
+        return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
-    if code == PrerequisiteError.exit_code:
-        return _of_something_missing(end, status, reason)
-    if code == InterruptedRunError.exit_code:
-        return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)
-    if code == ConfigError.exit_code:
-        return Outcome(NextAction.REST, status, reason, code)
-    again = tried.crashes < CRASHES_FORGIVEN and tried.attempts < tried.max_attempts
+    if code == PrerequisiteError.exit_code and end.error_type == EndpointUnreachableError.__name__:
+        return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
+    if code in (PrerequisiteError.exit_code, ConfigError.exit_code):
+        refused = code == PrerequisiteError.exit_code and end.error_type == EndpointRefusedError.__name__
+        return Outcome(NextAction.STOP_TARGET if refused else NextAction.REST, status, reason, code)
+    # helm-run failed, or a process was killed: once it may have been bad luck
+    again = may_try and not tried.crashes
     known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
     return Outcome(NextAction.AGAIN if again else NextAction.REST, status, reason, known, crashed=True)
 
 
-def _of_result(end: CellEnd, tried: Tried) -> Outcome:
-    """A result with gaps is asked for again; whether it is reportable, another attempt cannot change."""
-    reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
-    code = 0 if end.not_reportable is None else NotReportableError.exit_code
-    if end.status == COMPLETE:
-        return Outcome(NextAction.REST, COMPLETE, reason, code)
-    again = tried.attempts < tried.max_attempts
-    gaps = reason or "some requests failed; the same command asks for them again"
-    return Outcome(NextAction.ASK_AND_AGAIN if again else NextAction.REST, PARTIAL, gaps, NotReportableError.exit_code)
-
-
-def _of_something_missing(end: CellEnd, status: RunStatus, reason: str) -> Outcome:
-    code = PrerequisiteError.exit_code
-    if end.error_type == EndpointUnreachableError.__name__:
-        return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
-    if end.error_type == EndpointRefusedError.__name__:
-        return Outcome(NextAction.STOP_TARGET, status, reason, code)
-    return Outcome(NextAction.REST, status, reason, code)
-
-
-def _one_line(end: CellEnd) -> str:
-    if end.error:
-        first, *others = end.error.split("\n")
-        return f"{first} {others[0].strip()}" if first.endswith(":") and others else first
-    if end.returncode < 0:
-        return f"its process was killed by signal {-end.returncode}"
-    return f"its process ended with {end.returncode}"
-
-
-def worst_code(codes: list[int]) -> int:
-    """The exit code of a suite: of the cell that went worst; 0 where every cell is complete and reportable.
-
-    A defect (70) is worse than a failure of HELM's (4), that than something missing (3), that than a wrong
-    configuration (2), that than a result that is partial or not reportable (1). 5 and 130 do not come to this.
-    """
-    return max(codes, default=0)
-
-
-def next_cell(waiting: Iterable[PlannedCell], running: Collection[str], paused: Collection[str]) -> PlannedCell | None:
-    """The first cell of the endpoint that has the fewest cells running; None where every endpoint is paused.
-
-    So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored, another
-    asks.
-
-    Args:
-        running: the group of each cell that runs.
-        paused: groups whose endpoint is gone.
-    """
-    busy = Counter(running)
-    ready = [cell for cell in waiting if cell.group not in paused]
-    return min(ready, key=lambda cell: (busy[cell.group], cell.number), default=None)
-
-
-_TICK_S = 0.1
-LOOK_AT_FOLDER_S = 2.0
-NOT_BEGUN, _INTERRUPTED = "not begun", "interrupted"
-SERVER_LOST = "the server of its model was lost"
-INTERRUPTED_CODE = InterruptedRunError.exit_code
-KILLED = -int(signal.SIGKILL)
+_TICK_S, _LOOK_AT_FOLDER_S = 0.1, 2.0
+_INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -215,6 +164,8 @@ class Work:
     began: float = field(default_factory=time.monotonic)
     reports: dict[int, CellReport] = field(default_factory=dict)
     """By the number of the cell."""
+    reused: dict[int, Path] = field(default_factory=dict)
+    """By the number of a cell that is not run: the folder that its result was taken over from."""
     stopped: str | None = None
     """Why cells are not begun any more."""
 
@@ -224,18 +175,20 @@ class Work:
 
     def end(
         self, planned: PlannedCell, status: RunStatus, exit_code: int, reason: str | None, attempts: int = 0,
-        *, collected: bool = False, reused_from: Path | None = None,
+        *, collected: bool = False, again: bool = False,
     ) -> None:  # fmt: skip
-        cell = planned.cell
+        """`again`: of an attempt; the cell waits for its next one."""
+        cell, source = planned.cell, self.reused.get(planned.number)
         report = CellReport(
-            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts, collected, reused_from
+            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts, collected, source
         )
-        self.reports[planned.number] = report
-        self.tell_end(report, planned)
+        if not again:
+            self.reports[planned.number] = report
+        self.tell_end(report, planned, again=again)
 
-    def tell_end(self, report: CellReport, planned: PlannedCell, **more: Any) -> None:
+    def tell_end(self, report: CellReport, planned: PlannedCell, *, again: bool = False) -> None:
         reported = {"attempt": report.attempts, "exit_code": report.exit_code, "status": report.status}
-        reported |= {"reason": report.reason, **more, "collected": report.collected}
+        reported |= {"reason": report.reason, **({"again": True} if again else {}), "collected": report.collected}
         source = None if report.reused_from is None else str(report.reused_from)
         self.journal.tell(
             CELL_ENDED, **cell_fields(report), **reported, reused_from=source, identity=planned.plan.identity
@@ -244,8 +197,10 @@ class Work:
     def leave(self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun. One that has a result with gaps keeps it."""
         for planned in cells:
-            partial = not self.options.fresh and keeps_partial_result(planned.plan)
-            self.end(planned, PARTIAL if partial else status, exit_code, reason)
+            self.end(planned, PARTIAL if self.keeps_partial(planned) else status, exit_code, reason)
+
+    def keeps_partial(self, planned: PlannedCell) -> bool:
+        return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
 @dataclass
@@ -253,6 +208,8 @@ class CellRun:
     planned: PlannedCell
     has_result: bool
     """A partial result of it stands in its folder."""
+    record: Path
+    """What its process says of its end."""
     begun: int = 0
     reported: int = 0
     """The last attempt whose beginning is in the journal."""
@@ -300,8 +257,9 @@ class CellLoop:
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
-            partial = not self.work.options.fresh and keeps_partial_result(planned.plan)
-            self._waiting[planned.number] = CellRun(planned, partial)
+            config = self.work.suite.folder.cell_config(planned.cell.target, planned.cell.evaluation)
+            record = config.with_name(f"{planned.cell.evaluation}.end.json")
+            self._waiting[planned.number] = CellRun(planned, self.work.keeps_partial(planned), record)
 
     def run(self) -> None:
         """Until every cell has a report.
@@ -316,9 +274,6 @@ class CellLoop:
                 self._look_at_server()
                 self._look_at_pauses()
                 self._look_at_budget()
-                if self.work.stopped is not None:
-                    left = [run for run in self._waiting.values() if not self._only_collects(run)]
-                    self._leave(left, MISSING, NotReportableError.exit_code, self.work.stopped)
                 self.work.journal.tick()
         except KeyboardInterrupt:
             self.work.journal.say("interrupted: ending the cells that run ...")
@@ -326,7 +281,7 @@ class CellLoop:
             self.executor.end()
             self._take(self.executor.look())
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, INTERRUPTED_CODE, _INTERRUPTED)
+            self._leave(everybody, MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
@@ -334,35 +289,37 @@ class CellLoop:
         self._leave([self._waiting[planned.number]], FAILED, PrerequisiteError.exit_code, reason)
 
     def _begin_some(self) -> None:
-        while len(self._running) < self.work.suite.max_processes:
-            ready = [run.planned for run in self._waiting.values() if self._folder_is_free(run)]
-            busy = [run.planned.group for run in self._running.values()]
-            chosen = next_cell(ready, busy, self.pauses.pauses)
-            if chosen is None:
-                return
-            self._begin(self._waiting.pop(chosen.number))
+        """First those of the endpoint that has the fewest cells running.
 
-    def _begin(self, run: CellRun) -> None:
-        cell, number = run.planned.cell, run.planned.number
-        config = self.work.suite.folder.cell_config(cell.target, cell.evaluation)
-        record = config.with_name(f"{cell.evaluation}.end.json")
-        record.unlink(missing_ok=True)
-        run.begun += 1
-        run.run_before = run.finished_run()
-        self._running[cell.name] = run
-        probed = self.probed.get(number)
-        spec = RunSpec(
-            name=cell.name,
-            run_config=str(config),
-            log=str(config.with_name(f"{cell.evaluation}.log")),
-            record=str(record),
-            fresh=self.work.options.fresh and run.begun == 1,
-            debug=self.work.options.debug,
-            probed=None if probed is None else tuple(sorted(probed)),
-            limits=self.limits.get(number),
-            served_at=None if self.server is None else " ".join(self.server.addresses),
-        )
-        self.executor.begin([spec])
+        So the endpoints are busy at the same time, and while one cell of an endpoint loads its data or is scored,
+        another asks.
+        """
+        suite, options = self.work.suite, self.work.options
+        while len(self._running) < suite.max_processes:
+            free = [run for run in self._waiting.values() if self._folder_is_free(run)]
+            ready = [run for run in free if run.planned.group not in self.pauses.pauses]
+            if not ready:
+                return
+            busy = Counter(run.planned.group for run in self._running.values())
+            run = min(ready, key=lambda one: (busy[one.planned.group], one.planned.number))
+            cell, number = run.planned.cell, run.planned.number
+            self._running[cell.name] = self._waiting.pop(number)
+            run.record.unlink(missing_ok=True)
+            run.begun += 1
+            run.run_before = run.finished_run()
+            probed = self.probed.get(number)
+            spec = RunSpec(
+                name=cell.name,
+                run_config=str(suite.folder.cell_config(cell.target, cell.evaluation)),
+                log=str(suite.folder.cell_log(cell.target, cell.evaluation)),
+                record=str(run.record),
+                fresh=options.fresh and run.begun == 1,
+                debug=options.debug,
+                probed=None if probed is None else tuple(sorted(probed)),
+                limits=self.limits.get(number),
+                served_at=None if self.server is None else " ".join(self.server.addresses),
+            )
+            self.executor.begin([spec])
 
     def _take(self, states: Mapping[str, RunState]) -> None:
         for name, run in list(self._running.items()):
@@ -374,44 +331,45 @@ class CellLoop:
                 self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid, identity=identity)
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
-                self._take_end(run, KILLED if isinstance(state, Lost) else state.code)
+                self._take_end(run, -int(signal.SIGKILL) if isinstance(state, Lost) else state.code)
 
     def _take_end(self, run: CellRun, code: int) -> None:
-        cell = run.planned.cell
-        config = self.work.suite.folder.cell_config(cell.target, cell.evaluation)
-        end = end_of(code, config.with_name(f"{cell.evaluation}.end.json"))
+        cell, end = run.planned.cell, end_of(code, run.record)
         run.attempts += 1
-        tried = Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result)
-        outcome = outcome_of(end, tried)
-        if self._interrupted and not end.has_result and outcome.exit_code != INTERRUPTED_CODE:  # it was asked to end
-            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, _INTERRUPTED, INTERRUPTED_CODE)
+        outcome = outcome_of(end, Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result))
+        interrupted = InterruptedRunError.exit_code
+        if self._interrupted and not end.has_result and outcome.exit_code != interrupted:  # it was asked to end
+            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, _INTERRUPTED, interrupted)
         if cell.name in self._without_server and not end.has_result:
-            outcome = Outcome(NextAction.AGAIN, MISSING, SERVER_LOST, PrerequisiteError.exit_code, counts=False)
+            lost = "the server of its model was lost"
+            outcome = Outcome(NextAction.AGAIN, MISSING, lost, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
         run.last = outcome
+        again = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET)
+        self.work.end(
+            run.planned, outcome.status, outcome.exit_code, outcome.reason, run.begun,
+            collected=run.was_finished, again=again,
+        )  # fmt: skip
+        if again:
+            self._waiting[run.planned.number] = run
         self._follow(run, outcome)
 
     def _follow(self, run: CellRun, outcome: Outcome) -> None:
-        if outcome.then in (NextAction.REST, NextAction.STOP_TARGET):
-            self._end(run, outcome.status, outcome.exit_code, outcome.reason)
-        else:
-            self._tell_attempt(run, outcome)
-            self._waiting[run.planned.number] = run
         reason = outcome.reason or ""
         if outcome.then is NextAction.STOP_TARGET:
             target = run.planned.cell.target
             others = [other for other in self._waiting.values() if other.planned.cell.target == target]
             others = [other for other in others if not self._only_collects(other)]
-            self._leave(others, FAILED, outcome.exit_code, f"{NOT_BEGUN}: {reason}")
+            self._leave(others, FAILED, outcome.exit_code, f"not begun: {reason}")
         elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
         elif outcome.then is NextAction.WAIT_FOR_FOLDER:
             if run.free_at is None:
                 self.work.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
-            run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+            run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
 
     def _only_collects(self, run: CellRun) -> bool:
         """Whether the cell would ask nothing: it is begun whatever may not be asked any more."""
@@ -426,7 +384,7 @@ class CellLoop:
             with run.planned.plan.rundir.locked():
                 run.free_at = None
         except BusyError:
-            run.free_at = time.monotonic() + LOOK_AT_FOLDER_S
+            run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
         except PrerequisiteError:  # the cell says what is wrong with it
             run.free_at = None
         return run.free_at is None
@@ -442,16 +400,12 @@ class CellLoop:
             elif news is News.GIVEN_UP:
                 waited = f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: {reason}"
                 self._leave(cells, FAILED, PrerequisiteError.exit_code, waited)
-            else:
-                self._count_what_was_no_outage(cells)
-
-    def _count_what_was_no_outage(self, cells: Iterable[CellRun]) -> None:
-        """A cell ended because nobody answered, but somebody does: it was one of its attempts."""
-        for run in list(cells):
-            if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
-                run.attempts += 1
-                if run.attempts >= self.work.suite.max_attempts:
-                    self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
+            else:  # a cell ended because nobody answered, but somebody does: it was one of its attempts
+                for run in cells:
+                    if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
+                        run.attempts += 1
+                        if run.attempts >= self.work.suite.max_attempts:
+                            self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:
         """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
@@ -469,28 +423,20 @@ class CellLoop:
 
     def _look_at_budget(self) -> None:
         """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
-        if self.tracker is None or self.work.stopped is not None:
-            return
-        spent, seconds = self.tracker.spent, self.tracker.seconds_left
-        reached = limit_reached(self.work.suite.budget, spent, seconds)
-        if reached is not None:
-            self.work.journal.say(f"{reached}: no more cells are begun")
-            self.work.stopped = f"{NOT_BEGUN}: {reached}"
+        if self.tracker is not None and self.work.stopped is None:
+            spent, seconds = self.tracker.spent, self.tracker.seconds_left
+            reached = limit_reached(self.work.suite.budget, spent, seconds)
+            if reached is not None:
+                self.work.journal.say(f"{reached}: no more cells are begun")
+                self.work.stopped = f"not begun: {reached}"
+        if self.work.stopped is not None:
+            others = [run for run in self._waiting.values() if not self._only_collects(run)]
+            self._leave(others, MISSING, NotReportableError.exit_code, self.work.stopped)
 
     def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""
         for run in runs:
             self._waiting.pop(run.planned.number, None)
-            self._end(run, PARTIAL if run.has_result else status, exit_code, reason)
+            kept = PARTIAL if run.has_result else status
+            self.work.end(run.planned, kept, exit_code, reason, run.begun, collected=run.was_finished)
             self._running.pop(run.planned.cell.name, None)
-
-    def _end(self, run: CellRun, status: RunStatus, exit_code: int, reason: str | None) -> None:
-        self.work.end(run.planned, status, exit_code, reason, run.begun, collected=run.was_finished)
-
-    def _tell_attempt(self, run: CellRun, outcome: Outcome) -> None:
-        cell = run.planned.cell
-        report = CellReport(
-            cell.target, cell.evaluation, outcome.status, cell.folder, outcome.exit_code, outcome.reason, run.begun,
-            run.was_finished,
-        )  # fmt: skip
-        self.work.tell_end(report, run.planned, again=True)

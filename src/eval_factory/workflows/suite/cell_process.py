@@ -17,7 +17,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -46,6 +45,9 @@ SAFE_TO_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 def run_cell(spec: RunSpec, screen: TextIO) -> int:
     """Evaluate one cell as `run_eval` does, and leave the record of its end. Returns the exit code."""
     from eval_factory.config.evaluation import Request
+    from eval_factory.core.errors import DEFECT_EXIT_CODE
+    from eval_factory.core.foreign_text import own_lines
+    from eval_factory.core.secrets import Redactor, names_a_secret
     from eval_factory.workflows.evaluate import evaluate
     from eval_factory.workflows.options import code_of_error, end_record, failure_record
 
@@ -53,40 +55,22 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
         os.environ[SERVED_AT] = spec.served_at
     try:
         request = Request(run_config=Path(spec.run_config))
-        evaluated = evaluate(request, options_of(spec), env=os.environ, screen=screen)
+        probed = None if spec.probed is None else frozenset(spec.probed)
+        options = Options(fresh=spec.fresh, debug=spec.debug, probed=probed, limits=spec.limits)
+        evaluated = evaluate(request, options, env=os.environ, screen=screen)
         record = end_record(evaluated)
         screen.write(f"{evaluated.summary}\n")
     except BaseException as error:
         record = failure_record(error, code_of_error(error))
         screen.write(f"{record['error']['message']}\n")
-        _note_defect(error, record["exit_code"], screen)
+        if record["exit_code"] == DEFECT_EXIT_CODE:  # what nobody expected: for whoever reads the log
+            import traceback
+
+            redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+            screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
     write_atomic(Path(spec.record), json_line(record), mode=PRIVATE)
     code: int = record["exit_code"]
     return code
-
-
-def options_of(spec: RunSpec) -> Options:
-    return Options(
-        fresh=spec.fresh,
-        debug=spec.debug,
-        probed=None if spec.probed is None else frozenset(spec.probed),
-        limits=spec.limits,
-    )
-
-
-def _note_defect(error: BaseException, code: int, screen: TextIO) -> None:
-    """The traceback of what nobody expected, for whoever reads the log."""
-    from eval_factory.core.errors import DEFECT_EXIT_CODE
-
-    if code != DEFECT_EXIT_CODE:
-        return
-    import traceback
-
-    from eval_factory.core.foreign_text import own_lines
-    from eval_factory.core.secrets import Redactor, names_a_secret
-
-    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
-    screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
 
 
 def be_the_cell(spec: RunSpec, parent: int) -> int:
@@ -111,70 +95,64 @@ def be_the_cell(spec: RunSpec, parent: int) -> int:
         return run_cell(spec, screen)
 
 
-class CellServer:
-    """Begins cells and says when they have ended; a single thread, so that its forks are whole."""
+def serve(commands: int, events: int, *, fork: bool) -> None:
+    """Begin cells and say when they have ended, until nobody can say anything more: then this process ends, and they.
 
-    def __init__(self, commands: int, events: int, *, fork: bool) -> None:
-        """`commands`, `events`: descriptors to read from and to write to."""
-        self._commands, self._events = commands, events
-        self._begin: Callable[[RunSpec], int] = self._forked if fork else self._started
-        self._woken, wake = os.pipe()
-        os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._cells: dict[int, str] = {}
-        """pid -> name."""
+    A single thread does it, so that its forks are whole.
 
-    def serve(self) -> None:
-        """Until nobody can say anything more: then every cell ends, for this process does."""
-        rest = b""
-        while True:
-            ready, _, _ = select.select([self._commands, self._woken], [], [])
-            if self._woken in ready:
-                os.read(self._woken, 4096)
-                self._reap()
-            if self._commands in ready:
-                data = os.read(self._commands, 65536)
-                if not data:
-                    return
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    spec = RunSpec.of(json.loads(line))
-                    pid = self._begin(spec)
-                    self._cells[pid] = spec.name
-                    self._say(name=spec.name, pid=pid)
+    Args:
+        commands, events: descriptors to read from and to write to.
+    """
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    names: dict[int, str] = {}
+    rest = b""
 
-    def _forked(self, spec: RunSpec) -> int:
-        parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            return pid
-        code = 70
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.close(self._woken)
-            code = be_the_cell(spec, parent)
-        finally:
-            os._exit(code)
+    def say(**fields: str | int) -> None:
+        os.write(events, (json.dumps(fields) + "\n").encode())
 
-    def _started(self, spec: RunSpec) -> int:
-        from eval_factory.executors.process import start_python
+    while True:
+        ready, _, _ = select.select([commands, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            with contextlib.suppress(ChildProcessError):
+                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                    name = names.pop(ended[0], None)
+                    if name is not None:
+                        say(name=name, returncode=os.waitstatus_to_exitcode(ended[1]))
+        if commands in ready:
+            data = os.read(commands, 65536)
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                spec = RunSpec.of(json.loads(line))
+                pid = _forked(spec, woken) if fork else _started(spec)
+                names[pid] = spec.name
+                say(name=spec.name, pid=pid)
 
-        return start_python(["-m", _MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
 
-    def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                name = self._cells.pop(pid, None)
-                if name is not None:
-                    self._say(name=name, returncode=os.waitstatus_to_exitcode(status))
+def _forked(spec: RunSpec, woken: int) -> int:
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(woken)
+        code = be_the_cell(spec, parent)
+    finally:
+        os._exit(code)
 
-    def _say(self, **fields: str | int) -> None:
-        os.write(self._events, (json.dumps(fields) + "\n").encode())
+
+def _started(spec: RunSpec) -> int:
+    from eval_factory.executors.process import start_python
+
+    return start_python(["-m", _MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
 
 
 def main(arguments: list[str]) -> None:
@@ -191,7 +169,7 @@ def main(arguments: list[str]) -> None:
         gc.freeze()  # no cell's collector looks at it: its pages stay shared
     events = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no message
-    CellServer(0, events, fork=fork).serve()
+    serve(0, events, fork=fork)
     os._exit(0)
 
 

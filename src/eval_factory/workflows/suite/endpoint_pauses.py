@@ -90,7 +90,7 @@ def _name_of(endpoint: EndpointSettings) -> str:
     return json_line({name: value for name, value in sorted(asdict(endpoint).items()) if name not in _OF_NO_ENDPOINT})
 
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+LONGEST_PAUSE_S = 30.0
 _AT_ONCE = 16
 
 
@@ -111,10 +111,6 @@ class _Pause:
     next_at: float = 0.0
     question: Future[ProbeAnswer] | None = None
 
-    def pause_s(self) -> float:
-        doubled: float = FIRST_PAUSE_S * 2.0 ** (self.asked - 1)
-        return min(LONGEST_PAUSE_S, doubled)
-
 
 @dataclass
 class EndpointPauses:
@@ -129,46 +125,29 @@ class EndpointPauses:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def look_after(self, planned: PlannedCell, reason: str, *, gone: bool = False) -> None:
-        """Begin no cell of this one's group until its endpoint has answered.
-
-        Args:
-            gone: it has just been asked, and did not answer.
-        """
-        if planned.group not in self.pauses:
-            pause = self.pauses[planned.group] = _Pause(planned, reason, self.clock())
-            if gone:
-                self._wait_on(pause)
+    def look_after(self, planned: PlannedCell, reason: str) -> None:
+        """Begin no cell of this one's group until its endpoint has answered."""
+        self.pauses.setdefault(planned.group, _Pause(planned, reason, self.clock()))
 
     def news(self) -> list[tuple[str, News, str]]:
         """(group, what is new, why it was paused); who learns that it is over begins its cells again."""
         found = []
         for group, pause in list(self.pauses.items()):
-            new = self._news_of(pause)
-            if new is None:
-                continue
-            if new is not News.GONE:
-                del self.pauses[group]
-            found.append((group, new, pause.reason))
-        return found
-
-    def _news_of(self, pause: _Pause) -> News | None:
-        now = self.clock()
-        if pause.question is None:
-            if pause.asked and now - pause.since >= self.max_outage_s:
-                return News.GIVEN_UP
-            if now >= pause.next_at:
+            now, first, new = self.clock(), pause.asked == 0, None
+            if pause.question is not None and pause.question.done():
+                answer, pause.question = pause.question.result(), None
+                if answer.gone:
+                    pause.asked += 1
+                    pause.next_at = now + min(LONGEST_PAUSE_S, 2.0 ** (pause.asked - 1))
+                    new = News.GONE if first else None
+                else:
+                    new = News.THERE if first else News.BACK
+            elif pause.question is None and not first and now - pause.since >= self.max_outage_s:
+                new = News.GIVEN_UP
+            elif pause.question is None and now >= pause.next_at:
                 pause.question = self._pool.submit(self.ask, pause.planned)
-            return None
-        if not pause.question.done():
-            return None
-        answer, pause.question = pause.question.result(), None
-        first = pause.asked == 0
-        if not answer.gone:
-            return News.THERE if first else News.BACK
-        self._wait_on(pause)
-        return News.GONE if first else None
-
-    def _wait_on(self, pause: _Pause) -> None:
-        pause.asked += 1
-        pause.next_at = self.clock() + pause.pause_s()
+            if new is not None:
+                found.append((group, new, pause.reason))
+            if new not in (None, News.GONE):
+                del self.pauses[group]
+        return found

@@ -1,37 +1,42 @@
-"""Results that are there already: known from their folders, taken over from others, put in their place."""
+"""What the cells' folders hold already: results, also of other folders, and what was asked and answered."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import sqlite3
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.config.model import urls_in
+from eval_factory.core.budget import Spending
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.paid_answers import spent_so_far
+from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.plan.prices import prices_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result
+from eval_factory.scoring.journal import read_roles
 from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, versions
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.suite_status import total
 
 READ_WHEN_COLLECTED = frozenset(
-    {
-        "config.params.extra.data_dir",
-        "config.params.extra.offline",
-        "config.params.extra.allow_code_execution",
-        "config.params.extra.on_failure",
-        "config.params.extra.min_coverage",
-        "config.params.extra.max_judge_failures",
-        "config.params.extra.max_model_mismatch",
-        "config.params.extra.max_unreadable",
-        "config.params.extra.prices",
-    }
-)
+    f"config.params.extra.{name}"
+    for name in (
+        "data_dir", "offline", "allow_code_execution", "on_failure", "min_coverage", "max_judge_failures",
+        "max_model_mismatch", "max_unreadable", "prices",
+    )
+)  # fmt: skip
 """What changes nothing that is asked, and what stands in a result."""
 OF_NO_RESULT = (RUNTIME_ONLY - READ_WHEN_COLLECTED) | {"config.params.extra.shards"}  # of earlier versions
 """What changes how a run goes, and no number in its result."""
@@ -90,38 +95,32 @@ def _settings(config: Mapping[str, Any]) -> dict[str, str]:
     return {path: json.dumps(value, sort_keys=True, default=str) for path, value in said.items()}
 
 
-NEVER_COPIED = ("*.part", "*.tmp")
-
-
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     """Identity -> the output folders of complete runs of this version, found in these folders and below them.
 
     Raises:
         ConfigError: one of them is not there.
     """
-    found: dict[str, list[Path]] = {}
+    found: dict[str, tuple[Path, ...]] = {}
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--reuse: there is no folder {folder}")
-        for root in _output_folders(folder):
-            state = read_state(RunDir(root))
-            if state is not None and state.complete and state.versions == versions():
-                found.setdefault(state.identity, []).append(root)
-    return {identity: tuple(roots) for identity, roots in found.items()}
-
-
-def _output_folders(folder: Path) -> Iterator[Path]:
-    for parent, names, files in os.walk(folder):  # which follows no links
-        if RunDir(Path(parent)).run_state.name in files:
-            names.clear()  # nothing in an output folder is another
-            yield Path(parent)
-        names.sort()
+        for parent, names, files in os.walk(folder):  # which follows no links
+            root = RunDir(Path(parent))
+            if root.run_state.name in files:
+                names.clear()  # nothing in an output folder is another
+                state = read_state(root)
+                if state is not None and state.complete and state.versions == versions():
+                    found[state.identity] = (*found.get(state.identity, ()), root.root)
+            names.sort()
+    return found
 
 
 def source_for(plan: Plan, known: Mapping[str, tuple[Path, ...]]) -> Path | None:
     """An output folder, and not the cell's own, that holds what this plan would give."""
     own = plan.rundir.root
-    return next((root for root in known.get(plan.identity, ()) if not _is_same(root, own)), None)
+    others = (root for root in known.get(plan.identity, ()) if not (own.exists() and root.samefile(own)))
+    return next(others, None)
 
 
 def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
@@ -132,13 +131,21 @@ def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
     Raises:
         PrerequisiteError: it cannot be read, or written.
     """
-    target = plan.rundir.root
+    there, target = RunDir(source), plan.rundir.root
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    # byte for byte, cache.db with its write-ahead log: a killed run has not put the two together; SQLite's third file
+    # is an index of the second, and is made again
+    own = (there.lock_file.name, there.lock_holder.name, there.answers[2].name, "*.part", "*.tmp")
     try:
-        with RunDir(source).locked():
+        with there.locked():
             target.parent.mkdir(parents=True, exist_ok=True)
-            _copy(RunDir(source), copy)
-        put_in_place(copy, target, suite)
+            shutil.copytree(source, copy, symlinks=True, ignore=shutil.ignore_patterns(*own))
+        if target.exists():
+            with RunDir(target).locked():
+                aside = suite.state / "set-aside" / target.parent.name
+                aside.mkdir(parents=True, exist_ok=True)
+                target.rename(aside / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
+        copy.rename(target)
     except BusyError:
         return False
     except (OSError, shutil.Error) as error:
@@ -148,28 +155,28 @@ def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
     return True
 
 
-def _copy(source: RunDir, copy: Path) -> None:
-    """Byte for byte, but for the lock. cache.db with its write-ahead log: a killed run has not put the two together.
+def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Spending:
+    """What these cells have asked in all invocations; `say` learns what nobody can count any more."""
+    spent = []
+    for planned in cells:
+        for store in planned.plan.rundir.stores():
+            try:
+                spent.append(spent_so_far(store.cache_db, prices_of(planned.plan).known))
+            except sqlite3.Error as error:  # the cell's run puts it aside
+                say(f"warning: {store.cache_db} is damaged ({error}): what it counted is not in the suite's budget")
+    return total(spent)
 
-    SQLite's third file is an index of the second, and is made again.
+
+def groups_that_answered(cells: Iterable[PlannedCell]) -> frozenset[str]:
+    """The endpoints that answered some cell's model, in this invocation or an earlier one.
+
+    From where it is asked now: another URL may never have been there.
     """
-    own = (source.lock_file.name, source.lock_holder.name, source.answers[2].name)
-    shutil.copytree(source.root, copy, symlinks=True, ignore=shutil.ignore_patterns(*own, *NEVER_COPIED))
-
-
-def put_in_place(copy: Path, target: Path, suite: SuiteDir) -> None:
-    """Make the folder `copy` the cell's; what stood there is kept under the suite's own files.
-
-    Raises:
-        BusyError: somebody works there.
-    """
-    if target.exists():
-        with RunDir(target).locked():
-            aside = suite.state / "set-aside" / target.parent.name
-            aside.mkdir(parents=True, exist_ok=True)
-            target.rename(aside / f"{target.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}")
-    copy.rename(target)
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    return other.exists() and one.samefile(other)
+    found = set()
+    for planned in cells:
+        with suppress(sqlite3.Error, OSError, YamlError, UnicodeDecodeError, KeyError, TypeError):
+            if MODEL_ROLE in read_roles(planned.plan.rundir.cache_db):
+                last = parse_own(planned.plan.rundir.run_config.read_text(encoding="utf-8"))
+                if not set(urls_in(last["target"]["api_endpoint"]["url"])).isdisjoint(planned.plan.model.urls):
+                    found.add(planned.group)
+    return frozenset(found)

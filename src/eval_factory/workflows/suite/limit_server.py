@@ -28,8 +28,6 @@ from eval_factory.endpoint.limits import LiveLimit, Ticket
 MAX_PATH = 100
 """Bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)."""
 MAX_LINE = 65536
-BACKLOG = 128
-"""Processes that connect at the same moment."""
 PREFIX, SOCKET = "eval-factory-", "s"
 OVER = {"over": MAX_WALL}
 SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
@@ -54,7 +52,12 @@ class LimitServer:
     def __enter__(self) -> Self:
         """Raises OSError: a socket cannot be made."""
         with ExitStack() as end:
-            folder = _private_folder()
+            # only this user can enter it, and a socket's path in it is short enough; what is killed leaves it behind,
+            # with nothing but the socket's name in it
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
+                folder.rmdir()
+                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
             end.callback(shutil.rmtree, folder, ignore_errors=True)
             self.address = str(folder / SOCKET)
             bridge.wait_for(self._start())
@@ -67,7 +70,8 @@ class LimitServer:
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Connection(self), self.address, backlog=BACKLOG)
+        # `backlog`: processes that connect at the same moment
+        self._server = await loop.create_unix_server(lambda: _Connection(self), self.address, backlog=128)
         left = None if self.budget is None else self.budget.seconds_left
         self._timer = None if left is None else loop.call_later(min(left, threading.TIMEOUT_MAX), self._end_time)
 
@@ -84,18 +88,6 @@ class LimitServer:
         self.is_over = True
         for connection in self.connections:
             connection.send(OVER)
-
-
-def _private_folder() -> Path:
-    """Only this user can enter it, and a socket's path in it is short enough.
-
-    What is killed leaves it behind, with nothing but the socket's name in it.
-    """
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
-    return folder
 
 
 class _Connection(asyncio.Protocol):

@@ -1,17 +1,22 @@
-"""The cells of a suite: each checked before anything is asked or written, with its plan."""
+"""The cells of a suite: each checked before anything is asked or written, with its plan, and the limits they share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation, build_evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.formats import first_of
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
+from eval_factory.core.urls import base_of
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf, limit_names
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.prices import how_to_say, prices_of
@@ -19,15 +24,10 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import HUB_TOKEN
 
-_MOST_NAMED = 4
-"""Cells that a message names."""
-
 _NOT_TO_BE_WRITTEN = (
     "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
     " host, and in params_to_add"
 )
-_BETWEEN_KEYS = re.compile(r"\n(?=no API key)")
-_FLAG_OF_A_RUN, _OF_A_SUITE = "with --api_key_name", "as api_key of the target"
 
 
 @dataclass(frozen=True)
@@ -48,93 +48,67 @@ class CheckedCell:
         return self.plan is not None and not self.missing
 
 
-@dataclass(frozen=True)
-class _Findings:
-    problems: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+def _findings(*checks: Callable[[], object]) -> tuple[list[str], list[str]]:
+    """What is wrong with the configuration, by these checks, and what is missing."""
+    problems, missing = [], []
+    for check in checks:
+        try:
+            check()
+        except PrerequisiteError as error:
+            missing.append(str(error))
+        except ConfigError as error:
+            problems += error.problems
+    return problems, missing
 
 
-class _Checks:
-    """The checks that cost something are made once for all cells that read the same."""
+def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The task's own data, its packages, and a data bundle: whoever is evaluated."""
+    extra, task = plan.evaluation.run.config.params.extra, plan.evaluation.task
+    faults = data_faults(task, extra)
+    checks: list[Callable[[], object]] = [lambda: look_for_packages(plan.task_name, task.helm.run_spec)]
+    if extra.offline or extra.data_dir is not None:
+        from eval_factory.workflows.prepare import find_bundle  # imports what reads bundles: seldom needed
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self._env = env
-        self._known: dict[Any, _Findings] = {}
-
-    def of_data(self, plan: Plan) -> _Findings:
-        """The task's own data, its packages, and a data bundle: whoever is evaluated."""
-        extra, task = plan.evaluation.run.config.params.extra, plan.evaluation.task
-        beside = plan.rundir.root if extra.offline and extra.data_dir is None else None  # data of an earlier run
-        key = (task.name, extra.model_dump_json(), beside)
-        if key not in self._known:
-            faults = data_faults(task, extra)
-            self._known[key] = _both(
-                _Findings(missing=("\n  ".join(faults),) if faults else ()),
-                _findings(lambda: look_for_packages(plan.task_name, task.helm.run_spec)),
-                _findings(lambda: self._look_for_bundle(plan)),
-            )
-        return self._known[key]
-
-    def _look_for_bundle(self, plan: Plan) -> None:
-        extra = plan.evaluation.run.config.params.extra
-        if extra.offline or extra.data_dir is not None:
-            from eval_factory.workflows.prepare import find_bundle  # imports what reads bundles: seldom needed
-
-            find_bundle(plan, self._env)
-
-    def of_keys(self, plan: Plan) -> _Findings:
-        """Each missing key by itself, as the cells of a suite have to learn of it."""
-        found = _findings(lambda: credentials_report(plan, self._env))
-        texts = [part for text in found.missing for part in _BETWEEN_KEYS.split(text)]
-        return _Findings(found.problems, tuple(text.replace(_FLAG_OF_A_RUN, _OF_A_SUITE) for text in texts))
+        checks.append(lambda: find_bundle(plan, env))
+    problems, missing = _findings(*checks)
+    return problems, ["\n  ".join(faults), *missing] if faults else missing
 
 
-def _of_secrets(document: Mapping[str, Any], of: Iterable[Evaluation], env: Mapping[str, str]) -> _Findings:
+def _of_secrets(document: Mapping[str, Any], of: Iterable[Evaluation], env: Mapping[str, str]) -> list[str]:
     """What a document must not hold that is written into a file: the values of these evaluations' keys."""
     keys = dict.fromkeys(name for evaluation in of for name in evaluation.key_names())
     redactor = Redactor.from_environment(env, [*keys, HUB_TOKEN])
-    if redactor.tree(document, known_only=True) == document:
-        return _Findings()
-    return _Findings((_NOT_TO_BE_WRITTEN,))
-
-
-def _findings(check: Callable[[], object]) -> _Findings:
-    try:
-        check()
-    except PrerequisiteError as error:
-        return _Findings(missing=(str(error),))
-    except ConfigError as error:
-        return _Findings(problems=tuple(error.problems))
-    return _Findings()
-
-
-def _both(*found: _Findings) -> _Findings:
-    problems = tuple(problem for one in found for problem in one.problems)
-    return _Findings(problems, tuple(text for one in found for text in one.missing))
+    return [] if redactor.tree(document, known_only=True) == document else [_NOT_TO_BE_WRITTEN]
 
 
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
-    checks, framework = _Checks(env), load_framework()
-    found = []
+    framework, found = load_framework(), []
+    of_data: dict[Any, tuple[list[str], list[str]]] = {}
+    """Once for all cells that read the same: it costs something."""
     for cell in suite.cells:
         try:
             evaluation = build_evaluation(cell.request, framework, env)
         except ConfigError as error:
             found.append(CheckedCell(cell, None, None, tuple(error.problems)))
             continue
-        plan = make_plan(evaluation)
-        both = _both(_of_secrets(cell.document, [evaluation], env), checks.of_data(plan), checks.of_keys(plan))
-        found.append(CheckedCell(cell, evaluation, plan, both.problems, both.missing))
-    return _with_the_suites_own(suite, found, env)
-
-
-def _with_the_suites_own(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
-    """What stands in no cell's run config is written into the suite's: `limit_group`, patterns, what is left out."""
-    found = _of_secrets(suite.document, [one.evaluation for one in cells if one.evaluation is not None], env).problems
-    if any(set(found).issubset(one.problems) for one in cells):
-        return tuple(cells)
-    return tuple(replace(one, problems=(*one.problems, *found)) for one in cells)
+        plan, extra = make_plan(evaluation), evaluation.run.config.params.extra
+        beside = plan.rundir.root if extra.offline and extra.data_dir is None else None  # data of an earlier run
+        key = (evaluation.task.name, extra.model_dump_json(), beside)
+        if key not in of_data:
+            of_data[key] = _of_data(plan, env)
+        wrong_keys, said = _findings(partial(credentials_report, plan, env))
+        # each missing key by itself, as the cells of a suite have to learn of it
+        no_keys = [part for text in said for part in re.split(r"\n(?=no API key)", text)]
+        no_keys = [text.replace("with --api_key_name", "as api_key of the target") for text in no_keys]
+        wrong_data, no_data = of_data[key]
+        problems = (*_of_secrets(cell.document, [evaluation], env), *wrong_data, *wrong_keys)
+        found.append(CheckedCell(cell, evaluation, plan, problems, (*no_data, *no_keys)))
+    # what stands in no cell's run config is written into the suite's: `limit_group`, patterns, what is left out
+    own = _of_secrets(suite.document, [one.evaluation for one in found if one.evaluation is not None], env)
+    if not any(set(own).issubset(one.problems) for one in found):
+        found = [replace(one, problems=(*one.problems, *own)) for one in found]
+    return tuple(found)
 
 
 def refuse_unready(cells: Sequence[CheckedCell]) -> None:
@@ -182,13 +156,8 @@ def named_cells(some: Sequence[Cell], every: Sequence[Cell]) -> str:
         values = list(dict.fromkeys(getattr(cell, kind) for cell in some))
         whole = {cell.name for cell in every if getattr(cell, kind) in values}
         if whole == chosen and len(values) < len(some):
-            return f"every cell of {_list(values)}"
-    return _list([cell.name for cell in some])
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+            return f"every cell of {first_of(values, 4)}"
+    return first_of([cell.name for cell in some], 4)
 
 
 @dataclass(frozen=True)
@@ -210,6 +179,10 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     refuse_unready(cells)
     if suite.budget.max_cost is not None:
         refuse_unknown_prices(cells)
+    return planned_of(suite, cells)
+
+
+def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell, ...]:
     return tuple(
         PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
         for number, one in enumerate(cells)
@@ -234,3 +207,43 @@ def refuse_unknown_prices(cells: Iterable[CheckedCell]) -> None:
                 for model, why in unknown.items()
             ]
         )
+
+
+@dataclass(frozen=True)
+class LimitGroups:
+    """The limits of several runs together."""
+
+    limits: dict[str, LimitOf]
+    of_runs: tuple[dict[str, str], ...]
+    """For each run, in their order: role -> name of its limits."""
+
+
+def limits_of(runs: Iterable[tuple[Sequence[EndpointSettings], str | None]]) -> LimitGroups:
+    """Runs share the limits of one address as their model, or of one judge at one address.
+
+    Where they state different numbers for the same limit, the smallest counts.
+
+    Args:
+        runs: whom each asks, and the name of the limits that its model shares; None: the address names them.
+    """
+    limits: dict[str, LimitOf] = {}
+    of_runs = []
+    for endpoints, model_group in runs:
+        groups = {}
+        for endpoint in endpoints:
+            is_model, own = endpoint.role == MODEL_ROLE, endpoint.limit
+            whose = "" if is_model else f"judge {endpoint.model_id} at "
+            bases = [f"{whose}{base_of(url)}" for url in endpoint.urls]
+            group = (model_group if is_model else None) or ", ".join(sorted(bases))
+            together, *each = limit_names(endpoint.role, len(bases))
+            # `parallelism` is that of all servers together, what is allowed a minute that of each
+            of_all = replace(own, requests_per_minute=None, tokens_per_minute=None) if each else own
+            of_each = [(name, base, own) for name, base in zip(each, bases, strict=bool(each))]
+            for role, name, limit in [(together, group, of_all), *of_each]:
+                groups[role] = name
+                pairs = zip(vars(limits.get(name, limit)).values(), vars(limit).values(), strict=True)
+                known = [[number for number in pair if number is not None] for pair in pairs]
+                least: list[Any] = [min(numbers, default=None) for numbers in known]
+                limits[name] = LimitOf(*least)
+        of_runs.append(groups)
+    return LimitGroups(limits, tuple(of_runs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
@@ -29,22 +29,22 @@ from eval_factory.executors.served import ServedModel, ServerFailedError, Server
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
-from eval_factory.workflows.suite.cell_loop import CellLoop, Work, worst_code
+from eval_factory.workflows.suite.cell_loop import CellLoop, Work
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
     finished,
     finished_below,
+    groups_that_answered,
     is_complete_run,
     keeps_partial_result,
     source_for,
+    spent_before,
     take_over,
 )
-from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.limit_server import LimitServer
-from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
+from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
-from eval_factory.workflows.suite.suite_budget import groups_that_answered, spent_before
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
@@ -61,8 +61,6 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, 
 
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
-OF_A_JOB = "SLURM_"
-"""Beginning of the variables by which Slurm knows whose steps are started."""
 RunCells = Callable[[Work, Sequence[PlannedCell], "ServedModel | None"], None]
 
 
@@ -74,45 +72,38 @@ def run_by_server(work: Work, run: RunCells) -> None:
     Raises:
         KeyboardInterrupt: no server and no cell runs any more.
     """
+    say = work.journal.say
     there = [planned for planned in work.left if planned.cell.target not in work.suite.serve]
     if there:
         run(work, there, None)
-    for target in work.suite.serve:
+    for target, serve in work.suite.serve.items():
         cells = [planned for planned in work.left if planned.cell.target == target]
         if not cells:
             continue
         if not work.options.fresh and all(is_complete_run(planned.plan) for planned in cells):
             run(work, cells, None)  # they are only collected
-        elif work.stopped is not None:
+            continue
+        if work.stopped is not None:
             work.leave(cells, MISSING, NotReportableError.exit_code, work.stopped)
-        else:
-            _serve_and_run(work, target, cells, run)
-
-
-def _serve_and_run(work: Work, target: str, cells: Sequence[PlannedCell], run: RunCells) -> None:
-    say = work.journal.say
-    for name in variables_of(work.suite.serve[target]):
-        if name not in work.env:
-            say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
-    with ServedModel(server_spec(work.suite, target, cells, work.env), say, work.journal.tick) as server:
-        try:
-            server.start()
-        except ServerFailedError as error:
-            say(str(error))
-            work.leave(cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
-        else:
+            continue
+        for name in variables_of(serve):
+            if name not in work.env:
+                say(f"warning: the server of {target}: the variable {name} (serve.env) is not set")
+        with ServedModel(server_spec(work.suite, target, cells, work.env), say, work.journal.tick) as server:
+            try:
+                server.start()
+            except ServerFailedError as error:
+                say(str(error))
+                work.leave(cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
+                continue
             run(work, cells, server)
-            _name_its_log(work, target, cells, server)
-
-
-def _name_its_log(work: Work, target: str, cells: Sequence[PlannedCell], server: ServedModel) -> None:
-    """A model may hang while its health URL answers: its requests fail one by one, and nothing names the server."""
-    ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
-    if (FAILED in ended or PARTIAL in ended) and server.lost() is None:
-        work.journal.say(
-            f"the server of {target} answered its health URL to the end, and not all of its cells are complete; what it"
-            f" said stands in {' and '.join(map(str, server.logs))}"
-        )
+            # a model may hang while its health URL answers: its requests fail one by one, and nothing names the server
+            ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
+            if (FAILED in ended or PARTIAL in ended) and server.lost() is None:
+                say(
+                    f"the server of {target} answered its health URL to the end, and not all of its cells are complete;"
+                    f" what it said stands in {' and '.join(map(str, server.logs))}"
+                )
 
 
 def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:
@@ -121,15 +112,16 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
     names = {HUB_TOKEN, *filter(names_a_secret, variables)}
     for planned in cells:
         names.update(planned.plan.evaluation.key_names())
-    seen = server_environment(env, variables)
-    if launch:
-        seen |= {name: env[name] for name in env if name.startswith(OF_A_JOB) and not names_a_secret(name)}
+    # what finds programs, files and GPUs, its job, and the variables that are named: no key of a judge or a model
+    beginnings = (*_OF_THE_MACHINE, "SLURM_") if launch else _OF_THE_MACHINE
+    open_ones = [name for name in env if not names_a_secret(name) and (name in ALLOWED or name.startswith(beginnings))]
+    seen = {**{name: env[name] for name in open_ones}, "PYTHONUNBUFFERED": "1"}
     return ServerSpec(
         name=target,
         words=words_of(serve),
         health=health_url(serve),
         log=suite.folder.server_log(target),
-        env=seen,
+        env={**seen, **{name: env[name] for name in variables if name in env}},
         settings=server_variables(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
         start_time_limit_s=float(serve["start_time_limit_s"]),
@@ -139,19 +131,6 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         replicas=serve.get("replicas", 1),  # a job that an earlier version submitted does not say it
         launch=launch,
     )
-
-
-def server_environment(env: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """What finds programs, files and GPUs, and the variables that are named: no key of a judge or a model."""
-    kept = {
-        name: value
-        for name, value in env.items()
-        if (name in ALLOWED or name.startswith(_OF_THE_MACHINE)) and not names_a_secret(name)
-    }
-    return {**kept, "PYTHONUNBUFFERED": "1", **{name: env[name] for name in names if name in env}}
-
-
-_INTERRUPTED = InterruptedRunError.exit_code
 
 
 def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
@@ -173,9 +152,11 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     with held(suite.folder):
         take_away(suite.folder)
         write_configs(suite)
-        redactor = _redactor_of(cells, env)
+        keys = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
+        redactor = Redactor.from_environment(env, [*keys, HUB_TOKEN])
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
         names = [cell_fields(planned.cell) for planned in cells]
+        interrupted = False
         work.journal.tell(SUITE_STARTED, pid=os.getpid(), host=socket.gethostname(), cells=names, total=len(names))
         try:
             collect_finished(work, known)
@@ -185,16 +166,12 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
                 refuse_cells_in_slurm(suite.folder, [planned.cell.name for planned in work.left], Slurm(env))
                 run_by_server(work, run_cells)
         except KeyboardInterrupt:
-            with not_to_be_hung_up():
-                report = _finish(work, interrupted=True)
-            raise InterruptedRunError(report.summary) from None
+            interrupted = True
         with not_to_be_hung_up():
-            return _finish(work, interrupted=False)
-
-
-def _redactor_of(cells: Iterable[PlannedCell], env: Mapping[str, str]) -> Redactor:
-    names = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
-    return Redactor.from_environment(env, [*names, HUB_TOKEN])
+            report = _finish(work, interrupted=interrupted)
+        if interrupted:
+            raise InterruptedRunError(report.summary)
+        return report
 
 
 def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
@@ -212,7 +189,9 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             continue
         code = 0 if found.not_reportable is None else NotReportableError.exit_code
         reason = None if found.not_reportable is None else found.not_reportable.split("\n")[0]
-        work.end(planned, COMPLETE, code, reason, collected=True, reused_from=source)
+        if source is not None:
+            work.reused[planned.number] = source
+        work.end(planned, COMPLETE, code, reason, collected=True)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
@@ -224,16 +203,17 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
     Raises:
         KeyboardInterrupt: after the cells that ran have been ended.
     """
-    suite, journal = work.suite, work.journal
-    groups = limits_of(RunEndpoints(planned.plan.endpoints, planned.group) for planned in cells)
+    suite, say, options = work.suite, work.journal.say, work.options
+    groups = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
         runs.start()  # beside the probes
-        probe = EndpointProbe(work.env, work.redactor, journal.say)
-        asked = not work.options.no_preflight and served is None  # a server is asked by each of its cells
-        if asked:
+        probe = EndpointProbe(work.env, work.redactor, say)
+        if not options.no_preflight and served is None:
             probe.all_of(cells)
-        tracker = _tracker_of(work)
+        tracker = None
+        if suite.budget:  # of all cells, with what they have used of it in earlier invocations
+            tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
         server = stack.enter_context(LimitServer(groups.limits, tracker))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
@@ -246,66 +226,50 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             if served is not None:
                 ready = served.is_ready()
                 return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
-            return ProbeAnswer(answered=True) if work.options.no_preflight else probe.model_of(planned)
+            return ProbeAnswer(answered=True) if options.no_preflight else probe.model_of(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
-        probed = {one.number: probe.roles_that_answered(one) if asked else frozenset[str]() for one in cells}
-        if served is not None and not work.options.no_preflight:
+        probed = {one.number: probe.roles_that_answered(one) for one in cells}
+        if served is not None and not options.no_preflight:  # a server is asked by each of its cells
             probed = {}
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
         loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
-            refuse_or_pause(loop, probe, planned, there_before)
+            problem = probe.problem_of(planned)
+            if problem is None or (is_complete_run(planned.plan) and not options.fresh):  # it asks nobody
+                continue
+            role, error = problem
+            reason = str(error).split("\n")[0]
+            gone = isinstance(error, EndpointUnreachableError) and role == MODEL_ROLE
+            if gone and planned.group in there_before:
+                pauses.look_after(planned, reason)
+            else:
+                loop.refuse(planned, f"not begun: {reason}")
         loop.run()
-
-
-def _tracker_of(work: Work) -> SpendingTracker | None:
-    """The budget of all cells, and what they have used of it in earlier invocations; None where there is no limit."""
-    if not work.suite.budget:
-        return None
-    return SpendingTracker(work.suite.budget, spent_before(work.cells, work.journal.say), began=work.began)
-
-
-def refuse_or_pause(loop: CellLoop, probe: EndpointProbe, planned: PlannedCell, there_before: frozenset[str]) -> None:
-    """Where the probe found that an endpoint cannot be asked: it is waited for if it was there before."""
-    problem = probe.problem_of(planned)
-    if problem is None or (is_complete_run(planned.plan) and not loop.work.options.fresh):  # it asks nobody
-        return
-    role, error = problem
-    reason = str(error).split("\n")[0]
-    gone = isinstance(error, EndpointUnreachableError) and role == MODEL_ROLE
-    if gone and planned.group in there_before:
-        loop.pauses.look_after(planned, reason)
-    else:
-        loop.refuse(planned, f"not begun: {reason}")
 
 
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
-    cells = tuple(work.reports.get(planned.number) or not_begun(planned) for planned in work.cells)
+    for planned in work.left:
+        own, status = planned.cell, PARTIAL if keeps_partial_result(planned.plan) else MISSING
+        code, reason = InterruptedRunError.exit_code, "interrupted before it was begun"
+        work.reports[planned.number] = CellReport(own.target, own.evaluation, status, own.folder, code, reason)
+    cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
-        table = write_table(cells, suite.folder)
+        found, no_table = write_table(cells, suite.folder)
     except Exception:
         work.journal.tell(SUITE_ENDED, status=PARTIAL, exit_code=DEFECT_EXIT_CODE)
         raise
-    for before, cell, planned in zip(cells, table.cells, work.cells, strict=True):
+    for before, cell, planned in zip(cells, found, work.cells, strict=True):
         if cell != before:
             work.tell_end(cell, planned)
-    cells = table.cells
-    codes = [cell.exit_code for cell in cells] + [PrerequisiteError.exit_code] * (table.problem is not None)
-    code = _INTERRUPTED if interrupted else worst_code(codes)
-    status = COMPLETE if table.problem is None and all(cell.status == COMPLETE for cell in cells) else PARTIAL
+    codes = [cell.exit_code for cell in found] + [PrerequisiteError.exit_code] * (no_table is not None)
+    # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
+    # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
+    code = InterruptedRunError.exit_code if interrupted else max(codes, default=0)
+    status = COMPLETE if no_table is None and all(cell.status == COMPLETE for cell in found) else PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
-    summary = summary_of(cells, suite.folder, stopped=work.stopped, no_table=table.problem)
-    return SuiteReport(suite.folder, cells, code, status, summary, table.problem)
-
-
-def not_begun(planned: PlannedCell) -> CellReport:
-    cell = planned.cell
-    partial = keeps_partial_result(planned.plan)
-    status = PARTIAL if partial else MISSING
-    return CellReport(
-        cell.target, cell.evaluation, status, cell.folder, _INTERRUPTED, "interrupted before it was begun"
-    )
+    summary = summary_of(found, suite.folder, stopped=work.stopped, no_table=no_table)
+    return SuiteReport(suite.folder, found, code, status, summary, no_table)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request
-from eval_factory.config.run_executor import EXECUTOR, SLURM
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import TOP, name_of_type
-from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, NotReportableError, PrerequisiteError
+from eval_factory.config.taken_keys import EXECUTOR, SLURM
+from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
@@ -31,7 +31,7 @@ from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import COMPLETE, PARTIAL, WAITING, ScreenLines
 from eval_factory.workflows.suite.suite_preview import script_lines
-from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TARGET = "model"
 """What the one target of such a suite is called."""
@@ -62,18 +62,31 @@ def run_as_job(
         with plan.rundir.locked():  # nobody does the same run on this machine
             pass
     write_atomic(folder.run_config, OF_THE_RUN + to_yaml(run_config_of(evaluation, plan)))
-    chosen = SuiteOptions(
-        fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait
-    )  # fmt: skip
+    chosen = SuiteOptions(fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait)
     (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
-    if cell.status == COMPLETE:
-        return _collected(evaluation, options, env, screen)
+    if cell.status == COMPLETE:  # collected here: with what the user says today of what is reportable
+        here = replace(options, fresh=False, only_collect=True)
+        return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
+    root = shlex.quote(str(plan.rundir.root))
     if cell.status == WAITING:
-        return Submitted(plan.rundir.root, _next_steps(plan))
-    if cell.status == PARTIAL:
-        return _as_it_stands(plan, env)
-    raise _error_of(cell, plan)
+        steps = (
+            f"submitted to Slurm; the result will be in {plan.rundir.root}\n"
+            "  the same command shows it when the job has ended; with --wait it waits for that\n"
+            f"  where it stands: eval-factory suite status {root}\n"
+            f"  what it says: eval-factory suite logs -f {root}\n"
+            f"  to end it: eval-factory suite cancel {root}"
+        )
+        return Submitted(plan.rundir.root, steps)
+    if cell.status == PARTIAL:  # as its task wrote it: to collect it here is to ask for what is missing
+        result = load_result(plan.rundir.root).result
+        text = own_lines(redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir)))
+        minimum = plan.evaluation.run.config.params.extra.min_coverage
+        return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
+    raise _BY_CODE.get(cell.exit_code, HelmError)(
+        f"{cell.reason or cell.status}\n  its logs: eval-factory suite logs {root}\n"
+        "  the same command submits it again; what was answered is kept"
+    )
 
 
 def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suite:
@@ -110,39 +123,3 @@ def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
     """
     suite = suite_of(evaluation, make_plan(evaluation), env)
     yield from script_lines(suite, checked_cells(suite, env), env)
-
-
-def _collected(evaluation: Evaluation, options: Options, env: Mapping[str, str], screen: TextIO) -> Evaluated:
-    """The result, with what the user says today of what is reportable."""
-    here = replace(options, fresh=False, only_collect=True)
-    return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
-
-
-def _as_it_stands(plan: Plan, env: Mapping[str, str]) -> Evaluated:
-    """A result with gaps, as its task wrote it: to collect it here is to ask for what is missing."""
-    result = load_result(plan.rundir.root).result
-    text = own_lines(redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir)))
-    minimum = plan.evaluation.run.config.params.extra.min_coverage
-    return Evaluated(result, plan.rundir, text, why_not_reportable(result, minimum))
-
-
-def _next_steps(plan: Plan) -> str:
-    folder = shlex.quote(str(plan.rundir.root))
-    return "\n".join(
-        [
-            f"submitted to Slurm; the result will be in {plan.rundir.root}",
-            "  the same command shows it when the job has ended; with --wait it waits for that",
-            f"  where it stands: eval-factory suite status {folder}",
-            f"  what it says: eval-factory suite logs -f {folder}",
-            f"  to end it: eval-factory suite cancel {folder}",
-        ]
-    )
-
-
-def _error_of(cell: CellReport, plan: Plan) -> EvalFactoryError:
-    error = _BY_CODE.get(cell.exit_code, HelmError)
-    folder = shlex.quote(str(plan.rundir.root))
-    return error(
-        f"{cell.reason or cell.status}\n  its logs: eval-factory suite logs {folder}\n"
-        "  the same command submits it again; what was answered is kept"
-    )

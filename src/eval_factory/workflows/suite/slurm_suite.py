@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, variables_of
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
+from eval_factory.core.formats import first_of
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
@@ -24,7 +25,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
-from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of, some_of
+from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
@@ -41,11 +42,9 @@ _POLL_S = 3.0
 QUEUED = "queued in Slurm"
 """Why a cell that goes on without this command is not complete."""
 _LOST = "its task is gone from Slurm and left no result; see its log"
-_OF_ENDPOINTS = ("requests_per_minute", "tokens_per_minute")
-Sleep = Callable[[float], None]
 
 
-def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
+def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
     """Until everything is submitted; with `wait` until everything has ended. Every cell then has a report.
 
     Raises:
@@ -57,13 +56,26 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Sleep = time.sleep) -> None:
     runs.store.begin()
     if work.options.fresh:
         begin_anew(work.left, runs.store, slurm)
+    run = SlurmRun(work, runs)
     try:
-        SlurmRun(work, runs).to_the_end(sleep)
+        while True:
+            states = run.states()
+            if runs.store.cancelled.exists():
+                raise KeyboardInterrupt
+            if states is not None:
+                run.step(states)
+                if not work.left or not work.options.wait:
+                    break
+            work.journal.tick()
+            sleep(_POLL_S)
     except KeyboardInterrupt:
         raise InterruptedRunError(
             f"no longer waiting; what is submitted goes on in Slurm: eval-factory suite status {folder.named}\n"
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
+    for planned in work.left:  # it goes on when this command has returned
+        cell = planned.cell
+        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, WAITING, cell.folder, 0, QUEUED)
 
 
 @dataclass
@@ -75,23 +87,7 @@ class SlurmRun:
     silent_since: float | None = None
     """Since when squeue fails."""
 
-    def to_the_end(self, sleep: Sleep) -> None:
-        while True:
-            states = self._states()
-            if self.runs.store.cancelled.exists():
-                raise KeyboardInterrupt
-            if states is not None:
-                self._step(states)
-                if not self.work.left or not self.work.options.wait:
-                    break
-            self.work.journal.tick()
-            sleep(_POLL_S)
-        for planned in self.work.left:  # it goes on when this command has returned
-            cell = planned.cell
-            report = CellReport(cell.target, cell.evaluation, WAITING, cell.folder, 0, QUEUED)
-            self.work.reports[planned.number] = report
-
-    def _states(self) -> Mapping[str, RunState] | None:
+    def states(self) -> Mapping[str, RunState] | None:
         """What has become of each run; None where Slurm does not say and is asked again."""
         try:
             states = self.runs.look()
@@ -106,7 +102,7 @@ class SlurmRun:
         self.silent_since = None
         return states
 
-    def _step(self, states: Mapping[str, RunState]) -> None:
+    def step(self, states: Mapping[str, RunState]) -> None:
         """Take what has ended, end what waits for ever, submit what is missing."""
         names = {name_of(planned): planned for planned in self.work.left}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
@@ -128,8 +124,15 @@ class SlurmRun:
         self.runs.clean_up()
         if missing:
             adopt_answers(missing, self.runs.store)
-            self.runs.begin(list(specs_of(missing, self.work, self.runs.store)))
-            self.submitted.update(name_of(planned) for planned in missing)
+            specs = specs_of(missing, self.work.suite, self.runs.store, self.work.options)
+            found = [SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))]
+            for planned, spec in zip(missing, specs, strict=True):
+                share = SlurmAsks.of(spec).at_once * found.count(planned.group)
+                file = Path(spec.run_config)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_atomic(file, to_yaml(document_of(planned, share)), mode=PRIVATE)
+            self.runs.begin(specs)
+            self.submitted.update(spec.name for spec in specs)
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
         """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
@@ -193,53 +196,44 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
         raise ConfigError(problems)
 
 
-def at_once(suite: Suite, cells: Iterable[PlannedCell]) -> dict[str, int]:
+def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions) -> list[RunSpec]:
+    """Each cell as a run of Slurm."""
+    at_once: dict[str, int] = {}
     """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
-    found: dict[str, int] = {}
     for planned in cells:
         asked_for = 1 if planned.cell.target in suite.serve else suite.slurm[planned.cell.target]["tasks_at_once"]
         most = min(asked_for, *_limits(planned).values())
-        found[planned.group] = min(most, found.get(planned.group, most))
-    return found
-
-
-def specs_of(cells: Sequence[PlannedCell], work: Work, store: SlurmStore) -> list[RunSpec]:
-    """Each cell as a run of Slurm, with its run config written: with the part of the endpoint's limits that it has."""
-    suite = work.suite
-    tasks = at_once(suite, cells)
-    specs = [spec_of(planned, suite, tasks[planned.group], store, work.options) for planned in cells]
-    found = [SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))]
-    for planned, spec in zip(cells, specs, strict=True):
-        share = tasks[planned.group] * found.count(planned.group)
-        file = Path(spec.run_config)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, to_yaml(document_of(planned, share)), mode=PRIVATE)
+        at_once[planned.group] = min(most, at_once.get(planned.group, most))
+    specs = []
+    for planned in cells:
+        cell, name = planned.cell, name_of(planned)
+        serve, resources = suite.serve.get(cell.target), suite.slurm[cell.target]
+        served: dict[str, Any] | None = None
+        if serve is not None:  # what a task needs to serve the model
+            steps = {LAUNCH: step_words(resources)} if serve["replicas"] > 1 else {}
+            processes = min(suite.max_processes, resources["cpus"])
+            served = {"serve": {**serve, **steps}, "max_processes": processes, "max_outage_s": suite.max_outage_s}
+        asks = SlurmAsks(
+            group=planned.group,
+            resources=resources,
+            at_once=at_once[planned.group],
+            servers=1 if serve is None else serve["replicas"],
+            together=serve is not None,
+            max_attempts=suite.max_attempts,
+            served=served,
+        )
+        specs.append(
+            RunSpec(
+                name,
+                run_config=str(store.run_config(name).absolute()),
+                log=str(suite.folder.cell_log(cell.target, cell.evaluation).absolute()),
+                record="",
+                debug=options.debug,
+                probed=() if options.no_preflight else None,
+                asks=asdict(asks),
+            )
+        )
     return specs
-
-
-def spec_of(
-    planned: PlannedCell, suite: Suite, tasks_at_once: int, store: SlurmStore, options: SuiteOptions
-) -> RunSpec:
-    cell, name = planned.cell, name_of(planned)
-    serve = suite.serve.get(cell.target)
-    asks = SlurmAsks(
-        group=planned.group,
-        resources=suite.slurm[cell.target],
-        at_once=tasks_at_once,
-        servers=1 if serve is None else serve["replicas"],
-        together=serve is not None,
-        max_attempts=suite.max_attempts,
-        served=served_of(suite, cell.target),
-    )
-    return RunSpec(
-        name,
-        run_config=str(store.run_config(name).absolute()),
-        log=str(suite.folder.cell_log(cell.target, cell.evaluation).absolute()),
-        record="",
-        debug=options.debug,
-        probed=() if options.no_preflight else None,
-        asks=asdict(asks),
-    )
 
 
 def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
@@ -256,20 +250,13 @@ def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
     return document
 
 
-def served_of(suite: Suite, target: str) -> dict[str, Any] | None:
-    """What a task needs to serve a target's model; None where somebody else does."""
-    if target not in suite.serve:
-        return None
-    at_once = min(suite.max_processes, suite.slurm[target]["cpus"])
-    serve, resources = suite.serve[target], suite.slurm[target]
-    if serve["replicas"] > 1:
-        serve = {**serve, LAUNCH: step_words(resources)}
-    return {"serve": serve, "max_processes": at_once, "max_outage_s": suite.max_outage_s}
-
-
 def _limits(planned: PlannedCell) -> dict[str, int]:
     model = planned.plan.model
-    stated = {"parallelism": model.parallelism, **{name: getattr(model, name) for name in _OF_ENDPOINTS}}
+    stated = {
+        "parallelism": model.parallelism,
+        "requests_per_minute": model.requests_per_minute,
+        "tokens_per_minute": model.tokens_per_minute,
+    }
     return {name: value for name, value in stated.items() if value is not None}
 
 
@@ -296,7 +283,7 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
     if busy:
         folder = shlex.quote(str(store.suite.named))
         raise BusyError(
-            f"--fresh: in Slurm already: {some_of(busy)}\n"
+            f"--fresh: in Slurm already: {first_of(busy, 3)}\n"
             "  without --fresh the command takes them over; to begin anew, end them first:"
             f" eval-factory suite cancel {folder}"
         )

@@ -42,10 +42,10 @@ from eval_factory.executors.slurm_runs import (
     take_environment,
 )
 from eval_factory.workflows.options import DISK_TAKES_NO_MORE
-from eval_factory.workflows.suite.cell_loop import NextAction, Outcome, Tried, end_of, outcome_of
+from eval_factory.workflows.suite.cell_loop import NextAction, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TASK = "SLURM_ARRAY_TASK_ID"
@@ -60,8 +60,6 @@ ROOM_BYTES = 1 << 20
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
 _INTERRUPTED = InterruptedRunError.exit_code
-NO_ROOM = PrerequisiteError.exit_code
-AGAIN = (NextAction.AGAIN, NextAction.ASK_AND_AGAIN)
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
 TAKEN_OVER = "Slurm has started this {what} again elsewhere: the newer start goes on, with its answers"
 
@@ -97,15 +95,13 @@ class Start:
         self.happened = False
         """A newer start has taken over."""
 
-    def wait_for_older(
-        self, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], object] = time.sleep
-    ) -> bool:
+    def wait_for_older(self) -> bool:
         """Whether every other start has ended; if not, it was waited for as long as one needs to."""
-        ends = clock() + _PATIENCE_S
+        ends = time.monotonic() + _PATIENCE_S
         while any(not end_of_start(start).exists() for start in self._starts().difference(self.marks)):
-            if clock() >= ends:
+            if time.monotonic() >= ends:
                 return False
-            sleep(_POLL_S)
+            time.sleep(_POLL_S)
         return True
 
     def __enter__(self) -> Self:
@@ -152,9 +148,12 @@ def work(wave_file: Path, index: int) -> int:
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        code, reason = NO_ROOM, f"cannot write {error.filename or store.suite.root}: {error.strerror}"
+        code, reason = (
+            PrerequisiteError.exit_code,
+            f"cannot write {error.filename or store.suite.root}: {error.strerror}",
+        )
         with suppress(OSError):  # nor can this be written, then; the same command submits the run again
-            _record(store, wave, left, RunEnd(NO_ROOM, FAILED, reason, 1))
+            _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, FAILED, reason, 1))
     if code != _INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
@@ -198,44 +197,40 @@ def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:
     Of an attempt that was interrupted (its time, `scancel`, a node that is needed for others) nothing is recorded:
     Slurm may start the task again.
     """
-    tried = Tried(0, SlurmAsks.of(run).max_attempts)
+    attempts, crashes, has_result = 0, 0, False
     while _is_left(store, wave, run):
-        tried = replace(tried, attempts=tried.attempts + 1)
-        outcome, has_result = _attempt(store, wave, run, tried)
+        attempts += 1
+        start = Start(store, wave, [run])
+        start.wait_for_older()
+        # the mark's own end is there when all has ended
+        record = end_of_start(start.marks[0]).with_name(f".{end_of_start(start.marks[0]).name}")
+        descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+        ends = time.monotonic() + FOLDER_PATIENCE_S
+        with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
+            try:
+                with start:
+                    while True:
+                        end = end_of(run_cell(replace(run, record=str(record)), screen), record)
+                        tried = Tried(attempts, SlurmAsks.of(run).max_attempts, crashes, has_result)
+                        outcome = outcome_of(end, tried)
+                        if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
+                            break
+                        time.sleep(FOLDER_POLL_S)
+            finally:
+                record.unlink(missing_ok=True)
+                if start.happened:
+                    screen.write(TAKEN_OVER.format(what="cell") + "\n")
         if outcome.exit_code == _INTERRUPTED:
             return _INTERRUPTED
-        tried = replace(tried, crashes=tried.crashes + outcome.crashed, has_result=tried.has_result or has_result)
-        if outcome.then not in AGAIN:
-            _record(store, wave, [run], RunEnd(outcome.exit_code, outcome.status, outcome.reason, tried.attempts))
+        crashes, has_result = crashes + outcome.crashed, has_result or end.has_result
+        if outcome.then not in (NextAction.AGAIN, NextAction.ASK_AND_AGAIN):
+            _record(store, wave, [run], RunEnd(outcome.exit_code, outcome.status, outcome.reason, attempts))
             return outcome.exit_code
     return HelmError.exit_code
 
 
-def _attempt(store: SlurmStore, wave: Wave, run: RunSpec, tried: Tried) -> tuple[Outcome, bool]:
-    """Evaluate, as `run_eval` does: what came of it, and whether there is a result."""
-    start = Start(store, wave, [run])
-    start.wait_for_older()
-    record = end_of_start(start.marks[0])
-    own = replace(run, record=str(record.with_name(f".{record.name}")))  # the mark's end is there when all has ended
-    descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-    ends = time.monotonic() + FOLDER_PATIENCE_S
-    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
-        try:
-            with start:
-                while True:
-                    end = end_of(run_cell(own, screen), Path(own.record))
-                    outcome = outcome_of(end, tried)
-                    if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
-                        return outcome, end.has_result
-                    time.sleep(FOLDER_POLL_S)
-        finally:
-            Path(own.record).unlink(missing_ok=True)
-            if start.happened:
-                screen.write(TAKEN_OVER.format(what="cell") + "\n")
-
-
 @dataclass
-class Recorder:
+class Recorder(SuiteObserver):
     """Looks on while runs are done, and records the end of each."""
 
     store: SlurmStore
@@ -249,9 +244,6 @@ class Recorder:
         run = self.runs[f"{event['target']}/{event['evaluation']}"]
         end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
         self.store.record_end(self.wave, run, end)
-
-    def tick(self) -> None:
-        """Nothing is shown."""
 
     def say(self, text: str) -> None:
         print(text, flush=True)
@@ -315,7 +307,9 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        return NO_ROOM  # its log could not be written either; the same command submits the run again
+        return (
+            PrerequisiteError.exit_code
+        )  # its log could not be written either; the same command submits the run again
 
 
 if __name__ == "__main__":

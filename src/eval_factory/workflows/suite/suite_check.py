@@ -47,12 +47,6 @@ from eval_factory.workflows.suite.suite_status import (
 )
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
-_NO_RESULT = "there is no result"
-_ANOTHER = "the result in its folder is of another configuration or version"
-_STOPPED = "its run was stopped while it wrote its result"
-_OWN_DATA = "reads the user's own data: run_suite looks whether they have changed"
-ASK_THE_REST = "the same command asks what is left"
-LOOK = "its logs say why"
 ATTEMPTS = "attempts"
 """Field of suite_usage.yaml that no result knows."""
 
@@ -224,22 +218,25 @@ def _other_configuration(folder: SuiteDir, cells: Iterable[FinishedCell], notes:
 
 
 def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
-    if one.plan is None:
-        return _made(one, FAILED, "its configuration is wrong", one.problems)
-    status, reason = _found(one.plan)
-    if status == COMPLETE:
-        return _made(one, status, reason, ())
-    first = one.problems + one.missing
-    if reported is not None and reported.status in UNFINISHED:
-        ended = reported.reason == RESULT_PUBLISHED
-        return _made(
-            one, reported.status, reported.reason if ended else reason, first or (RUN_IT if ended else "wait for it",)
-        )
-    if reported is not None and reported.status == FAILED:
-        return _made(
-            one, FAILED, reported.reason or reason, first or ((LOOK, RUN_IT) if reported.attempt else (RUN_IT,))
-        )
-    return _made(one, status, reason, first or (ASK_THE_REST if status == PARTIAL else RUN_IT,))
+    first, to_do = one.problems + one.missing, [RUN_IT]
+    status: str = FAILED
+    reason: str | None = "its configuration is wrong"
+    if one.plan is not None:
+        status, reason = _found(one.plan)
+        if status == COMPLETE:
+            first, to_do = (), []
+        elif reported is not None and reported.status in UNFINISHED:
+            status = reported.status
+            if reported.reason == RESULT_PUBLISHED:
+                reason = reported.reason
+            else:
+                to_do = ["wait for it"]
+        elif reported is not None and reported.status == FAILED:
+            status, reason = FAILED, reported.reason or reason
+            to_do = ["its logs say why", RUN_IT] if reported.attempt else to_do
+        elif status == PARTIAL:
+            to_do = ["the same command asks what is left"]
+    return CellCheck(one.cell.target, one.cell.evaluation, status, reason, first or tuple(to_do), one.cell.folder)
 
 
 def _found(plan: Plan) -> tuple[str, str | None]:
@@ -250,16 +247,14 @@ def _found(plan: Plan) -> tuple[str, str | None]:
         return COMPLETE, None if reported is None else f"not reportable: {reported.splitlines()[0]}"
     state = read_state(plan.rundir)
     if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
-        return COMPLETE, _OWN_DATA
+        return COMPLETE, "reads the user's own data: run_suite looks whether they have changed"
     try:
         result = load_result(plan.rundir.root).result
     except PrerequisiteError:
-        return MISSING, _NO_RESULT
+        return MISSING, "there is no result"
     counts = result.validity.instances
     if has_partial_result(plan.rundir, plan.identity):
         return PARTIAL, f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
-    return MISSING, _STOPPED if state is None and result.provenance.run_identity == plan.identity else _ANOTHER
-
-
-def _made(one: CheckedCell, status: str, reason: str | None, to_do: tuple[str, ...]) -> CellCheck:
-    return CellCheck(one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder)
+    if state is None and result.provenance.run_identity == plan.identity:
+        return MISSING, "its run was stopped while it wrote its result"
+    return MISSING, "the result in its folder is of another configuration or version"

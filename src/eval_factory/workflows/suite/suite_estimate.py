@@ -40,9 +40,6 @@ class SharedSizes:
         return known
 
 
-_AS_OF_A_SUITE = ("config.params.extra.prices", "suite.prices")
-
-
 @dataclass(frozen=True)
 class CellEstimate:
     name: str
@@ -98,7 +95,14 @@ class SuiteEstimate:
 
     def to_text(self) -> str:
         lines = [f"{cell.name}: {figures_in_words(cell.estimate)}" for cell in self.cells]
-        lines += [f"  {name}: {source}" for name, source in self._unknown().items()]
+        unknown: dict[str, str] = {}  # figure of a role -> why, once for all cells that say the same
+        for cell in self.cells:
+            for role in cell.estimate.roles:
+                for name, source in role.sources.items():
+                    if source.startswith("unknown"):
+                        why = source.replace("config.params.extra.prices", "suite.prices")
+                        unknown.setdefault(f"{name} of {role.model_id}", why)
+        lines += [f"  {name}: {source}" for name, source in unknown.items()]
         lines.append(f"total: {figures_in_words(self)}")
         lines += lines_beyond(self.budget, self)
         return "\n".join([
@@ -106,16 +110,6 @@ class SuiteEstimate:
             "  of a suite that begins from nothing: what is finished or kept is not asked again",
             "  loading data and scoring take time too; requests that are tried again are not counted",
         ])  # fmt: skip
-
-    def _unknown(self) -> Mapping[str, str]:
-        """Figure of a role -> why it is not known, once for all cells that say the same."""
-        found: dict[str, str] = {}
-        for cell in self.cells:
-            for role in cell.estimate.roles:
-                for name, source in role.sources.items():
-                    if source.startswith("unknown"):
-                        found.setdefault(f"{name} of {role.model_id}", source.replace(*_AS_OF_A_SUITE))
-        return found
 
 
 def estimate_suite(

@@ -38,36 +38,27 @@ def find_suite(path: Path) -> SuiteDir:
         if suite_was_begun(folder):
             refuse_foreign(folder.named, folder.own)
             return folder
-    meant = [SuiteDir(near).root for near in _meant(path) if suite_was_begun(SuiteDir(near))]
-    hint = f"; did you mean {' or '.join(map(_shown, meant[:_MOST_NAMED]))}?" if meant else ""
-    raise PrerequisiteError(f"{_shown(path)}: {_what_it_is(path)}{hint}\n  {_EXPECTED}")
-
-
-_EXPECTED = "expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
+    whole = Path(os.path.abspath(path))
+    beside = {one.name: one for one in _folders_in(whole.parent) if suite_was_begun(SuiteDir(one))}
+    alike = difflib.get_close_matches(whole.name, beside, n=_MOST_NAMED, cutoff=0.6)
+    near = [*list(whole.parents)[:4], *_folders_in(whole), *(beside[name] for name in alike)]
+    meant = [one_line(str(one), 1000) for one in near if suite_was_begun(SuiteDir(one))]
+    hint = f"; did you mean {' or '.join(meant[:_MOST_NAMED])}?" if meant else ""
+    if not os.path.lexists(path):
+        what = "there is no such folder"
+    elif not path.is_dir():
+        what = "is a file"
+    else:
+        of_a_run = RunDir(path).marker.is_file()
+        what = "is the output folder of one run, not of a suite" if of_a_run else "is no suite's folder"
+    raise PrerequisiteError(
+        f"{one_line(str(path), 1000)}: {what}{hint}\n"
+        "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
+    )
 
 
 def suite_was_begun(folder: SuiteDir) -> bool:
     return folder.events.is_file() or folder.lock.is_file()
-
-
-def _what_it_is(path: Path) -> str:
-    if not os.path.lexists(path):
-        return "there is no such folder"
-    if not path.is_dir():
-        return "is a file"
-    if RunDir(path).marker.is_file():
-        return "is the output folder of one run, not of a suite"
-    return "is no suite's folder"
-
-
-def _meant(path: Path) -> Iterator[Path]:
-    """A suite that `path` lies in, that lies in it, or whose folder has nearly its name; nearest first."""
-    whole = Path(os.path.abspath(path))
-    yield from list(whole.parents)[:4]
-    yield from _folders_in(whole)
-    beside = {folder.name: folder for folder in _folders_in(whole.parent) if suite_was_begun(SuiteDir(folder))}
-    for name in difflib.get_close_matches(whole.name, beside, n=_MOST_NAMED, cutoff=0.6):
-        yield beside[name]
 
 
 def _folders_in(path: Path) -> list[Path]:
@@ -79,13 +70,8 @@ def _folders_in(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def _shown(path: Path) -> str:
-    return one_line(str(path), 1000)
-
-
 LOOKED_AT_S = 1.0
 """Somebody who only looks whether it is held holds it for an instant."""
-_POLL_S = 0.05
 
 
 @contextmanager
@@ -109,8 +95,16 @@ def held(folder: SuiteDir) -> Iterator[None]:
             f"cannot write to the suite's folder {folder.root}: {error.strerror or error}\n"
             "  choose another with suite.output_dir"
         ) from error
+    started = time.monotonic()
     try:
-        _take(descriptor, folder)
+        while not _taken(descriptor, folder):
+            if time.monotonic() - started > LOOKED_AT_S:
+                holder = Holder.written_in(folder.lock) or "an unknown process"
+                raise BusyError(
+                    f"{folder.root} is in use by another run_suite: {holder}\n"
+                    f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
+                )
+            time.sleep(0.05)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Holder.this_process().as_json().encode(), 0)
         yield
@@ -118,26 +112,16 @@ def held(folder: SuiteDir) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _take(descriptor: int, folder: SuiteDir) -> None:
+def _taken(descriptor: int, folder: SuiteDir) -> bool:
     from filelock import lock_descriptor
 
-    started = time.monotonic()
-    while True:
-        try:
-            if lock_descriptor(descriptor, blocking=False):
-                return
-        except OSError as error:
-            raise PrerequisiteError(
-                f"cannot lock {folder.lock}: {error.strerror or error}\n"
-                "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
-            ) from error
-        if time.monotonic() - started > LOOKED_AT_S:
-            holder = Holder.written_in(folder.lock) or "an unknown process"
-            raise BusyError(
-                f"{folder.root} is in use by another run_suite: {holder}\n"
-                f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
-            )
-        time.sleep(_POLL_S)
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"cannot lock {folder.lock}: {error.strerror or error}\n"
+            "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
+        ) from error
 
 
 def lock_is_held(path: Path) -> bool:
@@ -167,14 +151,11 @@ def may_hold(pid: int, path: Path, proc: Path = Path("/proc")) -> bool:
         descriptors = list((proc / str(pid) / "fd").iterdir())
     except OSError:
         return True
-    return any(_is_same(descriptor, lock) for descriptor in descriptors)
-
-
-def _is_same(descriptor: Path, lock: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(descriptor.stat(), lock)
-    except OSError:
-        return False
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(descriptor.stat(), lock):
+                return True
+    return False
 
 
 @contextlib.contextmanager
@@ -209,17 +190,16 @@ def take_away(folder: SuiteDir) -> None:
         folder.socket.unlink()
 
 
-_OF_THE_SUITE = (
-    "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite --run_config"
-    " THIS_FILE\n# Where the folder was moved to another place, add --output_dir and that place.\n"
-)
-OF_A_CELL = "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
-
-
 def write_configs(suite: Suite) -> None:
     """Write them again. They name the variables of keys; a configuration that holds a key itself is refused before."""
+    of_a_cell = "# One cell of a suite. Run it by itself: eval-factory run_eval --run_config THIS_FILE\n"
     for cell in suite.cells:
         file = suite.folder.cell_config(cell.target, cell.evaluation)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, OF_A_CELL + to_yaml(cell.document))
-    write_atomic(suite.folder.config, _OF_THE_SUITE + to_yaml(suite.document))
+        write_atomic(file, of_a_cell + to_yaml(cell.document))
+    of_the_suite = (
+        "# The suite as it was run, presets and extended files put in. Run it again: eval-factory run_suite"
+        " --run_config THIS_FILE\n"
+        "# Where the folder was moved to another place, add --output_dir and that place.\n"
+    )
+    write_atomic(suite.folder.config, of_the_suite + to_yaml(suite.document))

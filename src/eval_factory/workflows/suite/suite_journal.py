@@ -8,7 +8,8 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
@@ -17,8 +18,8 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
 
 
-class SuiteObserver(Protocol):
-    """Learns what happens, by the runner's own thread. It raises nothing that would end the suite."""
+class SuiteObserver:
+    """Learns what happens, by the runner's own thread, and shows nothing. Nothing that it does may end the suite."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """An event of the suite, as it stands in SuiteDir.events, once it is written there."""
@@ -28,17 +29,6 @@ class SuiteObserver(Protocol):
 
     def say(self, text: str) -> None:
         """A line about the suite that is no event: a warning, what is waited for."""
-
-
-class NobodyLooks:
-    def on_event(self, event: Mapping[str, Any]) -> None:
-        pass
-
-    def tick(self) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
 
 
 SUITE_STARTED, SUITE_ENDED = "suite_started", "suite_ended"
@@ -53,46 +43,37 @@ class SuiteJournal:
         self._path, self._log = folder.events, folder.log
         self._redactor, self._observer = redactor, observer
         self._invocation = uuid.uuid4().hex
-        self._end_half_a_line()
+        with contextlib.suppress(OSError):
+            with self._path.open("rb") as file:
+                file.seek(-1, os.SEEK_END)
+                whole = file.read(1) == b"\n"
+            if not whole:  # what a full disk or a power cut left of a last line is not to swallow the next
+                _append(self._path, "")
 
     def tell(self, event: str, **fields: Any) -> None:
         """Redacted; written before anybody learns of it."""
         reported: Any = self._redactor.tree(fields)
         record = {"time": time.time(), "event": event, "invocation": self._invocation, **reported}
-        self._append(json_line(record))
+        _append(self._path, json_line(record))
         self._observer.on_event(record)
 
     def say(self, text: str) -> None:
         """A line that is no event, to who looks on and to the suite's log."""
         shown = self._redactor.text(text)
         self._observer.say(shown)
-        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        with contextlib.suppress(OSError), os.fdopen(_opened(self._log), "a", encoding="utf-8") as log:
-            log.write(f"{stamp} {shown}\n")
+        _append(self._log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shown}")
 
     def tick(self) -> None:
         self._observer.tick()
 
-    def _append(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the cells' own folders say what is finished
-            descriptor = _opened(self._path)
-            try:
-                os.write(descriptor, f"{line}\n".encode())
-            finally:
-                os.close(descriptor)
 
-    def _end_half_a_line(self) -> None:
-        """What a full disk or a power cut left of a last line is not to swallow the next."""
-        with contextlib.suppress(OSError):
-            with self._path.open("rb") as file:
-                file.seek(-1, os.SEEK_END)
-                whole = file.read(1) == b"\n"
-            if not whole:
-                self._append("")
-
-
-def _opened(path: os.PathLike[str]) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+def _append(path: Path, line: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk: the cells' own folders say what is finished
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+        finally:
+            os.close(descriptor)
 
 
 def cell_fields(cell: Any) -> Mapping[str, str]:
@@ -164,15 +145,28 @@ class SuiteState:
         """One more event; one that is not known, or of a cell that is not, changes nothing."""
         kind = event.get("event")
         if kind == SUITE_STARTED:
-            self._start(event)
+            earlier = {key: _left(cell) for key, cell in self.cells.items()}
+            keys = [_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
+            self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
+            self.pauses = {}
+            self.started, self.ended = event, None
+            self.invocations += 1
         elif kind == SUITE_ENDED:
             self.ended = event
         elif kind in (CELL_STARTED, CELL_ENDED):
             self._take_of_cell(event)
         elif kind == ENDPOINT_PAUSED:
-            self._pause(event)
+            cells = frozenset(map(_name, event.get("cells") or []))
+            pause = Pause(str(event.get("group")), str(event.get("reason") or ""), cells, _number(event.get("time")))
+            self.pauses[pause.group] = pause
+            for key, cell in self.cells.items():
+                if cell.name in cells and cell.status != COMPLETE:
+                    self.cells[key] = replace(cell, status=PAUSED)
         elif kind == ENDPOINT_BACK:
-            self._go_on(str(event.get("group")))
+            over = self.pauses.pop(str(event.get("group")), None)
+            for key, cell in self.cells.items():
+                if over is not None and cell.name in over.cells and cell.status == PAUSED:
+                    self.cells[key] = replace(cell, status=WAITING)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
         """
@@ -180,14 +174,6 @@ class SuiteState:
             is_running: whether the suite's process lives; the cells of one that does not neither run nor wait.
         """
         return [cell if is_running else _left(cell) for cell in self.cells.values()]
-
-    def _start(self, event: Mapping[str, Any]) -> None:
-        earlier = {key: _left(cell) for key, cell in self.cells.items()}
-        keys = [_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
-        self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
-        self.pauses = {}
-        self.started, self.ended = event, None
-        self.invocations += 1
 
     def _take_of_cell(self, event: Mapping[str, Any]) -> None:
         key = _key(event)
@@ -207,20 +193,6 @@ class SuiteState:
             changes["reused_from"] = event.get("reused_from")
             changes["identity"] = event.get("identity")
         self.cells[key] = replace(cell, **changes)
-
-    def _pause(self, event: Mapping[str, Any]) -> None:
-        cells = frozenset(map(_name, event.get("cells") or []))
-        pause = Pause(str(event.get("group")), str(event.get("reason") or ""), cells, _number(event.get("time")))
-        self.pauses[pause.group] = pause
-        for key, cell in self.cells.items():
-            if cell.name in cells and cell.status != COMPLETE:
-                self.cells[key] = replace(cell, status=PAUSED)
-
-    def _go_on(self, group: str) -> None:
-        pause = self.pauses.pop(group, None)
-        for key, cell in self.cells.items():
-            if pause is not None and cell.name in pause.cells and cell.status == PAUSED:
-                self.cells[key] = replace(cell, status=WAITING)
 
 
 def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
@@ -255,7 +227,7 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-class ScreenLines:
+class ScreenLines(SuiteObserver):
     """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no suite."""
 
     def __init__(self, screen: TextIO) -> None:
@@ -267,19 +239,16 @@ class ScreenLines:
             self.say(f"{event['total']} cell{'' if event['total'] == 1 else 's'}")
         elif kind == CELL_STARTED:
             again = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
-            self.say(f"{_cell(event)}: begun{again}")
+            self.say(f"{_name(event)}: begun{again}")
         elif kind == CELL_ENDED:
             before = " before" if event["collected"] else ""
             reason = f": {event['reason']}" if event["reason"] else ""
             again = "; it waits for its next attempt" if event.get("again") else ""
-            self.say(f"{_cell(event)}: {event['status']}{before}{reason}{again}")
+            self.say(f"{_name(event)}: {event['status']}{before}{reason}{again}")
         elif kind == ENDPOINT_PAUSED:
             self.say(f"{event['group']} is waited for: {event['reason']}")
         elif kind == ENDPOINT_BACK:
             self.say(f"{event['group']} is back")
-
-    def tick(self) -> None:
-        pass
 
     def say(self, text: str) -> None:
         if self._screen is None:
@@ -288,7 +257,3 @@ class ScreenLines:
             self._screen.write(one_line(text) + "\n")
         except (OSError, ValueError):  # nobody reads it, or it is closed
             self._screen = None
-
-
-def _cell(event: Mapping[str, Any]) -> str:
-    return f"{event['target']}/{event['evaluation']}"

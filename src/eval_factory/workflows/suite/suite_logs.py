@@ -6,11 +6,12 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
+from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite.suite_journal import UNFINISHED
@@ -24,19 +25,6 @@ from eval_factory.workflows.suite.suite_status import (
     holder_now,
     status_of,
 )
-
-_POLL_S = 0.5
-_MOST_NAMED = 10
-
-
-def logs_of(cell: CellStatus, folder: SuiteDir) -> tuple[Path, ...]:
-    """What Slurm says of its task, what a run by itself would show on the screen, the program's own log, and HELM's."""
-    job, rundir = cell.job, RunDir(cell.folder)
-    screen = folder.cell_log(cell.state.target, cell.state.evaluation)
-    found = [screen] if job is None else [job.log, screen]
-    if job is not None and job.task is not None and job.work is None:
-        return tuple(found)  # not begun: the logs in its folder are of an earlier run
-    return (*found, rundir.program_log, rundir.helm_log)
 
 
 def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
@@ -54,34 +42,31 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
     tails: dict[Path, LineTail] = {}
     last: LineTail | None = None
     while True:
-        tails |= {path: LineTail(path) for path in logs_of(cell, status.folder) if path not in tails}
-        _refuse_nothing(cell, tails, follow=follow)
-        goes_on = follow and (cell.state.status in UNFINISHED or cell.state.reason == NOT_KNOWN)
+        # what Slurm says of its task, what a run by itself would show, the program's own log, and HELM's
+        job, state, rundir = cell.job, cell.state, RunDir(cell.folder)
+        paths = [status.folder.cell_log(state.target, state.evaluation), rundir.program_log, rundir.helm_log]
+        if job is not None:
+            begun = job.task is None or job.work is not None  # else the logs in its folder are of an earlier run
+            paths = [job.log, *(paths if begun else paths[:1])]
+        tails |= {path: LineTail(path) for path in paths if path not in tails}
+        if not follow and not any(path.is_file() for path in tails):
+            raise PrerequisiteError(
+                f"{state.name}: has no logs yet: {state.status}"
+                f"{f', {state.reason}' if state.reason else ''}; -f waits for them"
+            )
+        goes_on = follow and (state.status in UNFINISHED or state.reason == NOT_KNOWN)
         for tail in tails.values():
-            for line in _lines(tail, to_the_end=not goes_on):
+            lines = list(tail.lines())
+            for line in lines if goes_on or not tail.rest else [*lines, tail.rest]:
                 if tail is not last:
                     write(f"==> {tail.path} <==")
                     last = tail
                 write(printable(line.decode("utf-8", errors="replace")))
         if not goes_on:
             return
-        time.sleep(_POLL_S)
+        time.sleep(0.5)
         status = reader.look()
-        cell = find_cell(status, cell.state.name)
-
-
-def _lines(tail: LineTail, *, to_the_end: bool) -> Iterator[bytes]:
-    yield from tail.lines()
-    if to_the_end and tail.rest:
-        yield tail.rest
-
-
-def _refuse_nothing(cell: CellStatus, tails: Iterable[Path], *, follow: bool) -> None:
-    if not follow and not any(path.is_file() for path in tails):
-        raise PrerequisiteError(
-            f"{cell.state.name}: has no logs yet: {cell.state.status}"
-            f"{f', {cell.state.reason}' if cell.state.reason else ''}; -f waits for them"
-        )
+        cell = find_cell(status, state.name)
 
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
@@ -91,10 +76,9 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
         ConfigError: there is none, or more than one; the message names some.
     """
     names = {cell.state.name: cell for cell in status.cells}
+    there = first_of(list(names), 10) or "none yet"
     if wanted is None and len(names) != 1:
-        raise ConfigError(
-            f"give the name of a cell, or a part of it; the suite has: {_some(list(names)) or 'none yet'}"
-        )
+        raise ConfigError(f"give the name of a cell, or a part of it; the suite has: {there}")
     wanted = wanted or ""
     if wanted in names:
         return names[wanted]
@@ -103,16 +87,10 @@ def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
         return names[found[0]]
     shown = one_line(repr(wanted))
     if found:
-        raise ConfigError(f"{shown} is part of {len(found)} cells: {_some(found)}; give more of the name")
-    raise ConfigError(f"there is no cell {shown}; the suite has: {_some(list(names)) or 'none yet'}")
+        raise ConfigError(f"{shown} is part of {len(found)} cells: {first_of(found, 10)}; give more of the name")
+    raise ConfigError(f"there is no cell {shown}; the suite has: {there}")
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
-
-
-ENDED_POLL_S = 0.2
 LONGEST_S = 120.0
 """A suite that is asked to stop ends its cells' processes, a few seconds each at most, and writes the table."""
 
@@ -139,19 +117,23 @@ def cancel(folder: SuiteDir, say: Callable[[str], object]) -> SuiteStatus | None
             f"{folder.root}: the suite runs on {holder.host} (process {holder.pid}), not on this machine:"
             f" run 'eval-factory suite cancel' there"
         )
-    _interrupt(holder.pid, folder)
-    say(f"asked process {holder.pid} to stop: waiting for it ...")
-    _wait(folder, holder.pid)
-    return status_of(folder)
-
-
-def _interrupt(pid: int, folder: SuiteDir) -> None:
+    pid = holder.pid
     try:
         os.kill(pid, signal.SIGTERM if ignores_interrupts(pid) else signal.SIGINT)
     except ProcessLookupError:  # it has just ended
         pass
     except PermissionError:
         raise PrerequisiteError(f"{folder.root}: process {pid} is another user's: ask its owner to stop it") from None
+    say(f"asked process {pid} to stop: waiting for it ...")
+    started = time.monotonic()
+    while (holder := holder_now(folder)) is not None and holder.pid == pid:
+        if time.monotonic() - started > LONGEST_S:
+            raise PrerequisiteError(
+                f"{folder.root}: process {pid} was asked to stop and has not ended after {LONGEST_S:.0f} s;"
+                f" see {folder.log}; to end it at once: kill -9 {pid} (the same command goes on afterwards)"
+            )
+        time.sleep(0.2)
+    return status_of(folder)
 
 
 def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
@@ -165,14 +147,3 @@ def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
         return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
     except (OSError, ValueError, IndexError):
         return False
-
-
-def _wait(folder: SuiteDir, pid: int) -> None:
-    started = time.monotonic()
-    while (holder := holder_now(folder)) is not None and holder.pid == pid:
-        if time.monotonic() - started > LONGEST_S:
-            raise PrerequisiteError(
-                f"{folder.root}: process {pid} was asked to stop and has not ended after {LONGEST_S:.0f} s;"
-                f" see {folder.log}; to end it at once: kill -9 {pid} (the same command goes on afterwards)"
-            )
-        time.sleep(ENDED_POLL_S)

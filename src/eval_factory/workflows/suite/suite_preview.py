@@ -5,27 +5,25 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.suite import Suite, combinations, origins_of
 from eval_factory.config.suite_layers import TOP
 from eval_factory.config.suite_model import served_lines
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.formats import counted
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
-from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
-    PlannedCell,
     checked_cells,
     grouped,
+    limits_of,
     missing_prerequisites,
+    planned_of,
     refuse_unknown_prices,
     refuse_wrong,
 )
@@ -51,22 +49,17 @@ class RequestCount:
 
 def count_of(plan: Plan) -> RequestCount:
     """A request an instance and trial to the model, and one to each judge."""
-    instances, at_most = _instances(plan.evaluation)
-    if instances is None:
-        return RequestCount(None, 0)
-    asked = instances * (plan.evaluation.run.config.params.extra.num_train_trials or 1)
-    judges = len(plan.judges) + len(plan.prescribed)
-    return RequestCount(asked, asked * judges, at_most, plan.evaluation.task.helm.rubric)
-
-
-def _instances(evaluation: Evaluation) -> tuple[int | None, bool]:
+    evaluation = plan.evaluation
     limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
-    extra = evaluation.run.config.params.extra
-    rules = evaluation.task.helm.parameters
-    part = any(rule.chooses_a_part and getattr(extra, name) is not None for name, rule in rules.items())
+    extra, rules = evaluation.run.config.params.extra, evaluation.task.helm.parameters
+    at_most = any(rule.chooses_a_part and getattr(extra, name) is not None for name, rule in rules.items())
     if there is None:
-        return limit, limit is not None
-    return (there if limit is None else min(limit, there)), part
+        there, at_most = limit, limit is not None
+    if there is None:
+        return RequestCount(None, 0)
+    asked = (there if limit is None else min(limit, there)) * (extra.num_train_trials or 1)
+    judges = len(plan.judges) + len(plan.prescribed)
+    return RequestCount(asked, asked * judges, at_most, evaluation.task.helm.rubric)
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
@@ -86,10 +79,7 @@ def counts_in_words(count: RequestCount) -> str:
     bound = "at most " if count.at_most else ""
     more = " or more" if count.by_criterion else ""
     judges = f", {count.to_judges:,}{more} to judges" if count.to_judges else ""
-    return f"{bound}{count.to_model:,} request{'' if count.to_model == 1 else 's'} to the model{judges}"
-
-
-_PROGRAM = "eval-factory"
+    return f"{bound}{counted(count.to_model, 'request')} to the model{judges}"
 
 
 def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) -> DryRun:
@@ -117,24 +107,39 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     targets = len({one.cell.target for one in cells})
     yield "# suite"
     yield f"#   folder: {suite.folder.root}"
-    yield f"#   {_many(len(cells), 'cell')}: {_many(evaluations, 'evaluation')}, {_many(targets, 'target')}"
-    most = "as jobs of Slurm" if suite.executor == "slurm" else f"at most {_many(suite.max_processes, 'cell')} at once"
-    yield f"#   {most}, {_many(suite.max_attempts, 'attempt')} of each"
-    yield f"#   budget of all cells: {_budget(suite)}"
+    yield f"#   {counted(len(cells), 'cell')}: {counted(evaluations, 'evaluation')}, {counted(targets, 'target')}"
+    most = f"at most {counted(suite.max_processes, 'cell')} at once"
+    most = "as jobs of Slurm" if suite.executor == "slurm" else most
+    yield f"#   {most}, {counted(suite.max_attempts, 'attempt')} of each"
+    budget = [f"{name} {value:,}" for name, value in suite.budget.stated.items()]
+    yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
     yield "\n# limits of endpoints, for all cells together"
-    yield from (f"#   {line}" for line in _limits(suite, cells))
+    yield from _limits(suite, cells)
     keys = [(one.cell, line) for one in cells if one.plan for line in where_keys_go(one.plan.endpoints)]
     yield "\n# keys"
     yield from (f"#   {line}" for line in grouped(cells, keys))
-    if notes := _notes(cells):
+    known = [(one.cell, one.evaluation) for one in cells if one.evaluation is not None]
+    # what of the configuration has no effect, and what is known of the tasks' scores
+    notes = [(cell, text) for cell, its in known for text in (*its.warnings, *its.task.about.notes)]
+    if notes:
         yield "\n# notes"
-        yield from (f"#   {note}" for note in notes)
+        yield from (f"#   {note}" for note in grouped(cells, notes))
     yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
-    origins = _origins(suite)
-    for one in cells:
-        yield from _cell(suite, one, origins.get(one.cell.name, {}), debug=debug)
+    section = suite.document[TOP]
+    origins = {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
     counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
+    for one in cells:
+        if one.plan is None:
+            continue
+        yield f"\n{one.cell.name}: {counts_in_words(counts[one.cell.name])}"
+        for path, (who, value) in origins.get(one.cell.name, {}).items():
+            yield f"  {path}: {value}  ({who})"
+        file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)
+        yield f"  {shlex.join(['eval-factory', 'run_eval', '--run_config', str(file)])}"
+        yield f"  {shlex.join(command_line(one.plan, debug=debug))}"
+        for text in one.missing:
+            yield "  would stop: " + text.replace("\n", "\n  ")
     unknown = [name for name, count in counts.items() if count.total is None]
     yield "\n# total, of a suite that begins from nothing"
     yield f"#   {counts_in_words(known_sum(counts.values()))}"
@@ -142,69 +147,22 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
         yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
 
 
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def _budget(suite: Suite) -> str:
-    given = [f"{name} {value:,}" for name, value in vars(suite.budget).items() if value is not None]
-    return ", ".join(given) or "no limit"
-
-
-def _cell(suite: Suite, one: CheckedCell, said: Mapping[str, tuple[str, Any]], *, debug: bool) -> Iterator[str]:
-    plan = one.plan
-    if plan is None:
-        return
-    yield f"\n{one.cell.name}: {counts_in_words(count_of(plan))}"
-    for path, (who, value) in said.items():
-        yield f"  {path}: {value}  ({who})"
-    file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)
-    yield f"  {shlex.join([_PROGRAM, 'run_eval', '--run_config', str(file)])}"
-    yield f"  {shlex.join(command_line(plan, debug=debug))}"
-    for text in one.missing:
-        yield "  would stop: " + text.replace("\n", "\n  ")
-
-
-def _origins(suite: Suite) -> dict[str, dict[str, tuple[str, Any]]]:
-    """Cell -> its parameters, and who says them."""
-    section = suite.document[TOP]
-    return {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
-
-
-def _notes(cells: Sequence[CheckedCell]) -> list[str]:
-    """What is known of the tasks' scores, and what of the configuration has no effect."""
-    said = []
-    for one in cells:
-        if one.evaluation is not None:
-            texts = [*one.evaluation.warnings, *one.evaluation.task.about.notes]
-            said += [(one.cell, text) for text in texts]
-    return grouped(cells, said)
-
-
 def _limits(suite: Suite, cells: Sequence[CheckedCell]) -> Iterator[str]:
     """Each limit once, with who shares it: as the suite itself would share them."""
     planned = [(one.cell.target, one.plan) for one in cells if one.plan is not None]
-    groups = limits_of(RunEndpoints(plan.endpoints, suite.limit_groups[target]) for target, plan in planned)
+    groups = limits_of((plan.endpoints, suite.limit_groups[target]) for target, plan in planned)
     who: dict[str, dict[str, None]] = {name: {} for name in groups.limits}
     for (target, _), of_roles in zip(planned, groups.of_runs, strict=True):
         for role, name in of_roles.items():
             who[name][target if role == MODEL_ROLE else role] = None
     for name, limit in groups.limits.items():
-        yield f"{name}: {_limit_text(limit)} ({', '.join(who[name])})"
-
-
-def _limit_text(limit: LimitOf) -> str:
-    numbers = {
-        "requests at once": limit.parallelism,
-        "requests a minute": limit.requests_per_minute,
-        "tokens a minute": limit.tokens_per_minute,
-    }
-    return ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number is not None)
-
-
-USUAL_LARGEST_ARRAY = 1000
-"""Slurm's own default; the command asks scontrol."""
-UNKNOWN_ID = "ID"
+        numbers = {
+            "requests at once": limit.parallelism,
+            "requests a minute": limit.requests_per_minute,
+            "tokens a minute": limit.tokens_per_minute,
+        }
+        said = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number is not None)
+        yield f"#   {name}: {said} ({', '.join(who[name])})"
 
 
 def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> Iterator[str]:
@@ -214,18 +172,14 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     """
     # imported here: a dry run of a local suite needs none of it
     from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
-    from eval_factory.workflows.suite.slurm_suite import WORKER, at_once, refuse_what_slurm_cannot, spec_of
+    from eval_factory.workflows.suite.slurm_suite import WORKER, refuse_what_slurm_cannot, specs_of
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     refuse_what_slurm_cannot(suite, env)
-    planned = [
-        PlannedCell(number, one.cell, one.plan, suite.limit_groups[one.cell.target])
-        for number, one in enumerate(cells)
-        if one.plan is not None
-    ]
-    tasks, store = at_once(suite, planned), SlurmStore(suite.folder)
-    specs = [spec_of(one, suite, tasks[one.group], store, SuiteOptions()) for one in planned]
+    planned = planned_of(suite, cells)
+    store = SlurmStore(suite.folder)
+    specs = specs_of(planned, suite, store, SuiteOptions())
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
-    for number, array in enumerate(arrays(specs, USUAL_LARGEST_ARRAY), 1):
-        yield f"\n# {store.script(number)}: {', '.join(cell_of(run.name) for run in array)}"
-        yield script_of(array, job_name(UNKNOWN_ID, number), number, store, WORKER).rstrip("\n")
+    for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
+        yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"
+        yield script_of(array, job_name("ID", number), number, store, WORKER).rstrip("\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_files import write_suite_results
-from eval_factory.analysis.suite_results import CellResult, FinishedCell, suite_results
+from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.core import formats, tables
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
@@ -103,7 +103,19 @@ class SuiteReport:
     def _repr_html_(self) -> str:
         """The cells with their scores, and what is missing."""
         head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
-        table = tables.Table(head, [_shown(_cell_row(cell)) for cell in self.cells], 3)
+        rows = []
+        for row in map(_cell_row, self.cells):
+            count = row.get("n")
+            rows.append((
+                row["target"],
+                row["evaluation"],
+                row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
+                row.get("metric") or "-",
+                formats.score(row.get("value"), missing="-"),
+                formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
+                "-" if count is None else str(count),
+            ))  # fmt: skip
+        table = tables.Table(head, rows, 3)
         wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in self.cells if cell.exit_code]
         where = html.paragraph(f"table: {self.folder.results_html}")
         return html.html_block(self._title, [tables.html(table, html.MAX_ROWS), *html.html_list(wrong), where])
@@ -142,21 +154,7 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
     return row
 
 
-def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
-    count = row.get("n")
-    return (
-        row["target"],
-        row["evaluation"],
-        row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
-        row.get("metric") or "-",
-        formats.score(row.get("value"), missing="-"),
-        formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
-        "-" if count is None else str(count),
-    )
-
-
 _MOST_NAMED = 12
-_LONGEST_REASON = 200
 
 
 def summary_of(
@@ -173,67 +171,50 @@ def summary_of(
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
-    lines += [f"  {cell.name}: {_what(cell)}" for cell in wrong[:_MOST_NAMED]]
+    for cell in wrong[:_MOST_NAMED]:
+        status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
+        lines.append(f"  {cell.name}: {status}{f': {one_line(cell.reason, 200)}' if cell.reason else ''}")
     if len(wrong) > _MOST_NAMED:
         lines.append(f"  and {len(wrong) - _MOST_NAMED} more: eval-factory suite check {folder.root}")
     if any(cell.status != COMPLETE for cell in cells):  # the last request that a limit allows may be the last of all
         lines += [] if stopped is None else [stopped]
-        lines += _next_step(cells, folder, stopped or "")
+        limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in (stopped or "")), None)
+        first = "" if limit is None else f"raise {limit} of the suite, and "
+        step, details = f"{first}the same command goes on: only what is missing is asked", []
+        if counts[WAITING]:
+            step = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
+            details.append(f"  where it stands: eval-factory suite status {folder.root}")
+        if counts[FAILED]:
+            details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
+        interrupted = any(cell.exit_code == InterruptedRunError.exit_code for cell in cells)
+        lines += [f"interrupted; {step}" if interrupted else step, *details]
     lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
     return "\n".join(lines)
 
 
-def _what(cell: CellReport) -> str:
-    status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
-    return f"{status}: {one_line(cell.reason, _LONGEST_REASON)}" if cell.reason else status
+def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[CellReport, ...], str | None]:
+    """Write the table of what is there. A full disk raises nothing: the results of the cells are kept all the same.
 
-
-def _next_step(cells: Sequence[CellReport], folder: SuiteDir, stopped: str) -> list[str]:
-    limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
-    first = "" if limit is None else f"raise {limit} of the suite, and "
-    lines = [f"{first}the same command goes on: only what is missing is asked"]
-    if any(cell.status == WAITING for cell in cells):
-        lines[0] = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
-        lines.append(f"  where it stands: eval-factory suite status {folder.root}")
-    if any(cell.status == FAILED for cell in cells):
-        lines.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
-    if any(cell.exit_code == InterruptedRunError.exit_code for cell in cells):
-        lines[0] = f"interrupted; {lines[0]}"
-    return lines
-
-
-@dataclass(frozen=True)
-class WrittenTable:
-    cells: tuple[CellReport, ...]
-    """As the table has them: a result that cannot be read has failed."""
-    problem: str | None = None
-    """Why the table could not be written."""
-
-
-def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> WrittenTable:
-    """Write the table of what is there. A full disk raises nothing: the results of the cells are kept all the same."""
+    Returns:
+        The cells as the table has them, and why it could not be written.
+    """
     reported = [
         FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells
     ]
     results = suite_results(reported)
-    found = tuple(_as_read(cell, result, folder) for cell, result in zip(cells, results.cells, strict=True))
+    found = []
+    for cell, result in zip(cells, results.cells, strict=True):
+        if result.status != cell.status:  # one that cannot be read is none, whatever its run said
+            config = folder.cell_config(cell.target, cell.evaluation)
+            again = shlex.join(["eval-factory", "run_eval", "--run_config", str(config)])
+            reason = f"{result.reason}; write its files again: {again}"
+            cell = replace(cell, status=FAILED, exit_code=PrerequisiteError.exit_code, reason=reason)
+        found.append(cell)
     try:
         write_suite_results(results, folder)
     except OSError as error:
-        return WrittenTable(
-            found,
+        return tuple(found), (
             f"the table cannot be written to {folder.root}: {error.strerror or error}; the results of the cells are"
-            " kept\n  make room or give the right to write there, and run the same command again: it writes the table",
+            " kept\n  make room or give the right to write there, and run the same command again: it writes the table"
         )
-    return WrittenTable(found)
-
-
-def _as_read(cell: CellReport, result: CellResult, folder: SuiteDir) -> CellReport:
-    """A result that cannot be read is none, whatever its run said; collected again, it is written again."""
-    if result.status == cell.status:
-        return cell
-    again = shlex.join(
-        ["eval-factory", "run_eval", "--run_config", str(folder.cell_config(cell.target, cell.evaluation))]
-    )
-    reason = f"{result.reason}; write its files again: {again}"
-    return replace(cell, status=FAILED, exit_code=PrerequisiteError.exit_code, reason=reason)
+    return tuple(found), None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import socket
+import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,13 @@ from typing import Any
 from eval_factory.core import logs as event_names
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
 from eval_factory.executors.progress import EventTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
-from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, RunEnd, SlurmRuns, SlurmStore, Wave, cell_of
-from eval_factory.workflows.suite.suite_budget import SpendingReader, total
+from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns, Wave, cell_of
 from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
 from eval_factory.workflows.suite.suite_journal import (
     COMPLETE,
@@ -48,23 +50,16 @@ class CellJob:
     work: Path | None
     """The folder of the last attempt, an output folder; None before there is one, and once it became the cell's."""
 
-    def document(self) -> dict[str, Any]:
-        work = None if self.work is None else str(self.work)
-        return {"task": self.task, "attempts": self.attempts, "log": str(self.log), "work_folder": work}
-
-
-_STARTING = "starting"
-"""Before helm-run tells anything: it is imported, the endpoint is asked one question."""
 
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
-_MUCH_ROOM = 1000
 
 
 @dataclass(frozen=True)
 class CellProgress:
     """The last phase that was reported, and what is done in it."""
 
-    phase: str = _STARTING
+    phase: str = "starting"
+    """Before helm-run tells anything: it is imported, the endpoint is asked one question."""
     phase_since: float | None = None
     """Epoch seconds."""
     counts: Mapping[str, Any] | None = None
@@ -72,11 +67,9 @@ class CellProgress:
     run: tuple[int, int] = (1, 1)
     """The number of the run, and of how many, where a cell is several of HELM's runs."""
 
-    def figures(self, room: int = _MUCH_ROOM) -> str:
+    def figures(self, room: int = 1000) -> str:
         """`120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as there are columns for."""
-        if self.counts is None:
-            return ""
-        return figures_text(dict(self.counts), self.elapsed_s, room)
+        return "" if self.counts is None else figures_text(dict(self.counts), self.elapsed_s, room)
 
     @property
     def elapsed_s(self) -> float:
@@ -143,10 +136,7 @@ GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
 
 
-_GONE = "its folder holds no result any more"
-_ANOTHER = "the result in its folder is of another configuration"
 RUN_IT = "the same command runs it"
-
 UNKNOWN = Holder(pid=0, host="", since="")
 """Somebody who holds the lock and has not said who he is yet."""
 
@@ -244,6 +234,9 @@ class CellReader:
     def status(self, state: SuiteState, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
         """Of the suite that the events tell of; `holder` is the process that works on it, where that is known."""
         started, ended = state.started or {}, state.ended or {}
+        written = modified_at(self._folder.config)
+        if self._limits is None or self._limits[0] != written:
+            self._limits = (written, stated_limits(self._folder))
         return SuiteStatus(
             folder=self._folder,
             state=GOES if is_running else ENDED if ended else STOPPED,
@@ -256,61 +249,37 @@ class CellReader:
             cells=tuple(map(self.look, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
             command=started.get("command"),
-            limits=self._limits_now(),
+            limits=self._limits[1],
         )
 
     def look(self, cell: CellState) -> CellStatus:
-        folder = self._folder.cell(cell.target, cell.evaluation)
+        folder, since = self._folder.cell(cell.target, cell.evaluation), cell.since or 0.0
         spent = self._spent.look(folder, cell.status)
         if cell.status == RUNNING:
-            return CellStatus(cell, folder, progress=self._follower(cell, folder).look(), spent=spent)
+            follower = self._followers.get(cell.name)
+            if follower is None or follower[0] != since:
+                follower = self._followers[cell.name] = (since, CellFollower(folder, since))
+            return CellStatus(cell, folder, progress=follower[1].look(), spent=spent)
         self._followers.pop(cell.name, None)
-        if cell.status == MISSING and _finished_unseen(cell, folder):
-            cell = replace(cell, status=COMPLETE, reason=None)
-        figures = self._figures_of(cell, folder) if cell.status in (COMPLETE, PARTIAL) else None
-        lost = _why_lost(cell, figures)
+        if cell.status == MISSING and cell.identity is not None:
+            from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
+
+            state = read_state(RunDir(folder))
+            if state is not None and state.complete and state.identity == cell.identity:
+                cell = replace(cell, status=COMPLETE, reason=None)  # its suite was killed before it could say so
+        if cell.status not in (COMPLETE, PARTIAL):
+            return CellStatus(cell, folder, spent=spent)
+        written, known = modified_at(RunDir(folder).evaluation_config), self._figures.get(cell.name)
+        if known is None or known[0] != written:
+            known = self._figures[cell.name] = (written, figures_of(folder))
+        figures, lost = known[1], None
+        if cell.identity is not None and figures is None:  # somebody deleted its folder
+            lost = "its folder holds no result any more"
+        elif cell.identity is not None and figures is not None and cell.identity != figures.identity:
+            lost = "the result in its folder is of another configuration"
         if lost is not None:
             return CellStatus(replace(cell, status=MISSING, reason=f"{lost}; {RUN_IT}"), folder, spent=spent)
         return CellStatus(cell, folder, figures=figures, spent=spent)
-
-    def _limits_now(self) -> dict[str, float]:
-        written = modified_at(self._folder.config)
-        if self._limits is None or self._limits[0] != written:
-            self._limits = (written, stated_limits(self._folder))
-        return self._limits[1]
-
-    def _follower(self, cell: CellState, folder: Path) -> CellFollower:
-        since = cell.since or 0.0
-        known = self._followers.get(cell.name)
-        if known is None or known[0] != since:
-            known = self._followers[cell.name] = (since, CellFollower(folder, since))
-        return known[1]
-
-    def _figures_of(self, cell: CellState, folder: Path) -> CellFigures | None:
-        written = modified_at(RunDir(folder).evaluation_config)
-        known = self._figures.get(cell.name)
-        if known is None or known[0] != written:
-            known = self._figures[cell.name] = (written, figures_of(folder))
-        return known[1]
-
-
-def _finished_unseen(cell: CellState, folder: Path) -> bool:
-    """Whether the run came to its end although its suite was killed before it could say so."""
-    if cell.identity is None:
-        return False
-    from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
-
-    state = read_state(RunDir(folder))
-    return state is not None and state.complete and state.identity == cell.identity
-
-
-def _why_lost(cell: CellState, figures: CellFigures | None) -> str | None:
-    """Why a cell that ended with a result has none: somebody deleted its folder, or ran something else in it."""
-    if cell.status not in (COMPLETE, PARTIAL) or cell.identity is None:
-        return None
-    if figures is None:
-        return _GONE
-    return None if cell.identity == figures.identity else _ANOTHER
 
 
 def same_command(status: SuiteStatus) -> str:
@@ -321,13 +290,10 @@ def same_command(status: SuiteStatus) -> str:
         words = ["eval-factory", "run_eval", "--run_config", str(status.folder.run_config)]
     else:
         words = ["eval-factory", "run_suite", "--run_config", str(status.folder.config)]
-    return shlex.join([*words, "--output_dir", str(status.folder.named)] if was_moved(status.folder) else words)
-
-
-def was_moved(folder: SuiteDir) -> bool:
-    """Whether suite_config.yml names another folder, where its suite would begin from nothing."""
-    stated = _section(folder).get("output_dir")
-    return isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(folder.root)
+    stated = _section(status.folder).get("output_dir")  # another folder, where the suite would begin from nothing?
+    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(status.folder.root):
+        words += ["--output_dir", str(status.folder.named)]
+    return shlex.join(words)
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:
@@ -407,8 +373,8 @@ def status_document(status: SuiteStatus) -> dict[str, Any]:
 
 
 def _cell_document(cell: CellStatus) -> dict[str, Any]:
-    state = cell.state
-    return {
+    state, job = cell.state, cell.job
+    document = {
         "target": state.target,
         "evaluation": state.evaluation,
         "status": state.status,
@@ -421,8 +387,11 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
         "spent": asdict(cell.spent),
         "progress": None if cell.progress is None else cell.progress.document(),
         "result": None if cell.figures is None else asdict(cell.figures),
-        **({} if cell.job is None else {"slurm": cell.job.document()}),
     }
+    if job is not None:
+        work = None if job.work is None else str(job.work)
+        document["slurm"] = {"task": job.task, "attempts": job.attempts, "log": str(job.log), "work_folder": work}
+    return document
 
 
 def modified_at(path: Path) -> float:
@@ -433,7 +402,62 @@ def modified_at(path: Path) -> float:
 
 
 _INTERVAL_S = 5.0
-"""How long what squeue says is good enough: it asks one program for a whole cluster."""
+"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
+takes its time, and is written all the while."""
+
+
+def total(parts: Iterable[Spending]) -> Spending:
+    known = list(parts)
+    return Spending(
+        requests=sum(part.requests for part in known),
+        tokens=sum(part.tokens for part in known),
+        cost=sum(part.cost for part in known),
+    )
+
+
+def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
+    """The limit that is used up, with its number; None where there is something left.
+
+    Args:
+        seconds_left: of max_wall_s; None where there is no such limit.
+    """
+    most = budget.max_wall_s
+    elapsed = 0.0 if most is None or seconds_left is None else most - seconds_left
+    name = budget.reached(spent.by_limit(elapsed))
+    return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
+
+
+class SpendingReader:
+    """Reads a folder's journal again where it is another, and not too often."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[Path, tuple[float, str, object, Spending]] = {}
+
+    def look(self, folder: Path, status: str) -> Spending:
+        """In all runs of this output folder; of what has a known price alone, where it is money.
+
+        Args:
+            status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
+        """
+        now, known, rundir = self._clock(), self._known.get(folder), RunDir(folder)
+        if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
+            return known[3]
+        there = []
+        for path in rundir.answers:
+            with suppress(OSError):
+                about = path.stat()
+                there.append((path, about.st_mtime_ns, about.st_size))
+        spent = Spending()
+        if known is not None and known[2] == there:
+            spent = known[3]
+        else:
+            with suppress(sqlite3.Error):  # damaged, or another's: the run itself says so
+                spent = spent_so_far(rundir.cache_db, {})
+        self._known[folder] = (now, status, there, spent)
+        return spent
+
+
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
 TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
@@ -456,18 +480,18 @@ class QueueReader:
         if not store.is_there():
             return status
         states = self._states() if store.open_waves() else {}
-        if states and status.state != "running":
+        if states and status.state != GOES:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
         latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
         cells = tuple(
-            cell
-            if cell.state.name not in latest or cell.state.status == COMPLETE
-            else self._cell(cell, *latest[cell.state.name], states)
+            self._cell(cell, *latest[cell.state.name], states)
+            if cell.state.name in latest and cell.state.status != COMPLETE
+            else cell
             for cell in status.cells
         )
         status = replace(status, cells=cells)
-        if status.state != "running" and any(isinstance(one, (Waiting, Started)) for one in (states or {}).values()):
-            return replace(status, state="running", pid=None, host=None)
+        if status.state != GOES and any(isinstance(one, (Waiting, Started)) for one in (states or {}).values()):
+            return replace(status, state=GOES, pid=None, host=None)
         return status
 
     def _cell(self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None) -> CellStatus:
@@ -482,21 +506,27 @@ class QueueReader:
             why = state.reason if isinstance(state, Waiting) else ""
             task = f"{state.where}, {why}" if why else state.where
         job = CellJob(task, len(starts), store.task_log(wave, run), cell.folder if task and starts else None)
-        reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)))
-        cell = replace(cell, job=job, state=reported)
-        if task is None:
-            why_not = _why_not_queued(reported, store.ended(wave, run), known=states is not None)
-            status = WAITING if why_not == RESULT_PUBLISHED else reported.status
-            return replace(cell, state=replace(reported, status=status, reason=why_not))
+        status, reason, progress = cell.state.status, task, cell.progress
         if isinstance(state, Waiting):
-            return replace(cell, state=replace(reported, status=WAITING, reason=task))
-        progress = self._follower(cell.folder, starts[-1]).look() if starts else None
-        return replace(cell, state=replace(reported, status=RUNNING, reason=task), progress=progress)
-
-    def _follower(self, folder: Path, start: Path) -> CellFollower:
-        if start not in self._followers:
-            self._followers[start] = CellFollower(folder, start.stat().st_mtime)
-        return self._followers[start]
+            status = WAITING
+        elif isinstance(state, Started):
+            status, progress = RUNNING, None
+            if starts:
+                if starts[-1] not in self._followers:
+                    self._followers[starts[-1]] = CellFollower(cell.folder, starts[-1].stat().st_mtime)
+                progress = self._followers[starts[-1]].look()
+        else:  # not in the queue: what it comes to before the command has taken it over
+            ended, reason = store.ended(wave, run), cell.state.reason
+            if ended is not None and ended.status == COMPLETE:
+                status, reason = WAITING, RESULT_PUBLISHED
+            elif states is None:
+                reason = NOT_KNOWN
+            elif status not in (FAILED, PARTIAL) and ended is not None:
+                reason = f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
+            elif status not in (FAILED, PARTIAL, WAITING):
+                reason = TASK_GONE
+        reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)), status=status, reason=reason)
+        return replace(cell, job=job, state=reported, progress=progress)
 
     def _states(self) -> Mapping[str, RunState] | None:
         """None where Slurm does not say."""
@@ -510,19 +540,6 @@ class QueueReader:
         return self._known[1]
 
 
-def _why_not_queued(state: CellState, ended: RunEnd | None, *, known: bool) -> str | None:
-    """What a cell comes to that is not in the queue, before the command has taken it over."""
-    if ended is not None and ended.status == COMPLETE:
-        return RESULT_PUBLISHED
-    if not known:
-        return NOT_KNOWN
-    if state.status in (FAILED, PARTIAL):
-        return state.reason
-    if ended is not None:
-        return f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
-    return state.reason if state.status == WAITING else TASK_GONE
-
-
 def cancel_jobs(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
     """End every job of the suite, and wait until none is left; whoever waits for them stops waiting.
 
@@ -532,9 +549,9 @@ def cancel_jobs(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | N
     Raises:
         PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
     """
-    slurm = slurm or Slurm(os.environ)
-    if not SlurmStore(folder).is_there():
+    runs = SlurmRuns(folder, slurm or Slurm(os.environ), say=say)
+    if not runs.store.is_there():
         return False
-    states = SlurmRuns(folder, slurm).look()
-    SlurmRuns(folder, slurm, say=say).end()
+    states = SlurmRuns(folder, slurm or Slurm(os.environ)).look()  # which says nothing of what is waited for
+    runs.end()
     return any(isinstance(state, (Waiting, Started)) for state in states.values())

@@ -18,7 +18,7 @@ from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import NobodyLooks
+from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from integration.support import TIMEOUT_S, is_running, program_environment, varied_answer, wait_until
@@ -32,12 +32,12 @@ from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import NobodyLooks
+from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 interrupt_on_signals()
 try:
     suite = build_suite(Path(sys.argv[1]), env=os.environ)
-    sys.exit(run_suite(suite, SuiteOptions(), env=os.environ, screen=NobodyLooks()).exit_code)
+    sys.exit(run_suite(suite, SuiteOptions(), env=os.environ, screen=SuiteObserver()).exit_code)
 except EvalFactoryError as error:
     sys.exit(error.exit_code)
 """
@@ -93,10 +93,10 @@ class Undisturbed:
 @pytest.fixture(scope="module")
 def undisturbed(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     suite = build_suite(endpoints.suite_file(tmp_path_factory.mktemp("undisturbed")), env=ENV)
-    report = run_suite(suite, SuiteOptions(), env=ENV, screen=NobodyLooks())
+    report = run_suite(suite, SuiteOptions(), env=ENV, screen=SuiteObserver())
     asked = sum(endpoints.good.seen.values())
     endpoints.good.seen.clear()
-    again = run_suite(suite, SuiteOptions(), env=ENV, screen=NobodyLooks())
+    again = run_suite(suite, SuiteOptions(), env=ENV, screen=SuiteObserver())
     assert not endpoints.good.seen, "what is finished is asked again"
     return Undisturbed(suite, report, again, asked)
 
@@ -119,10 +119,10 @@ def test_a_suite_that_cannot_be_begun_leaves_nothing(endpoints: Endpoints, tmp_p
     file = endpoints.suite_file(tmp_path)
     suite = build_suite(file, overrides=("suite.evaluations=[ehrshot]",), env=ENV)
     with pytest.raises(ConfigError, match="data_path: is missing"):
-        run_suite(suite, SuiteOptions(), env=ENV, screen=NobodyLooks())
+        run_suite(suite, SuiteOptions(), env=ENV, screen=SuiteObserver())
     suite = build_suite(file, env=ENV)
     with pytest.raises(ConfigError, match="there is no folder"):
-        run_suite(suite, SuiteOptions(reuse=(tmp_path / "absent",)), env=ENV, screen=NobodyLooks())
+        run_suite(suite, SuiteOptions(reuse=(tmp_path / "absent",)), env=ENV, screen=SuiteObserver())
     assert not suite.folder.root.exists()
 
 
@@ -147,7 +147,7 @@ def test_another_suite_takes_over_what_is_finished_elsewhere(
     endpoints.good.seen.clear()
     suite = build_suite(endpoints.suite_file(tmp_path), env=ENV)
     options = SuiteOptions(reuse=(undisturbed.suite.folder.root,))
-    report = run_suite(suite, options, env=ENV, screen=NobodyLooks())
+    report = run_suite(suite, options, env=ENV, screen=SuiteObserver())
     good = next(cell for cell in report.cells if cell.target == "good")
     source = undisturbed.suite.folder.cell("good", "sample_medical_qa")
     assert (good.status, good.collected, good.reused_from) == ("complete", True, source)
@@ -157,7 +157,7 @@ def test_another_suite_takes_over_what_is_finished_elsewhere(
     assert (good.folder / "SHA256SUMS").read_bytes() == (source / "SHA256SUMS").read_bytes()
 
 
-class Impatient(NobodyLooks):
+class Impatient(SuiteObserver):
     """Presses Ctrl-C where an endpoint has to be waited for."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, Score
-from eval_factory.report.every_eval_ever import Publisher, aggregate, check_record, samples_of, write_records
+from eval_factory.report.documents import check_document
+from eval_factory.report.every_eval_ever import _SCHEMA, Publisher, aggregate, samples_of, write_records
 from eval_factory.report.reader import StoredResult
 from unit.report.exports import test_stored_facts as facts
 from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, not_reportable, stored_of, with_scores
@@ -23,7 +24,7 @@ NOW = 1_795_000_000.9
 
 def record_of(stored: StoredResult, publisher: Publisher = WHO) -> dict[str, Any]:
     record = aggregate(stored, publisher, now=NOW)
-    check_record(record, "aggregate")
+    check_document(record, _SCHEMA, "aggregate")
     return record
 
 
@@ -49,7 +50,7 @@ def test_a_public_result_is_written_with_its_samples(tmp_path: Path) -> None:
         "checksum": hashlib.sha256(samples_file.read_bytes()).hexdigest(), "total_rows": 4,
     }  # fmt: skip
     for line in map(json.loads, lines):
-        check_record(line, "instance")
+        check_document(line, _SCHEMA, "instance")
         assert line["evaluation_id"] == record["evaluation_id"]
         assert line["model_id"] == record["model_info"]["id"] == "org/model"
         assert line["evaluation_result_id"] == record["evaluation_results"][0]["evaluation_result_id"]
@@ -236,7 +237,7 @@ def samples(stored: StoredResult, instances: list[InstanceRecord] | None = None,
     instances = list(result.instances) if instances is None else instances
     found = list(samples_of(replace(stored, result=replace(result, scores=scores, instances=instances)), RECORD))
     for sample in found:
-        check_record(sample, "instance")
+        check_document(sample, _SCHEMA, "instance")
     return found
 
 

@@ -136,7 +136,6 @@ def test_an_entry_per_model_becomes_one_with_the_lowest_priority_number() -> Non
     always = [Entry("a", (("model", "x/y"),), 3), Entry("a", (("model", "x/z"),), None)]
     (entry,) = of_any_model(always)
     assert entry.priority is None
-    assert entry.runs_at(1)
 
 
 def test_the_entries_of_reasoning_models() -> None:

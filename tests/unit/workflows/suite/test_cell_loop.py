@@ -21,7 +21,7 @@ from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from unit.builders import plan
 
@@ -98,7 +98,7 @@ class Pauses:
     script: list[News]
     pauses: dict[str, str] = field(default_factory=dict)
 
-    def look_after(self, planned: PlannedCell, reason: str, *, gone: bool = False) -> None:
+    def look_after(self, planned: PlannedCell, reason: str) -> None:
         self.pauses[planned.group] = reason
 
     def news(self) -> list[tuple[str, News, str]]:
@@ -149,7 +149,7 @@ def loop_of(
     for cell in made:
         suite.folder.cell_config(cell.target, cell.evaluation).parent.mkdir(parents=True, exist_ok=True)
     host = Host(scripts or {})
-    journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
+    journal = SuiteJournal(suite.folder, Redactor(), SuiteObserver())
     probed = {0: frozenset({"model", "gpt"})}
     options = SuiteOptions(fresh=fresh)
     pauses = cast(EndpointPauses, Pauses(news or []))
@@ -448,17 +448,6 @@ def test_bad_luck_is_forgiven_once(end: CellEnd, reason: str, code: int) -> None
     assert outcome_of(end, replace(FIRST, attempts=2, crashes=1)) == replace(once, then=NextAction.REST)
     assert outcome_of(end, Tried(attempts=1, max_attempts=1)).then is NextAction.REST
     assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial"
-
-
-def test_the_worst_cell_gives_the_exit_code() -> None:
-    assert [cell_loop.worst_code(codes) for codes in ([], [0, 0], [0, 1], [3, 1, 0], [4, 3], [70, 4])] == [
-        0,
-        0,
-        1,
-        3,
-        4,
-        70,
-    ]
 
 
 def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:

@@ -90,13 +90,6 @@ def test_it_is_given_up_after_so_long() -> None:
     assert not looked.pauses.pauses
 
 
-def test_one_that_was_just_asked_is_announced_after_the_next_question() -> None:
-    looked = Looked(iter([THERE]))
-    looked.pauses.look_after(planned("g"), "x", gone=True)
-    assert looked.news_at(0.9) == []
-    assert looked.news_at(1.0) == [("g", News.BACK, "x")]
-
-
 JURY: dict[str, Any] = {"config.type": "aci_bench"}
 
 

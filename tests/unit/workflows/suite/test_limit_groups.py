@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
-from eval_factory.workflows.suite.limit_groups import RunEndpoints, limits_of
+from eval_factory.workflows.suite.planned_cells import limits_of
 from unit.builders import endpoint_settings
 
 A, B = "https://a.example/v1", "https://b.example/v1"
@@ -15,8 +15,10 @@ def judge(role: str, url: str, model_id: str, **numbers: int) -> EndpointSetting
     return endpoint_settings(role=role, url=url, model_id=model_id, **numbers)
 
 
-def run(url: str, *judges: EndpointSettings, group: str | None = None, **numbers: Any) -> RunEndpoints:
-    return RunEndpoints([endpoint_settings(url=url, **numbers), *judges], model_group=group)
+def run(
+    url: str, *judges: EndpointSettings, group: str | None = None, **numbers: Any
+) -> tuple[list[EndpointSettings], str | None]:
+    return [endpoint_settings(url=url, **numbers), *judges], group
 
 
 def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
@@ -56,7 +58,7 @@ def test_runs_share_a_judge_by_its_address_and_model_whatever_they_call_it() -> 
 
 def test_a_name_that_is_given_is_the_models_and_no_judges() -> None:
     judged = run(A, judge("gpt", A, "g"), parallelism=3, group="cluster")
-    found = limits_of([judged, run(B, parallelism=2, group="cluster"), RunEndpoints([])])
+    found = limits_of([judged, run(B, parallelism=2, group="cluster"), ([], None)])
     assert found.of_runs == ({"model": "cluster", "gpt": f"judge g at {A}"}, {"model": "cluster"}, {})
     assert found.limits["cluster"] == LimitOf(2)
 
@@ -70,6 +72,6 @@ def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_a
 
 
 def test_a_judge_at_several_servers() -> None:
-    (groups,) = limits_of([RunEndpoints([endpoint_settings(role="gpt", model_id="g", servers=(A, B))])]).of_runs
+    (groups,) = limits_of([([endpoint_settings(role="gpt", model_id="g", servers=(A, B))], None)]).of_runs
     judges = [f"judge g at {A}", f"judge g at {B}"]
     assert groups == {"gpt": ", ".join(judges), "gpt at server 1": judges[0], "gpt at server 2": judges[1]}

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from eval_factory.executors.served import ServedModel, ServerFailedError, Server
 from eval_factory.workflows.suite import cell_loop, run_suite
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.run_suite import run_by_server, server_environment, server_spec
-from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.run_suite import run_by_server, server_spec
+from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from slurm_cells import cells_of
 
@@ -63,7 +63,7 @@ class World:
         ]  # fmt: skip
         suite, cells = cells_of(folder, targets=targets, evaluations=["sample_medical_qa", "medbullets"])
         suite.folder.state.mkdir(parents=True)
-        journal = SuiteJournal(suite.folder, Redactor(), NobodyLooks())
+        journal = SuiteJournal(suite.folder, Redactor(), SuiteObserver())
         self.work = Work(suite, SuiteOptions(), ENV, journal, cells, Redactor())
         self.happened: list[str] = []
         self.broken: set[str] = set()
@@ -171,11 +171,15 @@ def test_what_is_served_by_the_steps_of_a_job(world: World) -> None:
     assert spec.env == {"PATH": "/bin", "SLURM_JOB_ID": "7", "PYTHONUNBUFFERED": "1"}
 
 
-def test_what_a_server_sees_of_the_environment() -> None:
+def test_what_a_server_sees_of_the_environment(world: World) -> None:
+    def seen(*names: str) -> Mapping[str, str]:
+        suite = replace(world.work.suite, serve={"a": {**world.work.suite.serve["a"], "env": list(names)}})
+        return server_spec(suite, "a", (), env).env
+
     env = {
         "PATH": "/bin", "CUDA_HOME": "/cuda", "HF_TOKEN": "h", "OPENAI_API_KEY": "k", "GPT_JUDGE_API_KEY": "j",
         "NCCL_SECRET": "n", "MINE": "m", "OTHER": "o",
     }  # fmt: skip
     expected = {"PATH": "/bin", "CUDA_HOME": "/cuda", "MINE": "m", "PYTHONUNBUFFERED": "1"}
-    assert server_environment(env, ("MINE", "ABSENT")) == expected
-    assert server_environment(env, ("HF_TOKEN",))["HF_TOKEN"] == "h"
+    assert seen("MINE", "ABSENT") == expected
+    assert seen("HF_TOKEN")["HF_TOKEN"] == "h"

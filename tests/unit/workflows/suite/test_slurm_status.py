@@ -133,10 +133,11 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     now = time.time()
     tell(work / "logs" / "events.jsonl", phase("asking", time=1.0), progress(80, time=4.0))  # of an earlier run
     tell(work / "logs" / "events.jsonl", phase("asking", time=now + 1), progress(30, time=now + 4))
-    first, second, third, _ = jobs.look().cells
+    found = jobs.look()
+    first, second, third, _ = found.cells
     assert str(first.progress and first.progress.figures()).startswith("30/100")
     assert first.state.attempt == 2
-    assert (first.job and first.job.document()) == {
+    assert suite_status.status_document(found)["cells"][0]["slurm"] == {
         "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING", "attempts": 2, "work_folder": str(work),
         "log": str(jobs.store.logs(1) / "0.log"),
     }  # fmt: skip

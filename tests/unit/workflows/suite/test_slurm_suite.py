@@ -4,13 +4,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from eval_factory.config.suite import Suite
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.secrets import Redactor
@@ -18,14 +19,15 @@ from eval_factory.executors.slurm import QueuedTask, QueueUnknownError
 from eval_factory.executors.slurm_runs import RunEnd, SlurmAsks, SlurmStore, script_of
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
-from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, at_once, name_of, refuse_what_slurm_cannot, spec_of
-from eval_factory.workflows.suite.suite_journal import NobodyLooks, SuiteJournal
+from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, name_of, refuse_what_slurm_cannot, specs_of
+from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
 from suites import suite as any_suite
 
 
-class Said(NobodyLooks):
+class Said(SuiteObserver):
     """Keeps what is said."""
 
     def __init__(self) -> None:
@@ -278,7 +280,7 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
     assert len(again.slurm.clean_ups) == 2
-    again.store.clean_up_submitted(2).unlink()  # its submitter was killed between the two
+    again.store.wave_file(2).with_suffix(".clean-up").unlink()  # its submitter was killed between the two
     again.run()
     assert [text.count("-w2-clean-up") for _, text in again.slurm.clean_ups] == [0, 1, 1]
 
@@ -344,11 +346,15 @@ def test_what_jobs_cannot_keep(tmp_path: Path, changes: dict[str, Any], said: li
     assert "canary" not in str(caught.value)
 
 
+def asked(suite: Suite, cells: Sequence[PlannedCell]) -> list[SlurmAsks]:
+    return [SlurmAsks.of(spec) for spec in specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())]
+
+
 def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 10}, params={"parallelism": 3})
-    assert at_once(suite, cells) == {cells[0].group: 3, cells[1].group: 3}
+    assert [one.at_once for one in asked(suite, cells)] == [3, 3]
     suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 2}, params={"parallelism": 3})
-    assert set(at_once(suite, cells).values()) == {2}
+    assert [one.at_once for one in asked(suite, cells)] == [2, 2]
 
 
 def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
@@ -364,13 +370,13 @@ def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
-    suite, cells = cells_of(tmp_path, slurm={"mem": "2G"}, max_attempts=3)
+    suite, cells = cells_of(tmp_path, slurm={"mem": "2G", "tasks_at_once": 4}, max_attempts=3)
     store = SlurmStore(suite.folder)
-    found = spec_of(cells[1], suite, 4, store, SuiteOptions(no_preflight=True))
+    _, found = specs_of(cells, suite, store, SuiteOptions(no_preflight=True))
     assert (found.name, found.probed, found.debug) == (name_of(cells[1]), (), False)
     asks = SlurmAsks.of(found)
     assert asks == SlurmAsks(cells[1].group, suite.slurm["b"], 4, max_attempts=3)
-    assert spec_of(cells[1], suite, 4, store, SuiteOptions()).probed is None
+    assert specs_of(cells, suite, store, SuiteOptions())[1].probed is None
     assert ("-m", slurm_worker.__name__) == WORKER
 
 
@@ -383,8 +389,8 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     suite, cells = cells_of(
         tmp_path, targets=targets, slurm={"tasks_at_once": 3, "cpus": 2}, max_processes=7, params={"parallelism": 8}
     )
-    assert at_once(suite, cells) == {"server of a": 1, "b.example/v1": 3}
-    first, second = (SlurmAsks.of(spec_of(one, suite, 1, SlurmStore(suite.folder), SuiteOptions())) for one in cells)
+    first, second = asked(suite, cells)
+    assert [(one.group, one.at_once) for one in (first, second)] == [("server of a", 1), ("b.example/v1", 3)]
     assert (first.together, second.together, second.served) == (True, False, None)
     assert first.served == {"serve": suite.serve["a"], "max_processes": 2, "max_outage_s": 3600.0}
     assert first.served["serve"]["max_restarts"] == 5
@@ -393,8 +399,8 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
 def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None:
     serve = {"command": "vllm serve m --port {port}", "replicas": 3}
     targets = [{"name": "a", "api_endpoint": {"model_id": "m"}, "serve": serve}]
-    suite, (cell,) = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
-    spec = spec_of(cell, suite, 1, SlurmStore(suite.folder), SuiteOptions())
+    suite, cells = cells_of(tmp_path, targets=targets, slurm={"cpus": 2, "gpus": "1"})
+    (spec,) = specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
     text = script_of([spec], "n", 1, SlurmStore(suite.folder), WORKER)
     assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n" in text
     served = SlurmAsks.of(spec).served

@@ -358,16 +358,18 @@ def test_an_interrupt_or_a_defect_of_the_disk(serving: ServingTask, monkeypatch:
     assert serving.ended() is None
 
 
-def test_an_older_start_is_waited_for_until_it_has_ended(task: Task) -> None:
+def test_an_older_start_is_waited_for_until_it_has_ended(task: Task, clock: Clock) -> None:
     """Of whichever wave: a submitter may have taken its task for lost."""
-    clock, (first, second) = Clock(), (task.start(), task.start())
+    first, second = task.start(), task.start()
     newest = task.start()
     clock.happens = {3: end_of_start(first.marks[0]), 5: end_of_start(second.marks[0])}
-    assert newest.wait_for_older(clock=clock, sleep=clock.sleep)
+    assert newest.wait_for_older()
     assert clock.slept == [slurm_worker._POLL_S] * 5
-    assert not task.start().wait_for_older(clock=clock, sleep=clock.sleep), "its node is gone"
+    assert not task.start().wait_for_older(), "its node is gone"
     assert slurm_worker._PATIENCE_S <= sum(clock.slept[5:]) < slurm_worker._PATIENCE_S + 2 * slurm_worker._POLL_S
-    assert task.start(1).wait_for_older(clock=clock, sleep=lambda _: pytest.fail("there is nobody else"))
+    clock.slept.clear()
+    assert task.start(1).wait_for_older()
+    assert clock.slept == [], "there is nobody else"
 
 
 def test_it_looks_while_it_is_entered(task: Task) -> None:

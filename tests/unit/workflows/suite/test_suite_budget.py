@@ -10,10 +10,10 @@ from eval_factory.config.suite import Cell
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.workflows.suite import suite_budget
+from eval_factory.workflows.suite.finished_cells import groups_that_answered, spent_before
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_budget import SpendingReader, groups_that_answered, spent_before, total
 from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
+from eval_factory.workflows.suite.suite_status import SpendingReader, limit_reached, total
 from unit.builders import plan
 
 
@@ -37,7 +37,7 @@ def test_all_cells_together() -> None:
     ids=str,
 )
 def test_the_limit_that_is_used_up(budget: Budget, left: float | None, said: str | None) -> None:
-    assert suite_budget.limit_reached(budget, Spending(10, 100, 1.5), left) == said
+    assert limit_reached(budget, Spending(10, 100, 1.5), left) == said
 
 
 def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
     document = found.document()
     (cell,) = document.pop("cells")
     assert cell == {
-        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": suite_check._NO_RESULT,
+        "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": "there is no result",
         "to_do": ["the same command runs it"], "folder": f"{tmp_path}/small/sample_medical_qa",
     }  # fmt: skip
     names = ("suite", "complete", "running", "in_table", "total", "missing")
@@ -90,10 +90,13 @@ def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     os.utime(folder.results_yaml, (1.0, 1.0))
     assert not check_suite(folder, env={}).in_table
     suite(tmp_path, params={"limit_samples": 3})
-    assert (only(folder).status, only(folder).reason) == ("missing", suite_check._ANOTHER)
+    assert (only(folder).status, only(folder).reason) == (
+        "missing",
+        "the result in its folder is of another configuration or version",
+    )
     suite(tmp_path)
     plan_of(folder).rundir.run_state.unlink()  # a run that was stopped while it wrote its result
-    assert (only(folder).status, only(folder).reason) == ("missing", suite_check._STOPPED)
+    assert (only(folder).status, only(folder).reason) == ("missing", "its run was stopped while it wrote its result")
 
 
 def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> None:
@@ -112,7 +115,7 @@ def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:
     cell = only(suite(tmp_path, cell_ended(QA, "failed", reason="no disk")))
     assert (cell.status, cell.reason) == ("failed", "no disk")
     assert cell.to_do == ("its logs say why", "the same command runs it")
-    assert only(suite(tmp_path / "two", cell_ended(QA, "failed"))).reason == suite_check._NO_RESULT
+    assert only(suite(tmp_path / "two", cell_ended(QA, "failed"))).reason == "there is no result"
 
 
 def test_a_cell_that_runs(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     folder = suite(tmp_path)
     (cell,) = (status := status_of(folder)).cells
     for reason, said, to_do in [
-        ("Slurm: task 0, PENDING", suite_check._NO_RESULT, "wait for it"),
+        ("Slurm: task 0, PENDING", "there is no result", "wait for it"),
         (RESULT_PUBLISHED, RESULT_PUBLISHED, "the same command runs it"),
     ]:
         waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
@@ -157,7 +160,10 @@ def test_a_cell_that_reads_the_users_own_data(tmp_path: Path) -> None:
     folder = suite(tmp_path, evaluations=[entry])
     assert only(folder).status == "missing"
     finish(plan_of(folder))
-    assert (only(folder).status, only(folder).reason) == ("complete", suite_check._OWN_DATA)
+    assert (only(folder).status, only(folder).reason) == (
+        "complete",
+        "reads the user's own data: run_suite looks whether they have changed",
+    )
 
 
 PAIR = ("a/qa", "b/qa")

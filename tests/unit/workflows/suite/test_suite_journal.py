@@ -112,7 +112,7 @@ def test_an_event_that_nobody_knows_changes_nothing(event: dict[str, Any]) -> No
 KEY = "a-known-key-value-1"
 
 
-class Looker:
+class Looker(suite_journal.SuiteObserver):
     def __init__(self, root: Path) -> None:
         self.folder = SuiteDir(root)
         self.folder.state.mkdir(exist_ok=True, parents=True)
@@ -156,7 +156,7 @@ def test_an_event_is_written_and_then_told_without_keys_and_so_is_what_is_said(t
 def test_half_a_line_of_a_power_cut_swallows_no_event(tmp_path: Path) -> None:
     looker = Looker(tmp_path)
     looker.folder.events.write_text('{"event": "x"}\n{"event": "cell')
-    SuiteJournal(looker.folder, Redactor(), suite_journal.NobodyLooks()).tell("suite_ended")
+    SuiteJournal(looker.folder, Redactor(), suite_journal.SuiteObserver()).tell("suite_ended")
     lines = looker.folder.events.read_text().splitlines()
     assert lines[:2] == ['{"event": "x"}', '{"event": "cell']
     assert json.loads(lines[2])["event"] == "suite_ended"

@@ -18,7 +18,6 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors import progress
 from eval_factory.executors.progress import LineTail
-from eval_factory.workflows.suite import suite_logs
 from eval_factory.workflows.suite.suite_logs import cancel, find_cell, ignores_interrupts, show_logs
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
 from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
@@ -145,7 +144,7 @@ def test_a_task_is_followed_from_before_it_begins_to_its_end(tmp_path: Path, mon
             file.write("o\nthree")
         return "missing", CellJob(None, 1, slurms, work), "its job has ended"
 
-    monkeypatch.setattr(suite_logs, "_POLL_S", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
     lines: list[str] = []
     reader: Any = Scripted(folder, waits, waits, begins, is_not_known, ends)
     show_logs(reader, None, lines.append, follow=True)

@@ -13,7 +13,7 @@ import pytest
 import suite_by_hand as by_hand
 from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
-from eval_factory.workflows.suite import suite_budget, suite_status
+from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.suite_status import CellProgress, holder_now, same_command, stated_limits, status_of
 from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, phase, progress, started, suite_folder
 
@@ -173,7 +173,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     folder.config.write_text("suite: {max_cost: 2.5, max_requests: null, evaluations: []}")
     with_answers = {folder.cell("small", "qa"), folder.cell("big", "qa")}
     answers = {True: Spending(3, 5, 0.5), False: Spending()}
-    monkeypatch.setattr(suite_budget, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
+    monkeypatch.setattr(suite_status, "spent_so_far", lambda path, _: answers[path.parent in with_answers])
     with held(folder):
         found = json.loads(json.dumps(suite_status.status_document(status_of(folder))))
     assert (found["suite"], found["state"], found["total"]) == (str(tmp_path), "running", 3)

@@ -1,0 +1,133 @@
+"""Keys of a run config that are no part of what is evaluated: taken out of the user's layers before the rest is merged.
+
+`executor` and `slurm` say where one run happens: neither the identity nor a result knows them.
+
+Of the keys of EvalFactory's and NeMo Evaluator's run configs, those that change no result are accepted, and named once.
+What would change one, were it followed, is a mistake: a score of other requests than the configuration speaks of is
+worse than none. `foreign_configs.yml` has the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, get_args
+
+from eval_factory.config.merge import Layer, section_at, with_defaults
+from eval_factory.config.model import ExecutorName
+from eval_factory.config.wrong_values import problems_with, shown_value
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.tasks.framework import Framework, Task
+
+TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
+ADAPTER, TASK = "target.api_endpoint.adapter_config", "config.params.task"
+INTERCEPTORS = f"{ADAPTER}.interceptors"
+NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]
+ONLY: Mapping[str, Mapping[str, Any]] = {f"{ADAPTER}.{name}": only for name, only in TABLE["only"].items()}
+_PATHS = (
+    *(f"{place}.{key}".lstrip(".") for place, keys in NO_EFFECT.items() for key in keys),
+    *ONLY,
+    *(INTERCEPTORS, TASK, "command", "framework_name"),
+)
+Foreign = dict[str, Any]
+"""Dotted path of such a key -> what the configuration says of it."""
+EXECUTOR, SLURM = "executor", "slurm"
+KEYS = (EXECUTOR, SLURM)
+
+
+def known_in(section: str) -> list[str]:
+    """The names of such keys in a section."""
+    return [path.rpartition(".")[2] for path in _PATHS if path.rpartition(".")[0] == section]
+
+
+def take_keys(layers: Sequence[Layer]) -> Foreign:
+    """Remove these keys from the layers; what the last of them says holds, and a null takes it back."""
+    found: Foreign = {}
+    for _, tree in layers:
+        for path in _PATHS:
+            *parents, name = path.split(".")
+            section = section_at(tree, parents)
+            if name in section:
+                found[path] = section.pop(name)
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def problems_of(foreign: Foreign, task: Task | None, framework: Framework) -> Iterator[str]:
+    """What the configuration asks for and does not get."""
+    for path, value in foreign.items():
+        only = ONLY.get(path, {"values": [value]})
+        if not any(value is one or (value == one and isinstance(value, str)) for one in only["values"]):
+            yield f"{path}: would change the results and is not followed; {only['done']}; leave the key out"
+    if not isinstance(foreign.get(INTERCEPTORS, []), list):
+        yield f"{INTERCEPTORS}: must be a list"
+    for _, interceptor, _ in interceptors_in(foreign.get(INTERCEPTORS)):
+        if interceptor not in TABLE["harmless"]:
+            ours = TABLE["interceptors"].get(interceptor, {}).get("ours")
+            instead = f"write {ADAPTER}: {ours} instead" if ours else "eval-factory has no such interceptor"
+            yield f"{INTERCEPTORS}: {interceptor!r} would change the results and is not followed; {instead}"
+    name = framework.framework.name
+    names = () if task is None else (task.name, f"{name}.{task.name}", task.helm.run_spec)
+    if names and foreign.get(TASK, names[0]) not in names:
+        yield f"{TASK}: is not the task that config.type names, {names[0]}; give one of them"
+    if foreign.get("framework_name", name) != name:
+        yield f"framework_name: is not {name!r}: the configuration is of another framework"
+    if "command" in foreign and framework.framework.pkg_name not in str(foreign["command"]):
+        yield "command: would change what is run and is not followed; leave it out"
+
+
+def interceptors_in(given: Any) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """Number, name and section of each interceptor that is not turned off."""
+    for number, entry in enumerate(given if isinstance(given, list) else []):
+        one = entry if isinstance(entry, Mapping) else {"name": entry}
+        if one.get("enabled") is not False:
+            yield number, str(one.get("name")), one
+
+
+def without_unused_prompt(merged: dict[str, Any], foreign: Foreign) -> None:
+    """`use_system_prompt: false` turns a system prompt off that stands in the configuration all the same."""
+    adapter = section_at(merged, ADAPTER.split("."))
+    if adapter and foreign.get(f"{ADAPTER}.use_system_prompt") is False:
+        adapter["custom_system_prompt"] = None
+
+
+def warning_of(foreign: Foreign) -> str | None:
+    """One line that names all that has no effect."""
+    sections: dict[str, list[str]] = {}
+    for path in foreign:
+        section, _, name = path.rpartition(".")
+        if path not in ONLY:
+            sections.setdefault(section, []).append(name)
+    named = "; ".join(f"{f'{section}: ' if section else ''}{', '.join(keys)}" for section, keys in sections.items())
+    return f"keys without an effect here: {named}" if named else None
+
+
+@dataclass(frozen=True)
+class RunExecutor:
+    name: str = "local"
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+    """Every key of `SlurmSection`."""
+
+    @property
+    def is_slurm(self) -> bool:
+        return self.name == SLURM
+
+
+def take_executor(layers: Sequence[Layer], framework: Framework, problems: list[str]) -> RunExecutor:
+    """Remove the keys from the layers. Of `slurm` the strongest layer with a key counts; a null is the default."""
+    defaults, known = framework.defaults.suite, get_args(ExecutorName)
+    name, sections = defaults[EXECUTOR], []
+    for source, tree in layers:
+        chosen, section = tree.pop(EXECUTOR, None), tree.pop(SLURM, None)
+        found = []
+        if chosen is not None and chosen not in known:
+            found.append(f"{EXECUTOR}: must be {' or '.join(map(repr, known))}, got {shown_value(chosen)}")
+        if section is not None:
+            from eval_factory.config.suite_model import SlurmSection  # takes long to import, and few have one
+
+            found += problems_with(section, SLURM, SlurmSection)
+        problems += [f"{source.value}: {problem}" for problem in found]
+        if not found:
+            name = name if chosen is None else chosen
+            sections.append(section)
+    return RunExecutor(name, with_defaults(defaults[SLURM], *sections))

@@ -1,0 +1,62 @@
+"""A result in the making.
+
+Its parts see each request with its answer (`add`), each by all of them before the next one, and complete it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eval_factory.core import results
+from eval_factory.helm import output
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.groups import Groups
+from eval_factory.scoring.notes import Notes
+from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.tally import Tally
+
+
+@dataclass
+class Draft:
+    plan: Plan
+    run: output.HelmRun
+    main_split: str | None
+    tally: Tally
+    metrics: list[MetricValues]
+    usage: results.Usage
+    changes: Sequence[str] = ()
+    """How requests were changed so that the endpoint took them."""
+    earlier_notes: Collection[str] = ()
+    """Of an earlier collection."""
+    notes: Notes = field(default_factory=Notes)
+    scores: dict[str, results.Score] = field(default_factory=dict)
+    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    beside: dict[str, results.Score] = field(default_factory=dict)
+    """A jury's scores of other instances or with other values, which stand after all others."""
+    main: str = ""
+    why: Sequence[str] = ()
+    """What is to be said of how the main metric was chosen."""
+    main_values: MetricValues | None = None
+    missing: set[InstanceKey] = field(default_factory=set)
+    """Instances without a value of the main metric that counts."""
+    as_zero: bool = False
+    """Whether these count as 0."""
+    instances: results.Instances = field(default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0))
+    not_reportable: list[str] = field(default_factory=list)
+    judgements: results.Judgements | None = None
+    jury: results.JuryReport | None = None
+    rubric: results.RubricReport | None = None
+    choice_orders: results.ChoiceOrders | None = None
+    floors: Mapping[str, results.Floor] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
+    asked: Mapping[str, results.AskedEndpoint] = field(default_factory=dict)
+    """Role -> what was asked there, and what answered."""
+
+    @property
+    def jury_metric(self) -> str | None:
+        return self.run.jury.metric if self.run.jury else None
+
+    @property
+    def failed_as_zero(self) -> bool:
+        return self.plan.evaluation.run.config.params.extra.on_failure == "zero"
