@@ -301,6 +301,6 @@ def _notes_on_leniency(scores: Mapping[str, Score]) -> Iterator[Note]:
         helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
         if helm is not None and helm.value != score.value:
             values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
-            gap = f"a gap of {formats.score_change(score.value - helm.value)} for answers that state the option"
+            gap = f"a gap of {formats.score(score.value - helm.value, sign='+')} for answers that state the option"
             how = 'in other words or signs ("B.", "(B)", "The answer is B")'
             yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")
