@@ -42,7 +42,7 @@ def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, 
     for paid in read_paid(cache_db):
         tally = found[paid.run_id, paid.role]
         price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
-        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
+        known = cost_of(paid.usage, paid.tokens, price)
         if known is None:
             tally.unpriced += 1
             continue
