@@ -197,7 +197,7 @@ class Compared:
             return html.html_block(f"not comparable: {self._model_names}", html.html_list(reasons))
         rows = [
             (
-                one.pair, one.metric, formats.score_change(one.paired.difference),
+                one.pair, one.metric, formats.score(one.paired.difference, sign="+"),
                 formats.between(one.paired.ci_low, one.paired.ci_high, missing="-"),
                 formats.p_value(one.paired.p_value if one.p_holm is None else one.p_holm, missing="-"),
                 str(one.paired.n), "yes" if one.significant else "no",
@@ -211,7 +211,7 @@ class Compared:
         return html.html_block(self._model_names, [in_html(Table(head, rows, 5), html.MAX_ROWS), *below])
 
     def __repr__(self) -> str:
-        pairs = [f"{one.pair} = {formats.score_change(one.paired.difference)}" for one in self.comparisons]
+        pairs = [f"{one.pair} = {formats.score(one.paired.difference, sign='+')}" for one in self.comparisons]
         parts = pairs[:3] + ["..."] * (len(pairs) > 3)
         if not self.comparable:
             parts = [f"not comparable: {self.reasons[0].message}"]

@@ -246,9 +246,9 @@ class _Change:
                 outcome, words = Verdict.PASS, "the baseline's own answers, not worse by more than"
             most, between = formats.short(allowed), ""
             if found.ci_low is not None and found.ci_high is not None:
-                ends = f"{formats.short_change(found.ci_low)} to {formats.short_change(found.ci_high)}"
+                ends = f"{formats.short(found.ci_low, sign='+')} to {formats.short(found.ci_high, sign='+')}"
                 between = f" (95 % interval {ends})"
-            message = f"{formats.short_change(found.difference)}{between} on {found.n} pairs: {words} {most}"
+            message = f"{formats.short(found.difference, sign='+')}{between} on {found.n} pairs: {words} {most}"
             if limit == "max_relative_drop":
                 message += f", {most} of the baseline's {baseline}"
             if outcome == Verdict.INCONCLUSIVE and found.mde is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,18 +31,12 @@ _PART = re.compile(
 
 @dataclass
 class _Group:
-    """Errors with the same words; `parts` are what may differ between them, None where it does."""
+    """Errors with the same words."""
 
+    pieces: list[str]
+    """Words, and between them what may differ: `...` where it does."""
+    first: str
     count: int = 0
-    words: list[str] = field(default_factory=list)
-    parts: list[str | None] = field(default_factory=list)
-    first: str = ""
-
-    def text(self) -> str:
-        shown = [self.words[0]]
-        for part, word in zip(self.parts, self.words[1:], strict=True):
-            shown += [VARIES if part is None else part, word]
-        return "".join(shown)
 
 
 class Causes:
@@ -55,18 +49,14 @@ class Causes:
         """One failed instance. `error` is None where nothing says why."""
         line = one_line(error or _UNKNOWN)
         status = _STATUS.match(line)
-        start = status.end() if status else 0
-        words, parts, at = [], [], 0
-        for match in _PART.finditer(line, start):
-            words.append(line[at : match.start()])
-            parts.append(match[0])
+        pieces, at = [], 0
+        for match in _PART.finditer(line, status.end() if status else 0):
+            pieces += [line[at : match.start()], match[0]]
             at = match.end()
-        words.append(line[at:])
-        group = self._groups.setdefault((role, tuple(words)), _Group())
-        if not group.count:
-            group.words, group.parts, group.first = words, list(parts), line
+        pieces.append(line[at:])
+        group = self._groups.setdefault((role, tuple(pieces[::2])), _Group(pieces, line))
         group.count += 1
-        group.parts = [known if known == part else None for known, part in zip(group.parts, parts, strict=True)]
+        group.pieces = [known if known == piece else VARIES for known, piece in zip(group.pieces, pieces, strict=True)]
 
     def listed(self) -> tuple[FailureCause, ...]:
         """The model's before the judges', the most frequent first, equally frequent ones by their text."""
@@ -75,12 +65,13 @@ class Causes:
             by_role.setdefault(role, []).append(group)
         found = []
         for role in sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)):
-            groups = sorted(by_role[role], key=lambda group: (-group.count, group.text()))
+            groups = [("".join(group.pieces), group) for group in by_role[role]]
+            groups.sort(key=lambda one: (-one[1].count, one[0]))
             found += [
-                FailureCause(role, group.count, group.text()[:MAX_CAUSE], hint_for(group.first, role))
-                for group in groups[:_MAX_CAUSES]
+                FailureCause(role, group.count, text[:MAX_CAUSE], hint_for(group.first, role))
+                for text, group in groups[:_MAX_CAUSES]
             ]
-            if rest := sum(group.count for group in groups[_MAX_CAUSES:]):
+            if rest := sum(group.count for _, group in groups[_MAX_CAUSES:]):
                 found.append(FailureCause(role, rest, _OTHERS, None))
         return tuple(found)
 

@@ -41,24 +41,14 @@ def significant(value: float | None, digits: int, *, sign: str = "", missing: st
     return f"{by_hand(value, exponent - digits + 1):{sign}.{digits}g}"
 
 
-def score(value: float | None, *, missing: str = "") -> str:
-    """A score, an end of its interval, a floor, in the metric's own unit: 0.4120."""
-    return decimals(value, 4, missing=missing)
+def score(value: float | None, *, sign: str = "", missing: str = "") -> str:
+    """A score, an end of its interval, a floor, or with a sign a difference, in the metric's own unit: 0.4120."""
+    return decimals(value, 4, sign=sign, missing=missing)
 
 
-def score_change(value: float) -> str:
-    """A difference of two scores, in the metric's own unit: +0.0412."""
-    return decimals(value, 4, sign="+")
-
-
-def short(value: float | None, *, missing: str = "") -> str:
-    """A score of any scale in a sentence or a narrow table: 0.412, 3.851. Four significant digits."""
-    return significant(value, 4, missing=missing)
-
-
-def short_change(value: float) -> str:
-    """A difference of such scores: +0.0412."""
-    return significant(value, 4, sign="+")
+def short(value: float | None, *, sign: str = "", missing: str = "") -> str:
+    """The same of any scale in a sentence or a narrow table: 0.412, 3.851. Four significant digits."""
+    return significant(value, 4, sign=sign, missing=missing)
 
 
 def points(share: float, *, sign: str = "") -> str:

@@ -59,11 +59,11 @@ WHERE a.outcome = 'answered' ORDER BY a.id
 class Paid:
     run_id: str
     role: str
-    prompt_tokens: int | None
-    completion_tokens: int | None
+    tokens: tuple[int | None, int | None]
+    """Of prompt and answer, as counted."""
     usage: Any
     """What the answer says of it."""
-    sizes: tuple[int, int] = (0, 0)
+    sizes: tuple[int, int]
     """Bytes of text of prompt and answer."""
 
 
@@ -141,7 +141,7 @@ def read_paid(cache_db: Path) -> Iterator[Paid]:
     """Every answer that was paid for, in the order of the journal."""
     for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, _PAID):
         stated = None if usage is None else json.loads(usage)
-        yield Paid(run_id, role, prompt, completion, stated, (asked or 0, said or 0))
+        yield Paid(run_id, role, (prompt, completion), stated, (asked or 0, said or 0))
 
 
 def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
@@ -154,7 +154,7 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     then = read_prices(cache_db)
     tokens, cost = 0, 0.0
     for paid in read_paid(cache_db):
-        counted = limit_tokens((paid.prompt_tokens, paid.completion_tokens), paid.sizes)
+        counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)
         now = prices.get(paid.role)
         price = now if now is not None and now.source == BY_TABLE else then.get((paid.run_id, paid.role)) or now

@@ -8,6 +8,7 @@ program wrote, or comes with, is read without these checks, and much faster.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -181,11 +182,7 @@ def _check_kind(node: yaml.Node) -> None:
 
 def is_writable(text: str) -> bool:
     """Whether a text can be written into a file: half a surrogate pair, or bytes that are not UTF-8, cannot."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    return re.search("[\ud800-\udfff]", text) is None
 
 
 def not_writable(tree: Any, path: str = "") -> Iterator[str]:

@@ -599,38 +599,19 @@ class TaskResult:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Of the values of many responses; None where no response had one."""
-
-    mean: float | None
-    maximum: float | None
-
-
-@dataclass(frozen=True)
-class RequestSpan:
-    """One helm-run's requests to the evaluated model, in seconds since the epoch."""
-
-    first_request: float
-    last_response: float
-
-    @property
-    def seconds(self) -> float:
-        return self.last_response - self.first_request
-
-
-@dataclass(frozen=True)
 class ResponseStatistics:
     """Of all requests to the evaluated model since the folder's first run; what came from the cache was not sent."""
 
     responses: int
     """With a status of HTTP, whatever it is."""
     successful: int
-    prompt_tokens: Figures
-    completion_tokens: Figures
-    total_tokens: Figures
-    latency_s: Figures
+    prompt_tokens: tuple[float | None, float | None]
+    """Mean and maximum, as in the next three; None where no response had one."""
+    completion_tokens: tuple[float | None, float | None]
+    total_tokens: tuple[float | None, float | None]
+    latency_s: tuple[float | None, float | None]
     status_codes: Mapping[int, int]
     finish_reasons: Mapping[str, int]
     """Of the cached answers."""
-    runs: tuple[RequestSpan, ...]
-    """Each helm-run that sent requests, the first one first."""
+    runs: tuple[tuple[float, float], ...]
+    """First request and last response of each helm-run that sent some, in seconds since the epoch; first ones first."""

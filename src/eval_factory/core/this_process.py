@@ -16,9 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
-"""None on Windows."""
-
 
 def interrupt_on_signals() -> None:
     """SIGINT, SIGTERM and SIGHUP become a KeyboardInterrupt, and none is lost; what is ignored stays ignored (`nohup`).
@@ -31,20 +28,19 @@ def interrupt_on_signals() -> None:
     signal.signal(signal.SIGALRM, _interrupt)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
-        signal.signal(_HANGUP, _interrupt)
-    if sys.unraisablehook.__module__ != __name__:
-        sys.unraisablehook = _raise_again_else(sys.unraisablehook)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, _interrupt)
+    report = sys.unraisablehook
+    if report.__module__ == __name__:
+        return
 
-
-def _raise_again_else(report: Callable[[sys.UnraisableHookArgs], object]) -> Callable[[sys.UnraisableHookArgs], object]:
     def hook(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
             _interrupt_soon()
         else:
             report(dropped)
 
-    return hook
+    sys.unraisablehook = hook
 
 
 def forget_interrupts() -> None:
@@ -57,7 +53,7 @@ def forget_interrupts() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if number == _HANGUP:  # the kernel sends it, and then the shell: the second must not interrupt the tidying
+    if number == signal.SIGHUP:  # the kernel sends it, and then the shell: the second must not interrupt the tidying
         signal.signal(number, signal.SIG_IGN)
     if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         _interrupt_soon()
@@ -72,17 +68,15 @@ def _interrupt_soon() -> None:
 @contextlib.contextmanager
 def not_to_be_hung_up() -> Iterator[None]:
     """What is nearly done is brought to its end, whether anybody still looks at it or not."""
-    if _HANGUP is None or threading.current_thread() is not threading.main_thread():
+    # a handler of a program in C that Python runs in (None) could not be put back
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGHUP) is None:
         yield
         return
-    if signal.getsignal(_HANGUP) is None:  # the handler of a program in C that Python runs in: it could not be put back
-        yield
-        return
-    before = signal.signal(_HANGUP, signal.SIG_IGN)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(_HANGUP, before)
+        signal.signal(signal.SIGHUP, before)
 
 
 def end_with_parent(parent: int | None) -> None:

@@ -42,15 +42,13 @@ _RESETS = (
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
 """OpenAI's: 1s, 6m0s, 1h2m3.5s, 120ms."""
-_DURATION_UNITS_S = (3600.0, 60.0, 1.0, 0.001)
-_MAX_LENGTH = 64
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 """From here on a number is a point in time (seconds, milliseconds since 1970); below, seconds from now."""
 
 
 def asked_pause(headers: Mapping[str, str]) -> float | None:
     """Seconds that the headers of an error ask to wait; None where they say nothing that can be read."""
-    known = {name.lower(): value for name, value in headers.items() if len(value) <= _MAX_LENGTH}
+    known = {name.lower(): value for name, value in headers.items() if len(value) <= 64}
     for prefix in _PREFIXES:
         milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
         pause = _until(known.get(f"{prefix}retry-after")) if milliseconds is None else milliseconds / 1000
@@ -73,7 +71,7 @@ def _until(value: str | None) -> float | None:
         seconds = number / 1000 if number >= _EPOCH_MS else number
         return max(0.0, seconds - time.time()) if seconds >= _EPOCH_S else seconds
     if found := _DURATION.match(value):
-        parts = zip(found.groups(), _DURATION_UNITS_S, strict=True)
+        parts = zip(found.groups(), (3600.0, 60.0, 1.0, 0.001), strict=True)
         return sum(float(part) * unit for part, unit in parts if part is not None)
     for dated in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError, OverflowError):

@@ -96,7 +96,6 @@ TOO_MANY = frozenset({429, 503, 529})
 BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
 SILENCE_FACTOR = 4
 """Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
-OUTAGE_PAUSE_MAX_S = 10.0
 RETRY_AFTER_MAX_S = 120.0
 TRIES_TO_REACH = 3
 """Where nobody ever answered, more tries than these only keep the user waiting."""
@@ -123,7 +122,7 @@ class _Tries:
     """What one request may still try. No error is held, which would hold the answer that it is of."""
 
     def __init__(self, retries: Retry) -> None:
-        self._retries, self._waits = retries, retries.new(total=None, backoff_max=OUTAGE_PAUSE_MAX_S)
+        self._retries, self._waits = retries, retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
         self._malformed = self.moves = 0

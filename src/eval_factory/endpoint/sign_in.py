@@ -29,7 +29,6 @@ from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 
 LIFETIME_UNKNOWN_S, TOKEN_TIMEOUT_S, LOCK_TIMEOUT_S = 300.0, 20.0, 60.0
-REASON_LIMIT = 200
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _TOKEN_RETRIES = Retry(
     total=2, read=False, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None,
@@ -162,7 +161,7 @@ class OAuthSignIn(SignIn):
 
     def _error(self, reason: str, hint: str = "") -> SignInError:
         *first, last = self._names.values()
-        shown = one_line(self._redactor.text(reason), REASON_LIMIT)
+        shown = one_line(self._redactor.text(reason), 200)
         lines = [f"Error creating {self.service} OAuth token: {shown}", *([hint] if hint else [])]
         return SignInError(
             "\n".join(lines) + f"\n  check {', '.join(first)} ({self._redactor.text(str(self._url))}) and {last}"

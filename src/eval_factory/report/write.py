@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.results import MODEL_ROLE, Figures, ResponseStatistics, TaskResult
+from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, TaskResult
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 from eval_factory.core.secrets import Redactor
@@ -95,30 +95,30 @@ def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: Ru
 def metrics_document(result: TaskResult, statistics: ResponseStatistics) -> dict[str, Any]:
     instances, runs, latency = result.validity.instances, statistics.runs, statistics.latency_s
     names = ("prompt_tokens", "total_tokens", "completion_tokens")
-    tokens: dict[str, Figures] = {name: getattr(statistics, name) for name in names}
+    tokens: dict[str, tuple[float | None, float | None]] = {name: getattr(statistics, name) for name in names}
     # seconds from the first request of each run to its last response, added up
-    inference = round(sum(span.seconds for span in runs), _DIGITS_OF_SECONDS)
+    inference = round(sum(last - first for first, last in runs), _DIGITS_OF_SECONDS)
     return {
         "response_stats": {
             "description": "Requests to the evaluated model in all runs of this folder; judges are not counted",
-            **{f"avg_{name}": _rounded(figures.mean) for name, figures in tokens.items()},
-            "avg_latency_ms": _rounded(latency.mean, 1000),
-            **{f"max_{name}": figures.maximum for name, figures in tokens.items()},
-            "max_latency_ms": _rounded(latency.maximum, 1000),
+            **{f"avg_{name}": _rounded(mean) for name, (mean, _) in tokens.items()},
+            "avg_latency_ms": _rounded(latency[0], 1000),
+            **{f"max_{name}": maximum for name, (_, maximum) in tokens.items()},
+            "max_latency_ms": _rounded(latency[1], 1000),
             "count": statistics.responses,
             "successful_count": statistics.successful,
             "finish_reason": dict(statistics.finish_reasons),
             "status_codes": {str(code): count for code, count in statistics.status_codes.items()},
             "inference_time": inference,
             "run_id": max(len(runs) - 1, 0),
-            "last_request_time": _moment(runs[-1].last_response) if runs else None,
+            "last_request_time": _moment(runs[-1][1]) if runs else None,
             "inference_run_times": {
                 str(number): {
-                    "first_request_time": _moment(span.first_request),
-                    "last_request_time": _moment(span.last_response),
-                    "inference_time": round(span.seconds, _DIGITS_OF_SECONDS),
+                    "first_request_time": _moment(first),
+                    "last_request_time": _moment(last),
+                    "inference_time": round(last - first, _DIGITS_OF_SECONDS),
                 }
-                for number, span in enumerate(runs)
+                for number, (first, last) in enumerate(runs)
             },
         },
         "reasoning": {  # how many answers began with thinking at all is not counted

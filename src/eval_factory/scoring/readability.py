@@ -287,7 +287,7 @@ class Readability:
             helm = scores.get(label.replace(LENIENT, "", 1)) if score.metric == METRIC + LENIENT else None
             if helm is not None and helm.value != score.value:
                 values = f"{label} is {formats.score(score.value)}, HELM's own value {formats.score(helm.value)}"
-                gap = f"a gap of {formats.score_change(score.value - helm.value)} for answers that state the option"
+                gap = f"a gap of {formats.score(score.value - helm.value, sign='+')} for answers that state the option"
                 how = 'in other words or signs ("B.", "(B)", "The answer is B")'
                 yield Note(Importance.INCOMPLETE, f"{values}: {gap} {how}")
         if answered >= _ENOUGH_TO_TELL and instances.identical / answered > MAX_IDENTICAL:

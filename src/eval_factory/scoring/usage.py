@@ -12,7 +12,7 @@ from typing import Any
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
 from eval_factory.core.paid_answers import cost_of, read_paid, read_prices
-from eval_factory.core.results import MODEL_ROLE, Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, Usage
+from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, SpentByRole, Usage
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal
@@ -42,7 +42,7 @@ def tally_costs(cache_db: Path, table: Mapping[str, Price]) -> dict[RunAndRole, 
     for paid in read_paid(cache_db):
         tally = found[paid.run_id, paid.role]
         price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
-        known = cost_of(paid.usage, (paid.prompt_tokens, paid.completion_tokens), price)
+        known = cost_of(paid.usage, paid.tokens, price)
         if known is None:
             tally.unpriced += 1
             continue
@@ -157,7 +157,7 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
 
 def response_statistics(cache_db: Path) -> ResponseStatistics:
     """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory counts."""
-    spans: dict[str, RequestSpan] = {}
+    spans: dict[str, tuple[float, float]] = {}
     codes: Counter[int] = Counter()
     latencies: list[float] = []
     tokens: list[tuple[int | None, int | None]] = []
@@ -165,9 +165,8 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
         if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _ENDED:
             continue
         started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
-        known = spans.get(attempt["run_id"], RequestSpan(started, ended))
-        span = RequestSpan(min(known.first_request, started), max(known.last_response, ended))
-        spans[attempt["run_id"]] = span
+        first, last = spans.get(attempt["run_id"], (started, ended))
+        spans[attempt["run_id"]] = (min(first, started), max(last, ended))
         if attempt["status"] is None:  # nothing came back
             continue
         codes[attempt["status"]] += 1
@@ -183,10 +182,10 @@ def response_statistics(cache_db: Path) -> ResponseStatistics:
         latency_s=_figures(latencies),
         status_codes=dict(sorted(codes.items())),
         finish_reasons=journal.finish_reasons(cache_db, MODEL_ROLE),
-        runs=tuple(sorted(spans.values(), key=lambda span: span.first_request)),
+        runs=tuple(sorted(spans.values())),
     )
 
 
-def _figures(values: Iterable[float | None]) -> Figures:
+def _figures(values: Iterable[float | None]) -> tuple[float | None, float | None]:
     known = [value for value in values if value is not None]
-    return Figures(sum(known) / len(known), max(known)) if known else Figures(None, None)
+    return (sum(known) / len(known), max(known)) if known else (None, None)

@@ -63,7 +63,7 @@ def test_a_notebook_shows_pairs_and_ranks(folders: list[Path]) -> None:
     html, found = two._repr_html_(), two.comparisons[0].paired
     assert "<b>A org/model, B org/other</b>" in html
     p_value, interval = escape(formats.p_value(found.p_value)), formats.between(found.ci_low, found.ci_high)
-    cells = ["exact_match", formats.score_change(found.difference), interval, p_value, "39", "yes"]
+    cells = ["exact_match", formats.score(found.difference, sign="+"), interval, p_value, "39", "yes"]
     assert ["B - A", *cells] == re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html)[7:]
     assert "rank" not in html
     three = compare(folders)._repr_html_()

@@ -18,9 +18,9 @@ NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
         # Python's own format says 2.9638 and 0.0312
         (formats.score(2.96385), "2.9639"), (formats.score(0.03125), "0.0313"),
         (formats.score(-0.00004), "0.0000"), (formats.score(None, missing="-"), "-"),
-        (formats.score_change(0.00005), "+0.0001"), (formats.score_change(0.0), "+0.0000"),
+        (formats.score(0.00005, sign="+"), "+0.0001"), (formats.score(0.0, sign="+"), "+0.0000"),
         (formats.short(0.12345), "0.1235"), (formats.short(12345.5), "1.235e+04"), (formats.short(0.0), "0"),
-        (formats.short(99999), "1e+05"), (formats.short_change(-0.98765), "-0.9877"), (formats.points(0.1225), "12.3"),
+        (formats.short(99999), "1e+05"), (formats.short(-0.98765, sign="+"), "-0.9877"), (formats.points(0.1225), "12.3"),
         (formats.points(-0.0411, sign="+"), "-4.1"), (formats.points(0.0411, sign="+"), "+4.1"),
         (formats.percent(0.1225), "12.3 %"), (formats.percent(0.125, 0), "13 %"), (formats.percent(1.0), "100.0 %"),
         (formats.percent(None, missing="-"), "-"), (formats.coefficient(0.41250000001), "0.413"),

@@ -113,8 +113,8 @@ def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> 
     save(cache, "b", "no usage", role="gpt")
     cache.journal(Attempt("b", "gpt", 0, "cached", None, None, 4.0, 0.0, 3, 4))
     paid = list(read_paid(cache.path))
-    assert [(one.role, paid_answers.told_cost(one.usage), one.prompt_tokens, one.completion_tokens) for one in paid] == [
-        ("model", 0.5, 3, 4), ("model", 0.75, 3, 5), ("gpt", None, None, None),
+    assert [(one.role, paid_answers.told_cost(one.usage), one.tokens) for one in paid] == [
+        ("model", 0.5, (3, 4)), ("model", 0.75, (3, 5)), ("gpt", None, (None, None)),
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import Figures, RequestSpan, ResponseStatistics, Spent, SpentByRole, TaskResult, Usage
+from eval_factory.core.results import ResponseStatistics, Spent, SpentByRole, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.report.page.document import result_page
@@ -133,11 +133,11 @@ def test_the_page_is_a_function_of_what_the_folder_holds(written: RunDir) -> Non
     assert result_page(load_result(written.root)) == written.report_html.read_text("utf-8")
 
 
-NONE = Figures(None, None)
+NONE = (None, None)
 STATISTICS = ResponseStatistics(
-    responses=7, successful=4, prompt_tokens=Figures(10.126, 20), completion_tokens=Figures(2.5, 4),
-    total_tokens=Figures(12.626, 24), latency_s=Figures(0.1234567, 1.5), status_codes={200: 4, 429: 3},
-    finish_reasons={"stop": 3, "length": 1}, runs=(RequestSpan(0.0, 2.5), RequestSpan(100.0, 104.0)),
+    responses=7, successful=4, prompt_tokens=(10.126, 20), completion_tokens=(2.5, 4),
+    total_tokens=(12.626, 24), latency_s=(0.1234567, 1.5), status_codes={200: 4, 429: 3},
+    finish_reasons={"stop": 3, "length": 1}, runs=((0.0, 2.5), (100.0, 104.0)),
 )  # fmt: skip
 NOTHING = replace(
     STATISTICS, responses=0, successful=0, prompt_tokens=NONE, completion_tokens=NONE, total_tokens=NONE,
