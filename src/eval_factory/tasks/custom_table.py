@@ -48,7 +48,7 @@ def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> 
         found.problems += file_problems.unreadable_file(dataset_file, error, "dataset_file", path).problems
         return None
     except UnicodeDecodeError:
-        found.problems += file_problems.not_utf8(dataset_file).problems
+        found.problems.append(f"{dataset_file}: {file_problems.not_utf8(dataset_file)}")
         return None
     except file_problems.TableError as error:
         found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
@@ -132,7 +132,7 @@ def check_rows(
         for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
-        rows.problems += file_problems.not_utf8(file).problems
+        rows.problems.append(f"{file}: {file_problems.not_utf8(file)}")
     except file_problems.TableError as error:
         column = error.column
         has_name = column is not None and column < len(header)

@@ -50,7 +50,7 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     except OSError as error:
         raise unreadable_file(path, error, what, named_in) from None
     except UnicodeDecodeError:
-        raise not_utf8(path) from None
+        raise ConfigError(f"{path}: {not_utf8(path)}") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ConfigError(f"{path}: line {line}: holds a NUL character (a byte that is 0)")
@@ -74,20 +74,19 @@ def other_kind(path: Path) -> str | None:
     return next((f"{kind}, not {then}" for magic, (kind, then) in _KINDS.items() if beginning.startswith(magic)), None)
 
 
-def not_utf8(path: Path) -> ConfigError:
+def not_utf8(path: Path) -> str:
+    """What is wrong with a file that could not be decoded."""
     kind = other_kind(path)
     if kind:
-        return ConfigError(f"{path}: {kind}")
+        return kind
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError:
-                return ConfigError(
-                    f"{path}: line {number}: is not UTF-8; save the file as UTF-8"
-                    " (of a latin-1 file: iconv -f latin1 -t utf-8)"
-                )
-    return ConfigError(f"{path}: is not UTF-8")
+                remedy = "save the file as UTF-8 (of a latin-1 file: iconv -f latin1 -t utf-8)"
+                return f"line {number}: is not UTF-8; {remedy}"
+    return "is not UTF-8"
 
 
 MAX_CELL_LENGTH = 2**31 - 1

@@ -99,7 +99,7 @@ def _read(
                     found.rows.append(row_of(row))
                     found.lines.append(number)
     except UnicodeDecodeError:
-        found.problems += [problem.removeprefix(f"{file}: ") for problem in not_utf8(file).problems]
+        found.problems.append(not_utf8(file))
         return found
     if not found.rows and not found.problems:
         found.problems.append(f"has no {nouns[0]}; each line is a JSON object")

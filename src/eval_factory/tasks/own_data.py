@@ -51,7 +51,7 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
         shown = list(islice(found, MAX_PROBLEMS_SHOWN))
         more = sum(1 for _ in found)
     except UnicodeDecodeError:
-        return not_utf8(file).problems
+        return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # readers of six formats, each with its own errors
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
     return [f"{file}: {fault}" for fault in shown] + ([f"{file}: {more} more mistakes in it"] if more else [])

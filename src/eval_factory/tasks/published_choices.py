@@ -183,7 +183,7 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
             else:
                 found.questions.append(question if question.id else replace(question, id=where.replace(" ", "-")))
     except UnicodeDecodeError:
-        found.problems += [problem.removeprefix(f"{path}: ") for problem in not_utf8(path).problems]
+        found.problems.append(not_utf8(path))
     except (ValueError, RecursionError, csv.Error) as error:
         found.problems.append(f"is not of the published form: {error}")
     if not found.questions and not found.problems:
