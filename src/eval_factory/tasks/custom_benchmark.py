@@ -74,7 +74,7 @@ class _RubricFile(StrictModel):
 _Shape = TypeVar("_Shape", _File, _RubricFile)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """A benchmark that was checked; paths are absolute."""
 
@@ -87,12 +87,12 @@ class Benchmark:
     """None: HELM's own."""
     metrics: tuple[str, ...]
     """The first is the main metric."""
-    judge_prompt_file: Path | None
+    judge_prompt_file: Path | None = None
     instances: int
     """Rows of the table."""
     sha256: Mapping[str, str]
     """Of each file, by its path from the benchmark's folder."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     has_clusters: bool = False
     """Whether the table has a column that names the source of each row."""
     has_turns: bool = False
@@ -121,9 +121,8 @@ def load_benchmark(path: Path) -> Benchmark:
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
     if "kind" in document:
-        raise ConfigError(
-            f"{path}: kind: must be {RUBRIC}; a benchmark with a prompt and a table is written without it"
-        )
+        without = "a benchmark with a prompt and a table is written without it"
+        raise ConfigError(f"{path}: kind: must be {RUBRIC}; {without}")
     found = Findings()
     has_turns = message_files.holds_conversations(document.get("dataset_file"))
     if has_turns:
@@ -184,10 +183,8 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         dataset_file=file,
         max_tokens=shape.max_tokens,
         metrics=(RUBRIC_METRIC,),
-        judge_prompt_file=None,
         instances=len(read.rows),
         sha256=_hashes(path, file),
-        notes=(),
         has_clusters=any(case.cluster is not None for case in read.rows),
         is_rubric=True,
     )
