@@ -23,7 +23,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files, prompt_check
-from eval_factory.tasks.file_problems import Findings, shortened, unreadable_file
+from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
 from eval_factory.tasks.prompt_check import jury_keys
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase
@@ -171,7 +171,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         try:
             read = read_rubric_file(file, OWN)
         except OSError as error:
-            problems += unreadable_file(file, error, "dataset_file", path).problems
+            read.problems.append(why_unreadable(error, "dataset_file", path))
     problems += [f"{file}: {problem}" for problem in shortened(read.problems)]
     if problems or shape is None or file is None:
         raise ConfigError(problems)

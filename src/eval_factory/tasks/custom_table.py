@@ -41,23 +41,20 @@ CLUSTER = "cluster"
 
 def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> list[str] | None:
     """The names of the columns; None where the table cannot be read."""
+    header = None
     try:
-        form = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
-        header = None if form else next((row for _, row in file_problems.table_rows(dataset_file)), None)
+        problem = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
+        if problem is None:
+            header = next((row for _, row in file_problems.table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += file_problems.unreadable_file(dataset_file, error, "dataset_file", path).problems
-        return None
+        problem = file_problems.why_unreadable(error, "dataset_file", path)
     except UnicodeDecodeError:
-        found.problems.append(f"{dataset_file}: {file_problems.not_utf8(dataset_file)}")
-        return None
+        problem = file_problems.not_utf8(dataset_file)
     except file_problems.TableError as error:
-        found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
-        return None
-    if form:
-        found.problems.append(f"{dataset_file}: {form}")
-        return None
+        problem = f"line {error.line}{_number_of(error.column)}: {error}"
     if not header:
-        found.problems.append(f"{dataset_file}: has no rows; the first line names the columns")
+        no_rows = "has no rows; the first line names the columns"
+        found.problems.append(f"{dataset_file}: {problem or no_rows}")
         return None
     for number, name in enumerate(header, start=1):
         if not name.strip():

@@ -48,7 +48,7 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise unreadable_file(path, error, what, named_in) from None
+        raise ConfigError(f"{path}: {why_unreadable(error, what, named_in)}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: {not_utf8(path)}") from None
     if "\0" in text:
@@ -61,10 +61,10 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     return text
 
 
-def unreadable_file(path: Path, error: OSError, what: str, named_in: Path) -> ConfigError:
+def why_unreadable(error: OSError, what: str, named_in: Path) -> str:
     if isinstance(error, FileNotFoundError):
-        return ConfigError(f"{path}: there is no such file; {named_in} names it as {what} (relative to its own folder)")
-    return ConfigError(f"{path}: cannot be read: {error.strerror} ({named_in} names it as {what})")
+        return f"there is no such file; {named_in} names it as {what} (relative to its own folder)"
+    return f"cannot be read: {error.strerror} ({named_in} names it as {what})"
 
 
 def other_kind(path: Path) -> str | None:

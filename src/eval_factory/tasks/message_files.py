@@ -24,7 +24,7 @@ from eval_factory.tasks.custom_table import (
     becomes_nothing,
     note_on_quasi,
 )
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable_file
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, why_unreadable
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
@@ -153,7 +153,7 @@ def check_conversations(
     try:
         read = read_conversations(file)
     except OSError as error:
-        found.problems += unreadable_file(file, error, "dataset_file", path).problems
+        found.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
     problems, rows = list(read.problems), list(zip(read.rows, read.lines, strict=True))
     if needing is not None:
