@@ -47,7 +47,7 @@ def medxpertqa(row: DataRow) -> ChoiceQuestion:
     if mark and stem.strip() and rest.split() == listed.split():
         question = stem.strip()
     groups = groups_of(row, ("medical_task", "body_system", "question_type"))
-    return ChoiceQuestion(cell_text(row, "id"), question, tuple(choices), right, groups)
+    return ChoiceQuestion(cell_text(row, "id"), question, choices, right, groups)
 
 
 def careqa_question(row: DataRow) -> ChoiceQuestion:
@@ -55,7 +55,7 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
     options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
     name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
-    return ChoiceQuestion(name, cell_text(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
+    return ChoiceQuestion(name, cell_text(row, "question"), choices, right, groups_of(row, ("category", "year")))
 
 
 def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
@@ -81,14 +81,14 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     choices, index = chosen_options(options, next(iter(right), ""), "correct_answer", "answer_options")
     name = cell_text(row, "sample_id")
     question = cell_text(row, "question" if is_blank(row.get("question_clean")) else "question_clean")
-    return ChoiceQuestion(name, question, tuple(choices), index, groups_of(row, ("specialty", "country", "tier")))
+    return ChoiceQuestion(name, question, choices, index, groups_of(row, ("specialty", "country", "tier")))
 
 
 def metamedqa_question(row: DataRow) -> ChoiceQuestion:
     """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
     choices, right = chosen_options(lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options")
     groups = groups_of(row, ("kind", "meta_info"))
-    return ChoiceQuestion("", cell_text(row, "question"), tuple(choices), right, groups)
+    return ChoiceQuestion("", cell_text(row, "question"), choices, right, groups)
 
 
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
@@ -107,7 +107,7 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
         raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
     parts = [f"[Document {number}]\n{text.strip()}" for number, text in enumerate(texts.values(), start=1)]
     shown = ["These are the documents of one patient.", *parts, "[End of the documents]", cell_text(row, "question")]
-    return ChoiceQuestion(name, "\n\n".join(shown), tuple(choices), index, cluster=("patient", patient))
+    return ChoiceQuestion(name, "\n\n".join(shown), choices, index, cluster=("patient", patient))
 
 
 def _plain(text: str) -> str:
