@@ -166,33 +166,26 @@ def _explained(path: Path, detail: Any) -> str:
 def gate_policy_schema() -> dict[str, Any]:
     """What a policy may hold."""
     schema = PolicyFile.model_json_schema()
+    plain: dict[str, Any] = _plain(schema, schema["$defs"])
     about = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: policy of a gate",
         "description": "What a candidate's results have to keep (docs/gate.md).",
     }
-    return about | _plain(schema, schema["$defs"]) | about
+    return about | plain | about
 
 
-def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out.
-
-    A model's fields and a mapping's keys are names, whatever they are; their schemas are gone through.
-    """
+def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
+    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out: no field
+    of ours is called `title` or `default`."""
+    if isinstance(schema, list):
+        return [_plain(option, models) for option in schema]
+    if not isinstance(schema, dict):
+        return schema
     if "$ref" in schema:
-        model = models[schema["$ref"].rpartition("/")[2]]
-        return _plain({**model, **{key: value for key, value in schema.items() if key != "$ref"}}, models)
-    found: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            found[key] = {name: _plain(field, models) for name, field in value.items()}
-        elif key == "additionalProperties" and isinstance(value, dict):
-            found[key] = _plain(value, models)
-        elif key == "anyOf":
-            found[key] = [_plain(option, models) for option in value]
-        elif key not in ("$defs", "title") and (key != "default" or value is not None):
-            found[key] = value
-    return found
+        schema = {**models[schema["$ref"].rpartition("/")[2]], **schema}
+    left_out = {"$ref", "$defs", "title", *(["default"] if schema.get("default") is None else [])}
+    return {key: _plain(value, models) for key, value in schema.items() if key not in left_out}
 
 
 def lock_path(policy: Path) -> Path:
