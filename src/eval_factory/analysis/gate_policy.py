@@ -44,10 +44,6 @@ class Limits(_Described):
     """`max_relative_drop` counts only where the baseline's score is below this."""
 
     @property
-    def any_given(self) -> bool:
-        return self.min is not None or self.limits_a_drop
-
-    @property
     def limits_a_drop(self) -> bool:
         return self.max_drop is not None or self.max_relative_drop is not None
 
@@ -131,14 +127,13 @@ def load_policy(path: Path) -> Policy:
 
 def _problems(one: BenchmarkPolicy) -> Iterator[str]:
     where = f"benchmarks.{one.task}"
-    if not one.any_given and not one.groups:
-        yield f"{where}: sets no limit; give it (or defaults) min, max_drop or max_relative_drop"
     every: dict[str, Limits] = {where: one}
     for field, by_value in one.groups.items():
-        for value, limits in by_value.items():
-            every[f"{where}.groups.{field}.{value}"] = limits
-            if not limits.any_given:
-                yield f"{where}.groups.{field}.{value}: sets no limit; give it min, max_drop or max_relative_drop"
+        every |= {f"{where}.groups.{field}.{value}": limits for value, limits in by_value.items()}
+    for at, limits in every.items():
+        if limits.min is None and not limits.limits_a_drop and not (limits is one and one.groups):
+            it = "it (or defaults)" if limits is one else "it"
+            yield f"{at}: sets no limit; give {it} min, max_drop or max_relative_drop"
     if one.direction == "lower_is_better":
         kept = [at for at, limits in every.items() if limits.min is not None]
         yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
@@ -156,11 +151,8 @@ def _explained(path: Path, detail: Any) -> str:
         known = sorted(model.model_fields)
         hint = did_you_mean(str(place[-1]), known) or f"; known here: {', '.join(known)}"
         return f"{path}: unknown key {where}{hint}"
-    if detail["type"] == "missing":
-        return f"{path}: {where}: is missing"
-    if detail["type"] == "too_short":
-        return f"{path}: {where}: names no benchmark"
-    return f"{path}: {where}: {expectation(detail)}"
+    known_faults = {"missing": "is missing", "too_short": "names no benchmark"}
+    return f"{path}: {where}: {known_faults.get(detail['type']) or expectation(detail)}"
 
 
 def gate_policy_schema() -> dict[str, Any]:

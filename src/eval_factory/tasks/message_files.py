@@ -235,7 +235,16 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
-    yield from _rubric_problems(row.get("rubrics"), own=own)
+    criteria = row.get("rubrics")
+    if isinstance(criteria, list) and criteria:
+        problems: list[str] = []
+        for number, one in enumerate(criteria):
+            problems += _criterion_problems(f"rubrics.{number}", one, own=own)
+        yield from problems
+        if not problems and positive_points(Criterion("", one["points"]) for one in criteria) <= 0:
+            yield "rubrics: no criterion has positive points, so no score can be computed"
+    else:
+        yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if own:
         yield from unknown_fields(row, ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary"))
@@ -302,18 +311,6 @@ def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
     last = value[-1]
     if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
         yield f"{where}.{len(value) - 1}.role: the last message must be the user's: it is what the model answers"
-
-
-def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
-    if not isinstance(value, list) or not value:
-        yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
-        return
-    problems: list[str] = []
-    for number, one in enumerate(value):
-        problems += _criterion_problems(f"rubrics.{number}", one, own=own)
-    yield from problems
-    if not problems and positive_points(Criterion("", one["points"]) for one in value) <= 0:
-        yield "rubrics: no criterion has positive points, so no score can be computed"
 
 
 def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:
