@@ -272,15 +272,13 @@ def compare(
         for model, one in zip(models, stored, strict=True)
     ]
     found = _reasons(sides)
-    reasons = tuple(reason for reason in found if reason.name not in allow)
-    if reasons:
+    if reasons := tuple(reason for reason in found if reason.name not in allow):
         return Compared(models, reasons, (), (), ())
-    pairs = [
+    pairs = tuple(
         Pair(model_a, model_b, _compared(a, b, (model_a, model_b), name, margin))
         for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2)
-    ]
-    if len(models) > 2:
-        pairs = list(corrected(pairs))
+    )
+    pairs = corrected(pairs) if len(models) > 2 else pairs
     comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
     return Compared(models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ())
 

@@ -197,9 +197,8 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     for cell in results:
         if cell.value is None:
             no_score = "; ".join(cell.not_reportable) or "its main score could not be computed"
-            reason, what_to_do = _WITHOUT_RESULT.get(
-                cell.status, (no_score, "read the notes in its report; a partial run is continued by the suite")
-            )
+            of_partial = (no_score, "read the notes in its report; a partial run is continued by the suite")
+            reason, what_to_do = _WITHOUT_RESULT.get(cell.status, of_partial)
             missing.append(Missing(cell, cell.reason or reason, what_to_do))
     complete = results and all(cell.status == RunStatus.COMPLETE for cell in results)
     return SuiteResults(
@@ -338,8 +337,7 @@ _WITHOUT_RESULT = {
     RunStatus.WAITING: ("it goes on", "run the suite again: it takes over what has ended"),
     RunStatus.MISSING: ("it was not begun", "run the suite again: it begins what is missing"),
     RunStatus.FAILED: (
-        "it has no result",
-        "correct what the reason names, then run the suite again: it begins what failed",
+        "it has no result", "correct what the reason names, then run the suite again: it begins what failed",
     ),
-}
+}  # fmt: skip
 """Status -> the usual reason, and what to do."""
