@@ -15,15 +15,8 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from eval_factory.core.errors import did_you_mean
-from eval_factory.tasks.custom_table import (
-    CLUSTER,
-    CORRECT,
-    ID,
-    INCORRECT,
-    RightAnswers,
-    becomes_nothing,
-    note_on_quasi,
-)
+from eval_factory.tasks import custom_table
+from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
 from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, why_unreadable
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
@@ -160,7 +153,7 @@ def check_conversations(
         lines = [line for row, line in rows if row.correct is None]
         problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
     if quasi:
-        answers = RightAnswers()
+        answers = custom_table.RightAnswers()
         for row, line in rows:
             if row.correct is not None:
                 asked = row.messages[-1]["content"]
@@ -171,10 +164,10 @@ def check_conversations(
     repeated = f"{len(rows) - len(different)} of {len(rows)} conversations of {file.name}"
     if len(different) < len(rows):
         found.notes.append(f"{repeated} are those of an earlier line: counted each time")
-    nothing = [line for row, line in rows if becomes_nothing(row.correct or "x")]
+    nothing = [line for row, line in rows if custom_table.becomes_nothing(row.correct or "x")]
     if quasi and nothing:
         where = f"{len(nothing)} of {len(rows)} lines of {file.name} (first: line {nothing[0]})"
-        found.notes.append(note_on_quasi(where))
+        found.notes.append(custom_table.note_on_quasi(where))
     return read.rows
 
 
