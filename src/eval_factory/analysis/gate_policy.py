@@ -186,11 +186,7 @@ def lock_path(policy: Path) -> Path:
 
 
 def lock(policy: Policy, now: datetime) -> Path:
-    """Write the lock; a lock of the same policy stays as it is, with its time.
-
-    Raises:
-        ConfigError: there is a lock of another policy.
-    """
+    """Write the lock; a lock of the same policy stays as it is, with its time. Raises ConfigError: it is another's."""
     path = lock_path(policy.path)
     if path.exists():
         check_lock(policy)
@@ -201,11 +197,8 @@ def lock(policy: Policy, now: datetime) -> Path:
 
 
 def check_lock(policy: Policy) -> datetime | None:
-    """When the policy was locked; None where it is not.
-
-    Raises:
-        ConfigError: it is not the one that was locked, or the lock cannot be read.
-    """
+    """When the policy was locked; None where it is not. Raises ConfigError: it is not the one that was locked, or the
+    lock cannot be read."""
     path = lock_path(policy.path)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -214,11 +214,8 @@ def mean_mde(
 ) -> float | None:
     """The smallest mean difference that is shown by values spread as these, by the noncentral t distribution.
 
-    The standard error grows with the difference, for the pseudo-values lie at the ends of the scale. None where the
-    sample is too small for any.
-
-    Args:
-        weight: of the value at each end of the scale, in instances.
+    The standard error grows with the difference, for the pseudo-values lie at the ends of the scale, each with this
+    weight in instances. None where the sample is too small for any.
     """
     from scipy import optimize, stats
 

@@ -141,10 +141,7 @@ def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[st
     """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
 
     Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a
-    run computed one.
-
-    Args:
-        root: the folder that the cells' folders are relative to; as they are without it.
+    run computed one. `root`: the folder that the cells' folders are relative to; as they are without it.
     """
     found = []
     for cell in results.cells:

@@ -112,11 +112,8 @@ class Benchmark:
 
 
 def load_benchmark(path: Path) -> Benchmark:
-    """Read and check a benchmark with all its files.
-
-    Raises:
-        ConfigError: with every mistake that was found, but for a table with a great many.
-    """
+    """Read and check a benchmark with all its files. Raises ConfigError: with every mistake that was found, but for a
+    table with a great many."""
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)

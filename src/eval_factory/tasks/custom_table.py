@@ -119,11 +119,8 @@ class RightAnswers:
 def check_rows(
     file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, prompt: str | None = None
 ) -> int:
-    """Check each row; how many there are.
-
-    Args:
-        prompt: with the columns in braces, where answers are compared with the right one (HELM's exact match).
-    """
+    """Check each row; how many there are. `prompt`: with the columns in braces, where answers are compared with the
+    right one (HELM's exact match)."""
     rows, count = _Rows(header, columns, prompt), 0
     try:
         for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):

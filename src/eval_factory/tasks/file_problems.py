@@ -111,11 +111,7 @@ class TableError(ValueError):
 
 def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """(number of the line where it ends, cells) of the first line and of each row below it; empty lines are no rows.
-
-    Raises:
-        OSError, UnicodeDecodeError
-        TableError: it is not CSV, or holds a NUL.
-    """
+    Raises OSError, UnicodeDecodeError, and TableError: it is not CSV, or holds a NUL."""
     csv.field_size_limit(MAX_CELL_LENGTH)
     begins = 1
     with file.open(encoding="utf-8-sig", newline="") as opened:

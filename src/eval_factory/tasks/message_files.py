@@ -64,9 +64,6 @@ def _read(
         id_key: the field that tells a row from all others, where rows have it.
         first_key: shows what a line looks like.
         nouns: what the file holds, and what a row is in the results.
-
-    Raises:
-        OSError: it cannot be read.
     """
     found: MessageFile[Row] = MessageFile()
     kind = other_kind(file)

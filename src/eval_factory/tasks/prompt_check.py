@@ -26,12 +26,8 @@ _CRITERIA_FORM = "write a list such as [{name: accuracy, description: what it sa
 
 
 def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> JuryForm:
-    """The form that they say; HELM's where one of them is wrong.
-
-    Args:
-        where: the file and the metric, which messages begin with.
-        scale: None where it is not said; so for `criteria`.
-    """
+    """The form that `scale` and `criteria` say, each None where it is not given; HELM's where one of them is wrong.
+    `where`: the file and the metric, which messages begin with."""
     found = [] if scale is None else list(_of_scale(f"{where}.{SCALE}", scale))
     found += [] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)
     problems += found

@@ -160,11 +160,7 @@ class ChoiceFile:
 
 
 def read_choice_file(path: Path, form: str) -> ChoiceFile:
-    """All questions, and every mistake with its place: `row 3, column label: is empty`.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises OSError."""
     found, known = ChoiceFile(), FORMS[form]
     try:
         for where, row in _rows(path, form):
