@@ -81,7 +81,9 @@ def load_index() -> RunSpecIndex:
     content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
     run_specs = {}
     for name, record in content["run_specs"].items():
-        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in record.items()
+        }
         run_specs[name] = IndexedRunSpec(**fields)
     return RunSpecIndex(content["helm"], tuple(content["expanders"]), content["packages"], run_specs)
 
