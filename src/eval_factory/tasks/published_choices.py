@@ -94,7 +94,7 @@ def metamedqa_question(row: DataRow) -> ChoiceQuestion:
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one patient.
 
-    The row is a question with its patient's documents (`published_files.py`); `correct` is the right choice's text.
+    The row is a question with its patient's documents (`_patient_rows`); `correct` is the right choice's text.
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
