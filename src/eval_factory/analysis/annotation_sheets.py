@@ -44,10 +44,7 @@ class AnswerLayer:
 
 def layers_of(candidates: Sequence[Candidate], count: int) -> list[AnswerLayer]:
     """By score, then by group, in an order in which neighbours are alike; as many as a sample of `count` can hold.
-
-    Raises:
-        ConfigError: a sample of fewer than two says nothing.
-    """
+    Raises ConfigError: a sample of fewer than two says nothing."""
     if count < _LEAST:
         raise ConfigError(f"--n {count}: rate at least {_LEAST} answers")
     parts = parts_of([one.value for one in candidates])
@@ -117,14 +114,8 @@ class Draw:
 def drawn(
     layers: Sequence[AnswerLayer], rated: Collection[AnswerKey], draw: Draw
 ) -> list[tuple[AnswerKey, int, float]]:
-    """(answer, number of its stratum, probability), in the order in which they were drawn.
-
-    Args:
-        rated: answers that people have rated: these are not drawn again.
-
-    Raises:
-        ConfigError: every answer is rated.
-    """
+    """(answer, number of its stratum, probability), in the order in which they were drawn. What people have rated is
+    not drawn again. Raises ConfigError: every answer is rated."""
     chance = random.Random(f"{draw.identity} {draw.seed}")  # noqa: S311 - the same seed draws the same sample
     left = [[key for key in layer.keys if key not in rated] for layer in layers]
     if not any(left):

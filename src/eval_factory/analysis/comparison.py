@@ -10,25 +10,9 @@ from itertools import chain, combinations, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis.comparison_reasons import (
-    NEVER_ACCEPTED,
-    REASONS,
-    InstanceValues,
-    Key,
-    Reason,
-    Side,
-    reasons_against,
-    reasons_of,
-    values_of,
-)
-from eval_factory.analysis.paired import (
-    ALPHA,
-    PairedDifference,
-    equivalence,
-    non_inferiority,
-    paired_difference,
-    rank_intervals,
-)
+from eval_factory.analysis import comparison_reasons, paired
+from eval_factory.analysis.comparison_reasons import InstanceValues, Key, Reason, Side
+from eval_factory.analysis.paired import ALPHA, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
@@ -255,7 +239,7 @@ def compare(
         problems.append("compare: give two folders or more")
     if margin is not None and not margin > 0:
         problems.append(f"compare: --margin {margin} is not above 0")
-    names = sorted(REASONS.keys() - NEVER_ACCEPTED)
+    names = sorted(comparison_reasons.REASONS.keys() - comparison_reasons.NEVER_ACCEPTED)
     unknown = ", ".join(sorted(set(allow) - set(names)))
     if unknown:
         problems.append(f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(names)}")
@@ -268,19 +252,17 @@ def compare(
     if lacking := tuple(_lacking(models, stored, name, is_main=metric is None)):
         return Compared(models, lacking, (), (), ())
     sides = [
-        Side(model.label, one, values_of(one.result.instances, one.result.scores[name]))
+        Side(model.label, one, comparison_reasons.values_of(one.result.instances, one.result.scores[name]))
         for model, one in zip(models, stored, strict=True)
     ]
     found = _reasons(sides)
-    reasons = tuple(reason for reason in found if reason.name not in allow)
-    if reasons:
+    if reasons := tuple(reason for reason in found if reason.name not in allow):
         return Compared(models, reasons, (), (), ())
-    pairs = [
+    pairs = tuple(
         Pair(model_a, model_b, _compared(a, b, (model_a, model_b), name, margin))
         for (a, model_a), (b, model_b) in combinations(zip(sides, models, strict=True), 2)
-    ]
-    if len(models) > 2:
-        pairs = list(corrected(pairs))
+    )
+    pairs = corrected(pairs) if len(models) > 2 else pairs
     comparisons = tuple(pair.comparison for pair in pairs if pair.comparison is not None)
     return Compared(models, (), tuple(found), comparisons, ranked(models, pairs) if len(models) > 2 else ())
 
@@ -318,7 +300,8 @@ def better_and_worse(pairs: Iterable[Pair], below: float = ALPHA) -> Iterator[tu
 def ranked(models: Sequence[Model], pairs: Iterable[Pair]) -> tuple[Ranked, ...]:
     """The ranks that the corrected comparisons leave open."""
     shown = [(models.index(better), models.index(worse)) for better, worse in better_and_worse(pairs)]
-    return tuple(Ranked(model, *ends) for model, ends in zip(models, rank_intervals(len(models), shown), strict=True))
+    ranks = paired.rank_intervals(len(models), shown)
+    return tuple(Ranked(model, *ends) for model, ends in zip(models, ranks, strict=True))
 
 
 def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str, *, is_main: bool) -> list[Reason]:
@@ -335,9 +318,9 @@ def _lacking(models: Sequence[Model], stored: Sequence[StoredResult], name: str,
 
 
 def _reasons(sides: Sequence[Side]) -> list[Reason]:
-    found = [reason for side in sides for reason in reasons_of(side)]
+    found = [reason for side in sides for reason in comparison_reasons.reasons_of(side)]
     for a, b in combinations(sides, 2):
-        found += reasons_against(a, b)
+        found += comparison_reasons.reasons_against(a, b)
         if not a.values.values.keys() & b.values.values.keys():
             found.append(Reason("no_pairs", f"{a.label} and {b.label} have a value of no instance in common"))
     return found
@@ -357,7 +340,7 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         least = sum(value_b(key, low) - value_a(key, high) for key in shared)
         greatest = sum(value_b(key, high) - value_a(key, low) for key in shared)
         bounds = least / len(shared), greatest / len(shared)
-    paired = difference_of(a.values, b.values, keys, scale)
+    found = difference_of(a.values, b.values, keys, scale)
     higher = score.higher_is_better is not False
     changes = list(zip(keys, values_a, values_b, strict=True))
     above = tuple(key for key, before, after in changes if after > before)
@@ -367,7 +350,7 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         metric=name,
         a=models[0],
         b=models[1],
-        paired=paired,
+        paired=found,
         scale=scale,
         higher_is_better=higher,
         right_or_wrong=scale == PROPORTION and {*values_a, *values_b} <= {0, 1},
@@ -379,8 +362,8 @@ def _compared(a: Side, b: Side, models: tuple[Model, Model], name: str, margin: 
         ),
         bounds=bounds,
         margin=margin,
-        non_inferiority=None if margin is None else non_inferiority(paired, margin, higher_is_better=higher),
-        equivalence=None if margin is None else equivalence(paired, margin),
+        non_inferiority=None if margin is None else paired.non_inferiority(found, margin, higher_is_better=higher),
+        equivalence=None if margin is None else paired.equivalence(found, margin),
     )
 
 
@@ -397,7 +380,7 @@ def difference_of(
     clusters = None
     if a.clusters:  # an instance without one stands for itself
         clusters = [f"cluster {a.clusters[key]}" if key in a.clusters else f"instance {key}" for key in keys]
-    return paired_difference(values_a, values_b, clusters=clusters, scale=scale)
+    return paired.paired_difference(values_a, values_b, clusters=clusters, scale=scale)
 
 
 def numbers_of(one: Comparison) -> dict[str, float | None]:

@@ -89,9 +89,8 @@ def evaluate_policy(
     new, old = _by_task(candidates, "candidate"), _by_task(baselines, "baseline")
     for task in new.keys() & old.keys():
         if new[task].folder.resolve() == old[task].folder.resolve():
-            raise ConfigError(
-                f"{new[task].folder}: is candidate and baseline of {task}; give the baseline's own folder"
-            )
+            both = f"is candidate and baseline of {task}"
+            raise ConfigError(f"{new[task].folder}: {both}; give the baseline's own folder")
     if not baselines and any(one.needs_baseline and one.blocks for one in policy.benchmarks):
         raise ConfigError(f"{policy.path}: limits a drop, which needs --baseline DIR")
     found = []
@@ -198,23 +197,21 @@ def _nothing(why: str, group: str | None = None) -> Check:
 
 def _least(score: Score, least: float, direction: Direction | None, group: str | None = None) -> Check:
     low, high = score.stats.ci_low, score.stats.ci_high
-
-    def check(outcome: Verdict, message: str) -> Check:
-        return Check("min", outcome, message, group, least, score.value, low, high)
-
     if direction == "lower_is_better" or (direction is None and score.higher_is_better is False):
+        outcome = Verdict.FAIL
         message = "lower is better: a least score says nothing; limit a drop (max_drop), or give direction"
-        return check(Verdict.FAIL, message)
-    if low is None or high is None:
+    elif low is None or high is None:
+        outcome = Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE
         message = f"{formats.short(score.value)} without an interval; at least {least:g} is asked"
-        return check(Verdict.FAIL if score.value < least else Verdict.INCONCLUSIVE, message)
-    between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
-    outcome, words = Verdict.INCONCLUSIVE, "may be below or above"
-    if low >= least:
-        outcome, words = Verdict.PASS, "is at least"
-    elif high < least:
-        outcome, words = Verdict.FAIL, "is below"
-    return check(outcome, f"{formats.short(score.value)} {between} {words} {least:g}")
+    else:
+        outcome, words = Verdict.INCONCLUSIVE, "may be below or above"
+        if low >= least:
+            outcome, words = Verdict.PASS, "is at least"
+        elif high < least:
+            outcome, words = Verdict.FAIL, "is below"
+        between = f"(95 % interval {formats.short(low)} to {formats.short(high)})"
+        message = f"{formats.short(score.value)} {between} {words} {least:g}"
+    return Check("min", outcome, message, group, least, score.value, low, high)
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,6 @@ class Limits(_Described):
     """`max_relative_drop` counts only where the baseline's score is below this."""
 
     @property
-    def any_given(self) -> bool:
-        return self.min is not None or self.limits_a_drop
-
-    @property
     def limits_a_drop(self) -> bool:
         return self.max_drop is not None or self.max_relative_drop is not None
 
@@ -131,14 +127,13 @@ def load_policy(path: Path) -> Policy:
 
 def _problems(one: BenchmarkPolicy) -> Iterator[str]:
     where = f"benchmarks.{one.task}"
-    if not one.any_given and not one.groups:
-        yield f"{where}: sets no limit; give it (or defaults) min, max_drop or max_relative_drop"
     every: dict[str, Limits] = {where: one}
     for field, by_value in one.groups.items():
-        for value, limits in by_value.items():
-            every[f"{where}.groups.{field}.{value}"] = limits
-            if not limits.any_given:
-                yield f"{where}.groups.{field}.{value}: sets no limit; give it min, max_drop or max_relative_drop"
+        every |= {f"{where}.groups.{field}.{value}": limits for value, limits in by_value.items()}
+    for at, limits in every.items():
+        if limits.min is None and not limits.limits_a_drop and not (limits is one and one.groups):
+            it = "it (or defaults)" if limits is one else "it"
+            yield f"{at}: sets no limit; give {it} min, max_drop or max_relative_drop"
     if one.direction == "lower_is_better":
         kept = [at for at, limits in every.items() if limits.min is not None]
         yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
@@ -156,43 +151,33 @@ def _explained(path: Path, detail: Any) -> str:
         known = sorted(model.model_fields)
         hint = did_you_mean(str(place[-1]), known) or f"; known here: {', '.join(known)}"
         return f"{path}: unknown key {where}{hint}"
-    if detail["type"] == "missing":
-        return f"{path}: {where}: is missing"
-    if detail["type"] == "too_short":
-        return f"{path}: {where}: names no benchmark"
-    return f"{path}: {where}: {expectation(detail)}"
+    known_faults = {"missing": "is missing", "too_short": "names no benchmark"}
+    return f"{path}: {where}: {known_faults.get(detail['type']) or expectation(detail)}"
 
 
 def gate_policy_schema() -> dict[str, Any]:
     """What a policy may hold."""
     schema = PolicyFile.model_json_schema()
+    plain: dict[str, Any] = _plain(schema, schema["$defs"])
     about = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: policy of a gate",
         "description": "What a candidate's results have to keep (docs/gate.md).",
     }
-    return about | _plain(schema, schema["$defs"]) | about
+    return about | plain | about
 
 
-def _plain(schema: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out.
-
-    A model's fields and a mapping's keys are names, whatever they are; their schemas are gone through.
-    """
+def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
+    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out: no field
+    of ours is called `title` or `default`."""
+    if isinstance(schema, list):
+        return [_plain(option, models) for option in schema]
+    if not isinstance(schema, dict):
+        return schema
     if "$ref" in schema:
-        model = models[schema["$ref"].rpartition("/")[2]]
-        return _plain({**model, **{key: value for key, value in schema.items() if key != "$ref"}}, models)
-    found: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "properties":
-            found[key] = {name: _plain(field, models) for name, field in value.items()}
-        elif key == "additionalProperties" and isinstance(value, dict):
-            found[key] = _plain(value, models)
-        elif key == "anyOf":
-            found[key] = [_plain(option, models) for option in value]
-        elif key not in ("$defs", "title") and (key != "default" or value is not None):
-            found[key] = value
-    return found
+        schema = {**models[schema["$ref"].rpartition("/")[2]], **schema}
+    left_out = {"$ref", "$defs", "title", *(["default"] if schema.get("default") is None else [])}
+    return {key: _plain(value, models) for key, value in schema.items() if key not in left_out}
 
 
 def lock_path(policy: Path) -> Path:
@@ -201,11 +186,7 @@ def lock_path(policy: Path) -> Path:
 
 
 def lock(policy: Policy, now: datetime) -> Path:
-    """Write the lock; a lock of the same policy stays as it is, with its time.
-
-    Raises:
-        ConfigError: there is a lock of another policy.
-    """
+    """Write the lock; a lock of the same policy stays as it is, with its time. Raises ConfigError: it is another's."""
     path = lock_path(policy.path)
     if path.exists():
         check_lock(policy)
@@ -216,11 +197,8 @@ def lock(policy: Policy, now: datetime) -> Path:
 
 
 def check_lock(policy: Policy) -> datetime | None:
-    """When the policy was locked; None where it is not.
-
-    Raises:
-        ConfigError: it is not the one that was locked, or the lock cannot be read.
-    """
+    """When the policy was locked; None where it is not. Raises ConfigError: it is not the one that was locked, or the
+    lock cannot be read."""
     path = lock_path(policy.path)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

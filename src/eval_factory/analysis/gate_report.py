@@ -46,12 +46,8 @@ def gate_text(result: GateResult) -> str:
 
 
 def gate_markdown(result: GateResult) -> str:
-    lines = [
-        f"## Gate: {result.outcome.upper()}",
-        "",
-        f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`",
-        "",
-    ]
+    policy = f"Policy {prose(result.policy.name)}, {_lock(result)}, SHA-256 `{result.policy_sha256}`"
+    lines = [f"## Gate: {result.outcome.upper()}", "", policy, ""]
     rows = [
         [one.task, _kind(one), check.limit + _of(check), check.outcome.upper(), check.message]
         for one in result.benchmarks
@@ -84,8 +80,7 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 def write_junit(result: GateResult, path: Path) -> None:
     """A test case for each limit. One that counts against the gate is a failure; what is advisory, or inconclusive and
-    counted as passed, is a skipped one that says why.
-    """
+    counted as passed, is a skipped one that says why."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite  # imported here: only JUnit needs it
 
     suite = TestSuite(_SUITE)

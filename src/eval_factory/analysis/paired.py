@@ -15,14 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eval_factory.core.nouns import Evidence
-from eval_factory.scoring.intervals import (
-    CONFIDENCE,
-    LEAST_SOURCES,
-    PROPORTION,
-    effective_clusters,
-    few_sources,
-    mean_end_weight,
-)
+from eval_factory.scoring import intervals
+from eval_factory.scoring.intervals import CONFIDENCE, PROPORTION
 
 
 def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -126,7 +120,7 @@ def paired_difference(
         difference=statistics.fmean(differences),
         clusters=declared,
         discordant=sum(value != 0 for value in differences),
-        few_sources=None if clusters is None else few_sources(clusters),
+        few_sources=None if clusters is None else intervals.few_sources(clusters),
         **tested,
     )
 
@@ -220,11 +214,8 @@ def mean_mde(
 ) -> float | None:
     """The smallest mean difference that is shown by values spread as these, by the noncentral t distribution.
 
-    The standard error grows with the difference, for the pseudo-values lie at the ends of the scale. None where the
-    sample is too small for any.
-
-    Args:
-        weight: of the value at each end of the scale, in instances.
+    The standard error grows with the difference, for the pseudo-values lie at the ends of the scale, each with this
+    weight in instances. None where the sample is too small for any.
     """
     from scipy import optimize, stats
 
@@ -252,10 +243,10 @@ def _of_means(
         members.setdefault(name, []).append(value)
     few = len(members) <= FEW_CLUSTERS
     method = (CLUSTERED_SIGN_FLIP if clusters else SIGN_FLIP) if few else (CLUSTERED_PAIRED_T if clusters else PAIRED_T)
-    weight = mean_end_weight(names)
+    weight = intervals.mean_end_weight(names)
     center, stderr = _mean_and_stderr(list(members.values()), scale, weight)
-    freedom = effective_clusters(names) - 1
-    if stderr is None or freedom < LEAST_SOURCES - 1:
+    freedom = intervals.effective_clusters(names) - 1
+    if stderr is None or freedom < intervals.LEAST_SOURCES - 1:
         return {**dict.fromkeys(("ci_low", "ci_high", "ci90_low", "ci90_high", "p_value", "mde")), "method": method}
     width = math.inf if scale is None else scale[1] - scale[0]
     found: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from eval_factory import __version__
 from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.comparison import Pair, numbers_of
 from eval_factory.analysis.suite_results import CellResult, SuiteResults
-from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, GroupScore, WinRate
+from eval_factory.analysis.win_rates import GROUPS, GroupScore, WinRate
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.plain_yaml import OneLine, to_yaml
@@ -141,10 +141,7 @@ def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[st
     """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
 
     Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a
-    run computed one.
-
-    Args:
-        root: the folder that the cells' folders are relative to; as they are without it.
+    run computed one. `root`: the folder that the cells' folders are relative to; as they are without it.
     """
     found = []
     for cell in results.cells:
@@ -279,10 +276,9 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "win_rates": words.win_rate_table(results.win_rates),
         "runs": _runs_of_page(results, root),
     }
-    groups, of_groups, rates = {}, words.group_tables(results), words.group_win_rates(results)
-    if (efficiency := words.efficiency_table(results)) is not None:
-        of_groups[EFFICIENCY] = efficiency
-    for group, table in of_groups.items():  # how many scores, and the table of them with the win rates below
+    groups, rates = {}, words.group_win_rates(results)
+    for group, table in words.group_tables(results, efficiency=True).items():
+        # how many scores, and the table of them with the win rates below
         below = [["mean win rate", "", *rates[group]]] if group in rates else []
         groups[group] = (len(table.rows), _in_html(replace(table, rows=[*table.rows, *below])))
     comparisons = []

@@ -7,15 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from eval_factory.analysis.comparison import (
-    Comparison,
-    Pair,
-    Ranked,
-    better_and_worse,
-    compare_pairs,
-    corrected,
-    ranked,
-)
+from eval_factory.analysis import comparison
+from eval_factory.analysis.comparison import Comparison, Pair, Ranked
 from eval_factory.analysis.comparison_reasons import Side, values_of
 from eval_factory.analysis.paired import ALPHA
 from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
@@ -188,18 +181,17 @@ def suite_results(cells: Iterable[FinishedCell]) -> SuiteResults:
     for evaluation in evaluations:  # the values of one benchmark at a time are in memory
         read = [_read(run) for run in runs if run.evaluation == evaluation]
         found |= {(cell.target, evaluation): cell for cell, _ in read}
-        pairs = compare_pairs([side for _, side in read if side is not None])
+        pairs = comparison.compare_pairs([side for _, side in read if side is not None])
         models = list(dict.fromkeys(model for pair in pairs if pair.comparison for model in (pair.a, pair.b)))
-        benchmarks.append(ComparedBenchmark(evaluation, pairs, ranked(models, pairs)))
+        benchmarks.append(ComparedBenchmark(evaluation, pairs, comparison.ranked(models, pairs)))
     results = [found[run.target, run.evaluation] for run in runs]
     columns, left_out = _columns(results, benchmarks)
     missing = []
     for cell in results:
         if cell.value is None:
             no_score = "; ".join(cell.not_reportable) or "its main score could not be computed"
-            reason, what_to_do = _WITHOUT_RESULT.get(
-                cell.status, (no_score, "read the notes in its report; a partial run is continued by the suite")
-            )
+            of_partial = (no_score, "read the notes in its report; a partial run is continued by the suite")
+            reason, what_to_do = _WITHOUT_RESULT.get(cell.status, of_partial)
             missing.append(Missing(cell, cell.reason or reason, what_to_do))
     complete = results and all(cell.status == RunStatus.COMPLETE for cell in results)
     return SuiteResults(
@@ -279,7 +271,7 @@ def _columns(
 ) -> tuple[list[Column], list[LeftOut]]:
     """The columns of the win rates, and what has a value and is in none."""
     columns, left_out = [], []
-    together = iter(corrected([pair for one in benchmarks for pair in one.pairs]))
+    together = iter(comparison.corrected([pair for one in benchmarks for pair in one.pairs]))
     for benchmark in benchmarks:
         # p values corrected for the pairs of all benchmarks: win rates are made of them
         certain = [next(together) for _ in benchmark.pairs]
@@ -296,7 +288,7 @@ def _columns(
             values = {target: cell.value for target, cell in entering.items() if cell.value is not None}
             first = next(iter(entering.values()))
             shown, surely = (
-                frozenset((better.label, worse.label) for better, worse in better_and_worse(pairs, below))
+                frozenset((better.label, worse.label) for better, worse in comparison.better_and_worse(pairs, below))
                 for pairs, below in ((benchmark.pairs, ALPHA), (certain, ALPHA_OF_EACH))
             )
             lower = first.higher_is_better is False
@@ -338,8 +330,7 @@ _WITHOUT_RESULT = {
     RunStatus.WAITING: ("it goes on", "run the suite again: it takes over what has ended"),
     RunStatus.MISSING: ("it was not begun", "run the suite again: it begins what is missing"),
     RunStatus.FAILED: (
-        "it has no result",
-        "correct what the reason names, then run the suite again: it begins what failed",
+        "it has no result", "correct what the reason names, then run the suite again: it begins what failed",
     ),
-}
+}  # fmt: skip
 """Status -> the usual reason, and what to do."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from eval_factory.analysis.comparison import Comparison, difference
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
-from eval_factory.analysis.win_rates import GROUPS, WinRate
+from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, WinRate
 from eval_factory.core import formats
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
@@ -148,33 +148,27 @@ def _win_rate(one: WinRate) -> str:
     return formats.coefficient(one.win_rate, missing=NOTHING)
 
 
-def group_tables(results: SuiteResults) -> dict[str, Table]:
-    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target."""
+def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
+    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target.
+
+    `efficiency`: with the seventh group, which is not among the results: no two runs have the same times.
+    """
     found: dict[str, Table] = {}
-    for group in GROUPS:
+    for group in (*GROUPS, EFFICIENCY) if efficiency else GROUPS:
         rows: list[list[TableCell]] = []
         for evaluation in results.evaluations:
-            cells = [results.cell(target, evaluation) for target in results.targets]
-            scores = [cell.group_scores if cell else () for cell in cells]
-            of_group = [{one.label: one.value for one in of_cell if one.group == group} for of_cell in scores]
-            for label in dict.fromkeys(label for values in of_group for label in values):
-                values = [formats.short(values.get(label), missing=NOTHING) for values in of_group]
-                rows.append([evaluation, Code(label), *values])
+            shown: list[dict[str, str]] = []
+            for cell in [results.cell(target, evaluation) for target in results.targets]:
+                scores = [one for one in (cell.group_scores if cell else ()) if one.group == group]
+                shown.append({one.label: formats.short(one.value) for one in scores})
+                took = cell.took if cell and group == EFFICIENCY else None
+                if took and took.inference_runtime_s is not None:
+                    shown[-1]["inference_runtime"] = formats.seconds(took.inference_runtime_s)
+            for label in dict.fromkeys(label for values in shown for label in values):
+                rows.append([evaluation, Code(label), *(values.get(label, NOTHING) for values in shown)])
         if rows:
             found[group] = Table(["benchmark", "score", *results.targets], rows, len(results.targets))
     return found
-
-
-def efficiency_table(results: SuiteResults) -> Table | None:
-    """HELM's seventh group. It is not among the results: no two runs have the same times."""
-    rows: list[list[TableCell]] = []
-    for evaluation in results.evaluations:
-        cells = [results.cell(target, evaluation) for target in results.targets]
-        times = [cell.took.inference_runtime_s if cell and cell.took else None for cell in cells]
-        if any(time is not None for time in times):
-            shown = [formats.seconds(time, missing=NOTHING) for time in times]
-            rows.append([evaluation, Code("inference_runtime"), *shown])
-    return Table(["benchmark", "score", *results.targets], rows, len(results.targets)) if rows else None
 
 
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:

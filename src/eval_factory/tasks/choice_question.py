@@ -91,7 +91,7 @@ def groups_of(row: DataRow, columns: Iterable[str]) -> dict[str, str]:
 
 def chosen_options(
     choices: Mapping[str, Any], right: str, answer_column: str, choices_column: str
-) -> tuple[list[str], int]:
+) -> tuple[tuple[str, ...], int]:
     """The choices that are there, in order, and which of them is right.
 
     Args:
@@ -107,7 +107,7 @@ def chosen_options(
         raise RowFaultError(choices_column, f"must hold {FEWEST_CHOICES} to {len(LETTERS)} choices, holds {len(shown)}")
     if right not in shown:
         raise RowFaultError(answer_column, f"must be one of {', '.join(shown)}")
-    return [text.strip() for text in shown.values()], list(shown).index(right)
+    return tuple(text.strip() for text in shown.values()), list(shown).index(right)
 
 
 def lettered(row: DataRow, column: str) -> dict[str, Any]:

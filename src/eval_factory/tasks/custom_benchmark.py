@@ -23,7 +23,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files, prompt_check
-from eval_factory.tasks.file_problems import Findings, shortened, unreadable_file
+from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
 from eval_factory.tasks.prompt_check import jury_keys
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase
@@ -74,7 +74,7 @@ class _RubricFile(StrictModel):
 _Shape = TypeVar("_Shape", _File, _RubricFile)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """A benchmark that was checked; paths are absolute."""
 
@@ -87,12 +87,12 @@ class Benchmark:
     """None: HELM's own."""
     metrics: tuple[str, ...]
     """The first is the main metric."""
-    judge_prompt_file: Path | None
+    judge_prompt_file: Path | None = None
     instances: int
     """Rows of the table."""
     sha256: Mapping[str, str]
     """Of each file, by its path from the benchmark's folder."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     has_clusters: bool = False
     """Whether the table has a column that names the source of each row."""
     has_turns: bool = False
@@ -112,18 +112,14 @@ class Benchmark:
 
 
 def load_benchmark(path: Path) -> Benchmark:
-    """Read and check a benchmark with all its files.
-
-    Raises:
-        ConfigError: with every mistake that was found, but for a table with a great many.
-    """
+    """Read and check a benchmark with all its files. Raises ConfigError: with every mistake that was found, but for a
+    table with a great many."""
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
     if "kind" in document:
-        raise ConfigError(
-            f"{path}: kind: must be {RUBRIC}; a benchmark with a prompt and a table is written without it"
-        )
+        without = "a benchmark with a prompt and a table is written without it"
+        raise ConfigError(f"{path}: kind: must be {RUBRIC}; {without}")
     found = Findings()
     has_turns = message_files.holds_conversations(document.get("dataset_file"))
     if has_turns:
@@ -172,7 +168,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         try:
             read = read_rubric_file(file, OWN)
         except OSError as error:
-            problems += unreadable_file(file, error, "dataset_file", path).problems
+            read.problems.append(why_unreadable(error, "dataset_file", path))
     problems += [f"{file}: {problem}" for problem in shortened(read.problems)]
     if problems or shape is None or file is None:
         raise ConfigError(problems)
@@ -184,10 +180,8 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         dataset_file=file,
         max_tokens=shape.max_tokens,
         metrics=(RUBRIC_METRIC,),
-        judge_prompt_file=None,
         instances=len(read.rows),
         sha256=_hashes(path, file),
-        notes=(),
         has_clusters=any(case.cluster is not None for case in read.rows),
         is_rubric=True,
     )

@@ -41,23 +41,20 @@ CLUSTER = "cluster"
 
 def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> list[str] | None:
     """The names of the columns; None where the table cannot be read."""
+    header = None
     try:
-        form = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
-        header = None if form else next((row for _, row in file_problems.table_rows(dataset_file)), None)
+        problem = file_problems.other_kind(dataset_file) or file_problems.other_form(dataset_file)
+        if problem is None:
+            header = next((row for _, row in file_problems.table_rows(dataset_file)), None)
     except OSError as error:
-        found.problems += file_problems.unreadable_file(dataset_file, error, "dataset_file", path).problems
-        return None
+        problem = file_problems.why_unreadable(error, "dataset_file", path)
     except UnicodeDecodeError:
-        found.problems += file_problems.not_utf8(dataset_file).problems
-        return None
+        problem = file_problems.not_utf8(dataset_file)
     except file_problems.TableError as error:
-        found.problems.append(f"{dataset_file}: line {error.line}{_number_of(error.column)}: {error}")
-        return None
-    if form:
-        found.problems.append(f"{dataset_file}: {form}")
-        return None
+        problem = f"line {error.line}{_number_of(error.column)}: {error}"
     if not header:
-        found.problems.append(f"{dataset_file}: has no rows; the first line names the columns")
+        no_rows = "has no rows; the first line names the columns"
+        found.problems.append(f"{dataset_file}: {problem or no_rows}")
         return None
     for number, name in enumerate(header, start=1):
         if not name.strip():
@@ -122,17 +119,14 @@ class RightAnswers:
 def check_rows(
     file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, prompt: str | None = None
 ) -> int:
-    """Check each row; how many there are.
-
-    Args:
-        prompt: with the columns in braces, where answers are compared with the right one (HELM's exact match).
-    """
+    """Check each row; how many there are. `prompt`: with the columns in braces, where answers are compared with the
+    right one (HELM's exact match)."""
     rows, count = _Rows(header, columns, prompt), 0
     try:
         for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
-        rows.problems += file_problems.not_utf8(file).problems
+        rows.problems.append(f"{file}: {file_problems.not_utf8(file)}")
     except file_problems.TableError as error:
         column = error.column
         has_name = column is not None and column < len(header)

@@ -11,7 +11,6 @@ from pydantic import model_validator
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 
-_FILE_NAME = "errata.yml"
 CORRECTED = ".corrected"
 
 
@@ -49,15 +48,13 @@ class Errata(StrictModel):
 
     def of(self, run_spec: str, arguments: Mapping[str, object] | None = None) -> list[Erratum]:
         """Those of a run spec; with its arguments only those that are about them."""
-        return [
-            erratum
-            for erratum in self.errata
-            if run_spec in erratum.run_specs
-            and (arguments is None or erratum.arguments.items() <= dict(arguments).items())
-        ]
+        of_run_spec = [erratum for erratum in self.errata if run_spec in erratum.run_specs]
+        if arguments is None:
+            return of_run_spec
+        return [erratum for erratum in of_run_spec if erratum.arguments.items() <= dict(arguments).items()]
 
 
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
-    text = (resources.files("eval_factory.tasks") / _FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.tasks") / "errata.yml").read_text(encoding="utf-8")
     return Errata.model_validate(parse_own(text))

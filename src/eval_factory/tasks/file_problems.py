@@ -48,9 +48,9 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise unreadable_file(path, error, what, named_in) from None
+        raise ConfigError(f"{path}: {why_unreadable(error, what, named_in)}") from None
     except UnicodeDecodeError:
-        raise not_utf8(path) from None
+        raise ConfigError(f"{path}: {not_utf8(path)}") from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise ConfigError(f"{path}: line {line}: holds a NUL character (a byte that is 0)")
@@ -61,10 +61,10 @@ def read_text(path: Path, what: str, named_in: Path) -> str:
     return text
 
 
-def unreadable_file(path: Path, error: OSError, what: str, named_in: Path) -> ConfigError:
+def why_unreadable(error: OSError, what: str, named_in: Path) -> str:
     if isinstance(error, FileNotFoundError):
-        return ConfigError(f"{path}: there is no such file; {named_in} names it as {what} (relative to its own folder)")
-    return ConfigError(f"{path}: cannot be read: {error.strerror} ({named_in} names it as {what})")
+        return f"there is no such file; {named_in} names it as {what} (relative to its own folder)"
+    return f"cannot be read: {error.strerror} ({named_in} names it as {what})"
 
 
 def other_kind(path: Path) -> str | None:
@@ -74,20 +74,19 @@ def other_kind(path: Path) -> str | None:
     return next((f"{kind}, not {then}" for magic, (kind, then) in _KINDS.items() if beginning.startswith(magic)), None)
 
 
-def not_utf8(path: Path) -> ConfigError:
+def not_utf8(path: Path) -> str:
+    """What is wrong with a file that could not be decoded."""
     kind = other_kind(path)
     if kind:
-        return ConfigError(f"{path}: {kind}")
+        return kind
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError:
-                return ConfigError(
-                    f"{path}: line {number}: is not UTF-8; save the file as UTF-8"
-                    " (of a latin-1 file: iconv -f latin1 -t utf-8)"
-                )
-    return ConfigError(f"{path}: is not UTF-8")
+                remedy = "save the file as UTF-8 (of a latin-1 file: iconv -f latin1 -t utf-8)"
+                return f"line {number}: is not UTF-8; {remedy}"
+    return "is not UTF-8"
 
 
 MAX_CELL_LENGTH = 2**31 - 1
@@ -112,11 +111,7 @@ class TableError(ValueError):
 
 def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """(number of the line where it ends, cells) of the first line and of each row below it; empty lines are no rows.
-
-    Raises:
-        OSError, UnicodeDecodeError
-        TableError: it is not CSV, or holds a NUL.
-    """
+    Raises OSError, UnicodeDecodeError, and TableError: it is not CSV, or holds a NUL."""
     csv.field_size_limit(MAX_CELL_LENGTH)
     begins = 1
     with file.open(encoding="utf-8-sig", newline="") as opened:

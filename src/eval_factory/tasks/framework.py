@@ -294,11 +294,7 @@ def framework_path(package: Path = _PACKAGE) -> Path:
 
 @lru_cache(maxsize=1)
 def load_framework() -> Framework:
-    """Read the file once per process.
-
-    Raises:
-        ConfigError: somebody changed it so that it cannot be read: a key is missing, or nobody knows it.
-    """
+    """Read the file once per process. Raises ConfigError: somebody changed it so that it cannot be read."""
     path = framework_path()
     try:
         return framework_of(parse_own(path.read_text(encoding="utf-8")))

@@ -9,8 +9,6 @@ from importlib import resources
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
 
-FILE_NAME = "medhelm_leaderboard.yml"
-
 
 class Collapsed(StrictModel):
     """Rows of the data of which HELM's scenario keeps one each."""
@@ -65,5 +63,5 @@ class MedhelmLeaderboard(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_medhelm_leaderboard() -> MedhelmLeaderboard:
-    text = (resources.files("eval_factory.tasks") / FILE_NAME).read_text(encoding="utf-8")
+    text = (resources.files("eval_factory.tasks") / "medhelm_leaderboard.yml").read_text(encoding="utf-8")
     return MedhelmLeaderboard.model_validate(parse_own(text))

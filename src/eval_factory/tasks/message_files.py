@@ -15,16 +15,9 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from eval_factory.core.errors import did_you_mean
-from eval_factory.tasks.custom_table import (
-    CLUSTER,
-    CORRECT,
-    ID,
-    INCORRECT,
-    RightAnswers,
-    becomes_nothing,
-    note_on_quasi,
-)
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, unreadable_file
+from eval_factory.tasks import custom_table
+from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, why_unreadable
 from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
@@ -71,9 +64,6 @@ def _read(
         id_key: the field that tells a row from all others, where rows have it.
         first_key: shows what a line looks like.
         nouns: what the file holds, and what a row is in the results.
-
-    Raises:
-        OSError: it cannot be read.
     """
     found: MessageFile[Row] = MessageFile()
     kind = other_kind(file)
@@ -99,7 +89,7 @@ def _read(
                     found.rows.append(row_of(row))
                     found.lines.append(number)
     except UnicodeDecodeError:
-        found.problems += [problem.removeprefix(f"{file}: ") for problem in not_utf8(file).problems]
+        found.problems.append(not_utf8(file))
         return found
     if not found.rows and not found.problems:
         found.problems.append(f"has no {nouns[0]}; each line is a JSON object")
@@ -153,14 +143,14 @@ def check_conversations(
     try:
         read = read_conversations(file)
     except OSError as error:
-        found.problems += unreadable_file(file, error, "dataset_file", path).problems
+        found.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
     problems, rows = list(read.problems), list(zip(read.rows, read.lines, strict=True))
     if needing is not None:
         lines = [line for row, line in rows if row.correct is None]
         problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
     if quasi:
-        answers = RightAnswers()
+        answers = custom_table.RightAnswers()
         for row, line in rows:
             if row.correct is not None:
                 asked = row.messages[-1]["content"]
@@ -171,10 +161,10 @@ def check_conversations(
     repeated = f"{len(rows) - len(different)} of {len(rows)} conversations of {file.name}"
     if len(different) < len(rows):
         found.notes.append(f"{repeated} are those of an earlier line: counted each time")
-    nothing = [line for row, line in rows if becomes_nothing(row.correct or "x")]
+    nothing = [line for row, line in rows if custom_table.becomes_nothing(row.correct or "x")]
     if quasi and nothing:
         where = f"{len(nothing)} of {len(rows)} lines of {file.name} (first: line {nothing[0]})"
-        found.notes.append(note_on_quasi(where))
+        found.notes.append(custom_table.note_on_quasi(where))
     return read.rows
 
 
@@ -235,7 +225,16 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
-    yield from _rubric_problems(row.get("rubrics"), own=own)
+    criteria = row.get("rubrics")
+    if isinstance(criteria, list) and criteria:
+        problems: list[str] = []
+        for number, one in enumerate(criteria):
+            problems += _criterion_problems(f"rubrics.{number}", one, own=own)
+        yield from problems
+        if not problems and positive_points(Criterion("", one["points"]) for one in criteria) <= 0:
+            yield "rubrics: no criterion has positive points, so no score can be computed"
+    else:
+        yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if own:
         yield from unknown_fields(row, ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary"))
@@ -302,18 +301,6 @@ def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
     last = value[-1]
     if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
         yield f"{where}.{len(value) - 1}.role: the last message must be the user's: it is what the model answers"
-
-
-def _rubric_problems(value: Any, *, own: bool) -> Iterator[str]:
-    if not isinstance(value, list) or not value:
-        yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
-        return
-    problems: list[str] = []
-    for number, one in enumerate(value):
-        problems += _criterion_problems(f"rubrics.{number}", one, own=own)
-    yield from problems
-    if not problems and positive_points(Criterion("", one["points"]) for one in value) <= 0:
-        yield "rubrics: no criterion has positive points, so no score can be computed"
 
 
 def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:

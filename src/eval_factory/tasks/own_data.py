@@ -23,8 +23,6 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 _Row = Mapping[str, str | None]
 """Column -> text: "" for an empty cell, None where the row has no such cell."""
-
-
 _Rows = Iterator[tuple[str, _Row]]
 """Where a row stands, as a user would look for it, and its cells."""
 _Values = Mapping[str, str | None]
@@ -36,10 +34,9 @@ def one_of(values: Sequence[str]) -> str:
 
 
 def _kind_of(file: Path, entry: FileLayout) -> str:
-    suffixes = [suffix.lower().lstrip(".") for suffix in file.suffixes]
-    if suffixes[-1:] == ["gz"] and entry.read_by == "pandas":
-        suffixes.pop()
-    return entry.format or (suffixes[-1] if suffixes else "")
+    name = file.name.lower()
+    unpacked = Path(name.removesuffix(".gz") if entry.read_by == "pandas" else name)
+    return entry.format or unpacked.suffix.lstrip(".")
 
 
 def content_faults(file: Path, entry: FileLayout) -> list[str]:
@@ -51,7 +48,7 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
         shown = list(islice(found, MAX_PROBLEMS_SHOWN))
         more = sum(1 for _ in found)
     except UnicodeDecodeError:
-        return not_utf8(file).problems
+        return [f"{file}: {not_utf8(file)}"]
     except Exception as error:  # readers of six formats, each with its own errors
         return [f"{file}: cannot be read: {type(error).__name__}: {error}"]
     return [f"{file}: {fault}" for fault in shown] + ([f"{file}: {more} more mistakes in it"] if more else [])

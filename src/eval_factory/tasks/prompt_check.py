@@ -26,12 +26,8 @@ _CRITERIA_FORM = "write a list such as [{name: accuracy, description: what it sa
 
 
 def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> JuryForm:
-    """The form that they say; HELM's where one of them is wrong.
-
-    Args:
-        where: the file and the metric, which messages begin with.
-        scale: None where it is not said; so for `criteria`.
-    """
+    """The form that `scale` and `criteria` say, each None where it is not given; HELM's where one of them is wrong.
+    `where`: the file and the metric, which messages begin with."""
     found = [] if scale is None else list(_of_scale(f"{where}.{SCALE}", scale))
     found += [] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)
     problems += found
@@ -181,34 +177,28 @@ def _form_problems(text: str, form: JuryForm) -> Iterator[str]:
     if form.criteria and place in text and _CRITERIA.search(text):
         yield f"line {_line_of(text, place)}: {place} brings <rubric_criteria> with it; delete one of the two"
         return
-    problems = list(_criteria_problems(form.filled(text)))
-    yield from problems
-    match = _CRITERIA.search(form.filled(text))
-    if problems or match is None or not form.criteria:
-        return
-    named = json.loads(match[1])
-    if named.keys() != form.criteria.keys():
-        yield (
-            f"line {_line_of(text, '<rubric_criteria>')}: <rubric_criteria> names {', '.join(named)}, and criteria of"
-            f" the jury's metric are {', '.join(form.criteria)}; name the same, or write {place} in its place"
-        )
-
-
-def _criteria_problems(text: str) -> Iterator[str]:
-    form = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
-    match = _CRITERIA.search(text)
+    block = '<rubric_criteria>{"accuracy": ["score", "explanation"]}</rubric_criteria>'
+    filled = form.filled(text)
+    match = _CRITERIA.search(filled)
     if match is None:
-        yield f"names no criteria; it needs a block such as {form}"
+        yield f"names no criteria; it needs a block such as {block}"
         return
-    line = text.count("\n", 0, match.start(1)) + 1
+    line = filled.count("\n", 0, match.start(1)) + 1
     try:
         criteria = json.loads(match[1])
     except ValueError as error:
-        yield f"line {line}: the text in <rubric_criteria> is not a JSON object ({error}); write {form}"
+        yield f"line {line}: the text in <rubric_criteria> is not a JSON object ({error}); write {block}"
         return
     if not criteria:
-        yield f"line {line}: <rubric_criteria> names no criterion; write {form}"
-    for name, fields in criteria.items():
-        texts = isinstance(fields, list) and all(isinstance(item, str) for item in fields)
-        if not texts or "score" not in fields:
-            yield f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; write {form}"
+        yield f"line {line}: <rubric_criteria> names no criterion; write {block}"
+    wrong = [
+        f"line {line}: the criterion {name!r} must have a list of fields, 'score' among them; write {block}"
+        for name, fields in criteria.items()
+        if not (isinstance(fields, list) and all(isinstance(item, str) for item in fields) and "score" in fields)
+    ]
+    yield from wrong
+    if criteria and not wrong and form.criteria and criteria.keys() != form.criteria.keys():
+        yield (
+            f"line {_line_of(text, '<rubric_criteria>')}: <rubric_criteria> names {', '.join(criteria)}, and criteria"
+            f" of the jury's metric are {', '.join(form.criteria)}; name the same, or write {place} in its place"
+        )

@@ -47,7 +47,7 @@ def medxpertqa(row: DataRow) -> ChoiceQuestion:
     if mark and stem.strip() and rest.split() == listed.split():
         question = stem.strip()
     groups = groups_of(row, ("medical_task", "body_system", "question_type"))
-    return ChoiceQuestion(cell_text(row, "id"), question, tuple(choices), right, groups)
+    return ChoiceQuestion(cell_text(row, "id"), question, choices, right, groups)
 
 
 def careqa_question(row: DataRow) -> ChoiceQuestion:
@@ -55,7 +55,7 @@ def careqa_question(row: DataRow) -> ChoiceQuestion:
     options = {number: row.get(f"op{number}") for number in "1234"}
     choices, right = chosen_options(options, str(row.get("cop")).strip(), "cop", "op1 to op4")
     name = cell_text(row, "unique_id") if not is_blank(row.get("unique_id")) else ""
-    return ChoiceQuestion(name, cell_text(row, "question"), tuple(choices), right, groups_of(row, ("category", "year")))
+    return ChoiceQuestion(name, cell_text(row, "question"), choices, right, groups_of(row, ("category", "year")))
 
 
 def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
@@ -81,20 +81,20 @@ def afrimed_question(row: DataRow) -> ChoiceQuestion | None:
     choices, index = chosen_options(options, next(iter(right), ""), "correct_answer", "answer_options")
     name = cell_text(row, "sample_id")
     question = cell_text(row, "question" if is_blank(row.get("question_clean")) else "question_clean")
-    return ChoiceQuestion(name, question, tuple(choices), index, groups_of(row, ("specialty", "country", "tier")))
+    return ChoiceQuestion(name, question, choices, index, groups_of(row, ("specialty", "country", "tier")))
 
 
 def metamedqa_question(row: DataRow) -> ChoiceQuestion:
     """MetaMedQA (Griot et al. 2025): six choices, "None of the above" and "I don't know" among them."""
     choices, right = chosen_options(lettered(row, "options"), cell_text(row, "answer_idx"), "answer_idx", "options")
     groups = groups_of(row, ("kind", "meta_info"))
-    return ChoiceQuestion("", cell_text(row, "question"), tuple(choices), right, groups)
+    return ChoiceQuestion("", cell_text(row, "question"), choices, right, groups)
 
 
 def longhealth_question(row: DataRow) -> ChoiceQuestion:
     """LongHealth (Adams et al. 2024, arXiv 2401.14490), task 1: a question to all documents of one patient.
 
-    The row is a question with its patient's documents (`published_files.py`); `correct` is the right choice's text.
+    The row is a question with its patient's documents (`_patient_rows`); `correct` is the right choice's text.
     """
     options = {f"answer_{letter}": row.get(f"answer_{letter}") for letter in "abcde"}
     right = _plain(cell_text(row, "correct"))
@@ -107,7 +107,7 @@ def longhealth_question(row: DataRow) -> ChoiceQuestion:
         raise RowFaultError("texts", 'must be an object such as {"text_0": "..."}')
     parts = [f"[Document {number}]\n{text.strip()}" for number, text in enumerate(texts.values(), start=1)]
     shown = ["These are the documents of one patient.", *parts, "[End of the documents]", cell_text(row, "question")]
-    return ChoiceQuestion(name, "\n\n".join(shown), tuple(choices), index, cluster=("patient", patient))
+    return ChoiceQuestion(name, "\n\n".join(shown), choices, index, cluster=("patient", patient))
 
 
 def _plain(text: str) -> str:
@@ -160,11 +160,7 @@ class ChoiceFile:
 
 
 def read_choice_file(path: Path, form: str) -> ChoiceFile:
-    """All questions, and every mistake with its place: `row 3, column label: is empty`.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises OSError."""
     found, known = ChoiceFile(), FORMS[form]
     try:
         for where, row in _rows(path, form):
@@ -183,7 +179,7 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
             else:
                 found.questions.append(question if question.id else replace(question, id=where.replace(" ", "-")))
     except UnicodeDecodeError:
-        found.problems += [problem.removeprefix(f"{path}: ") for problem in not_utf8(path).problems]
+        found.problems.append(not_utf8(path))
     except (ValueError, RecursionError, csv.Error) as error:
         found.problems.append(f"is not of the published form: {error}")
     if not found.questions and not found.problems:

@@ -74,13 +74,10 @@ def positive_points(criteria: Iterable[Criterion]) -> float:
 
 def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> float | None:
     """Points of the criteria that are met / sum of the positive points (Arora et al. 2025, arXiv 2505.08775): 1 at
-    most, and below 0 where more is lost than won.
+    most, and below 0 where more is lost than won; None where a criterion is not judged, or none has positive points.
 
     Args:
         met: of each criterion 1, 0, or 0.5 where as many judges say yes as no; None where no judge said anything.
-
-    Returns:
-        None where a criterion is not judged, or none has positive points.
     """
     maximum = positive_points(criteria)
     if maximum <= 0 or any(share is None for share in met):
@@ -89,11 +86,8 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
 
 
 def case_bounds(criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """The least and the greatest score that a case can have.
-
-    Args:
-        ranges: of each criterion the least and the greatest share that it can be met by.
-    """
+    """The least and the greatest score of a case, by the least and the greatest share that each criterion can be met
+    by."""
     maximum = positive_points(criteria)
     if maximum <= 0:
         return None

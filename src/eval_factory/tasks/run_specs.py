@@ -79,16 +79,13 @@ class RunSpecIndex:
 @lru_cache(maxsize=1)
 def load_index() -> RunSpecIndex:
     content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
-    records: dict[str, dict[str, Any]] = {
-        name: {key: tuple(value) if isinstance(value, list) else value for key, value in record.items()}
-        for name, record in content["run_specs"].items()
-    }
-    return RunSpecIndex(
-        helm=content["helm"],
-        expanders=tuple(content["expanders"]),
-        packages=content["packages"],
-        run_specs={name: IndexedRunSpec(**record) for name, record in records.items()},
-    )
+    run_specs = {}
+    for name, record in content["run_specs"].items():
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in record.items()
+        }
+        run_specs[name] = IndexedRunSpec(**fields)
+    return RunSpecIndex(content["helm"], tuple(content["expanders"]), content["packages"], run_specs)
 
 
 CODE_EXECUTION_FLAG = "--allow_code_execution"
@@ -139,10 +136,8 @@ def refusal(run_spec: str, arguments: Mapping[str, str]) -> str | None:
     executes = executed_by(run_spec, arguments)
     if not executes or run_spec in NEEDS_NO_PERMISSION:
         return None
-    return (
-        f"{run_spec} {how_executed(run_spec, executes)}; it is refused unless you allow it:"
-        f" {CODE_EXECUTION_FLAG}, or {KEY}: true in the run config"
-    )
+    allow = f"it is refused unless you allow it: {CODE_EXECUTION_FLAG}, or {KEY}: true in the run config"
+    return f"{run_spec} {how_executed(run_spec, executes)}; {allow}"
 
 
 def wrong_processor(arguments: Mapping[str, str]) -> str | None:

@@ -47,7 +47,7 @@ def test_the_options_that_a_prompt_lists(prompt: str, options: dict[str, str]) -
 )
 def test_choices_that_are_none(choices: dict[str, Any], right: str, message: str) -> None:
     kept = chosen_options({"A": "a", "B": " ", "C": None, "D": " d "}, "D", "label", "options")
-    assert kept == (["a", "d"], 1), "without text they are none, and the right one keeps its place"
+    assert kept == (("a", "d"), 1), "without text they are none, and the right one keeps its place"
     with pytest.raises(RowFaultError, match=f"^{message}$"):
         chosen_options(choices, right, "label", "options")
 
