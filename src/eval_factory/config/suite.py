@@ -98,21 +98,6 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
         yield f"{TOP}.{kind}[{number}]: fits no cell{hints}"
 
 
-def _document_of(one: Combination, section: Mapping[str, Any], folder: Path, framework: Framework) -> dict[str, Any]:
-    """The run config of a cell. Params: the suite's, over them the evaluation's, the target's and the variant's."""
-    handed = {name: section[name] for name in HANDED if section.get(name) is not None}
-    params: Any = {}
-    for weaker_first in (section, one.evaluation, one.target, one.variant):
-        params = over(params, weaker_first.get("params") or {})
-    if "judges" in handed:
-        handed["judges"] = _judges_of(one, params, handed["judges"], framework)
-    handed = {name: value for name, value in handed.items() if value}
-    if handed:
-        params = over({"extra": deepcopy(handed)}, params)
-    config = {"type": one.evaluation["type"], "output_dir": str(folder), "params": params}
-    return {"config": config, "target": {"api_endpoint": deepcopy(one.target["api_endpoint"])}}
-
-
 def _judges_of(one: Combination, params: Mapping[str, Any], judges: Sequence[Any], framework: Framework) -> list[Any]:
     """Those of the suite's judges that the cell's task asks: all of a jury's, or those whose roles HELM prescribes."""
     task = task_named(one.evaluation["type"], framework, [])
@@ -266,8 +251,18 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
     folder = suite_dir(Path(section["output_dir"]))
     cells = []
     for one in left:
+        params: Any = {}
+        for weaker_first in (section, one.evaluation, one.target, one.variant):
+            params = over(params, weaker_first.get("params") or {})
+        handed = {name: section[name] for name in HANDED if section.get(name)}
+        if "judges" in handed:
+            handed["judges"] = _judges_of(one, params, handed["judges"], framework)
+        if handed := {name: value for name, value in handed.items() if value}:
+            params = over({"extra": deepcopy(handed)}, params)
         own = folder.cell(one.target["name"], one.name)
-        cells.append(Cell(one.target["name"], one.name, _document_of(one, section, own, framework), own))
+        config = {"type": one.evaluation["type"], "output_dir": str(own), "params": params}
+        document = {"config": config, "target": {"api_endpoint": deepcopy(one.target["api_endpoint"])}}
+        cells.append(Cell(one.target["name"], one.name, document, own))
     given = {key: value for key, value in section.items() if value is not None}
     settings = {**framework.defaults.suite, **given}
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))

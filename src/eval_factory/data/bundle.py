@@ -23,16 +23,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import PRIVATE, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.data.sources import (
-    Listing,
-    RelativePath,
-    Sha256,
-    Sources,
-    TaskSources,
-    clashes,
-    plain_text,
-    relative_path,
-)
+from eval_factory.data.sources import Listing, Plain, RelativePath, Sha256, Sources, TaskSources, clashes, relative_path
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
@@ -43,9 +34,6 @@ PREPARED = "hf/datasets/"
 """Where data sets of the Hub are."""
 _OURS = (MANIFEST, LOCK, COMMIT)
 """Names at the top of a bundle that the manifest does not list."""
-
-
-Plain = Annotated[str, AfterValidator(plain_text)]
 
 
 class FileEntry(StrictModel):

@@ -83,21 +83,17 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
                 texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
                 target = stage.path(f"{bundle.FILE_LISTS}/{task.scenario}.json", source)
                 target.write_text(bundle.file_list_text(texts, source), encoding="utf-8")
-        for dataset in _datasets(folder / HUB, sources):
-            prepare_cache(folder / HUB / dataset.id, dataset, revision=None, source=source, staging=stage)
-            say(f"{dataset.id}: prepared; its revision is not known")
+        tasks = sources.tasks.values()  # each data set has the configuration that a task asks for, or else a variant
+        known = {one.id: one for task in tasks for variant in task.variants for one in variant.hub}
+        known |= {one.id: one for task in tasks for one in task.hub}
+        for place in sorted(path for path in (folder / HUB).glob("*/*") if path.is_dir()):
+            name = place.relative_to(folder / HUB).as_posix()
+            dataset = known.get(name) or HubDataset(id=name, config=None, revision=None)
+            prepare_cache(place, dataset, revision=None, source=source, staging=stage)
+            say(f"{name}: prepared; its revision is not known")
         manifest = stage.commit()
     say(f"{root}: {len(manifest.files)} files; complete: {', '.join(manifest.tasks) or 'no task'}")
     return manifest
-
-
-def _datasets(hub: Path, sources: Sources) -> list[HubDataset]:
-    """The data sets that are there, each with the configuration that the table asks for."""
-    known = {dataset.id: dataset for task in sources.tasks.values() for dataset in task.hub}
-    for variant in (variant for task in sources.tasks.values() for variant in task.variants):
-        known |= {dataset.id: dataset for dataset in variant.hub if dataset.id not in known}
-    there = [folder.relative_to(hub).as_posix() for folder in sorted(hub.glob("*/*")) if folder.is_dir()]
-    return [known.get(name) or HubDataset(id=name, config=None, revision=None) for name in there]
 
 
 def _check_names(folder: Path, names: list[str]) -> None:

@@ -26,21 +26,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variable_of
 from eval_factory.core.urls import SERVED_AT, place_of, reached
-from eval_factory.data.bundle import (
-    FILE_LISTS,
-    HF_HOME,
-    NLTK_DATA,
-    SCENARIOS,
-    TIKTOKEN,
-    FileEntry,
-    Manifest,
-    Need,
-    compare_files,
-    first_lines,
-    manifest_sha256,
-    needs_of,
-    read_manifest,
-)
+from eval_factory.data import bundle as bundles
 from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
 from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.helm import names, output
@@ -51,7 +37,7 @@ from eval_factory.tasks.own_data import files_of
 
 DEFAULT_VOCABULARY = "cl100k_base"
 """What counts tokens where `max_length` sets a limit."""
-PLACES = {NLTK_DATA: "NLTK_DATA", TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
+PLACES = {bundles.NLTK_DATA: "NLTK_DATA", bundles.TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
 """Folders of a bundle that libraries find by a variable."""
 
 
@@ -60,16 +46,16 @@ class BundleInUse:
     """A bundle whose files of one task are as the manifest says."""
 
     root: Path
-    manifest: Manifest
+    manifest: bundles.Manifest
     sha256: str
     """Of the manifest."""
     task: TaskSources
-    needs: tuple[Need, ...]
+    needs: tuple[bundles.Need, ...]
 
     @property
     def paths(self) -> list[str]:
         """What of the bundle's files the run is given: what its task reads, and what HELM looks for in every run."""
-        nltk = [file.path for file in self.manifest.files if file.path.startswith(f"{NLTK_DATA}/")]
+        nltk = [file.path for file in self.manifest.files if file.path.startswith(f"{bundles.NLTK_DATA}/")]
         return [*(path for need in self.needs for path in need.paths), *nltk]
 
     def record(self) -> dict[str, Any]:
@@ -162,16 +148,16 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
             _check_without_bundle(plan, task, sources, env)
         return None
     root = Path(os.path.abspath(os.path.expanduser(extra.data_dir)))
-    manifest = read_manifest(root)
+    manifest = bundles.read_manifest(root)
     all_files = HelmRunSettings.from_environment(env).all_files is True
-    needs = tuple(needs_of(task, manifest, root, sources, all_files=all_files))
+    needs = tuple(bundles.needs_of(task, manifest, root, sources, all_files=all_files))
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
-    bundle = BundleInUse(root, manifest, manifest_sha256(root), task, needs)
-    differences = compare_files(root, manifest, only=bundle.paths)
+    bundle = BundleInUse(root, manifest, bundles.manifest_sha256(root), task, needs)
+    differences = bundles.compare_files(root, manifest, only=bundle.paths)
     if differences:
-        lines = f"{first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
+        lines = f"{bundles.first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
         raise PrerequisiteError(f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}")
     return bundle
 
@@ -186,7 +172,7 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
 
 
 def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
-    lines = first_lines([f"missing: {name}" for name in missing])
+    lines = bundles.first_lines([f"missing: {name}" for name in missing])
     what = f"{where} does not hold all that {plan.task_name} reads; nothing was started"
     return f"{what}\n{lines}\n{how_to_get(plan, to)}"
 
@@ -222,8 +208,8 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
         PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link.
     """
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
-    places = {f"{SCENARIOS}/{bundle.task.scenario}": target}
-    places |= {name: plan.rundir.bundled(name) for name in (HF_HOME, FILE_LISTS, *PLACES)}
+    places = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
+    places |= {name: plan.rundir.bundled(name) for name in (bundles.HF_HOME, bundles.FILE_LISTS, *PLACES)}
     listed = bundle.manifest.paths()
     placed = {path: name for need in bundle.needs for path, name in need.placed.items()}
     wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
@@ -245,7 +231,7 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
         _mirror(bundle.root, {name.removeprefix(f"{folder}/"): wanted[name] for name in inside}, target)
 
 
-def _mirror(root: Path, wanted: Mapping[str, FileEntry], target: Path) -> None:
+def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -> None:
     """Make `target` hold these files and no others."""
     for path in sorted(target.rglob("*"), reverse=True) if target.is_dir() else ():  # what is in a folder comes first
         if path.is_dir() and not path.is_symlink():
@@ -275,12 +261,12 @@ def with_bundle(settings: HelmRunSettings, bundle: BundleInUse, plan: Plan) -> H
     found = {}
     folders = {path.partition("/")[0] for path in bundle.paths}
     if bundle.task.hub:
-        home = plan.rundir.bundled(HF_HOME)
+        home = plan.rundir.bundled(bundles.HF_HOME)
         found = {**HF_OFFLINE, "HF_HOME": str(home), "HF_DATASETS_CACHE": str(home / DATASETS)}
     for folder, variable in PLACES.items():
         if folder in folders:
             found[variable] = str(plan.rundir.bundled(folder))
-    lists = str(plan.rundir.bundled(FILE_LISTS)) if FILE_LISTS in folders else settings.file_lists
+    lists = str(plan.rundir.bundled(bundles.FILE_LISTS)) if bundles.FILE_LISTS in folders else settings.file_lists
     return replace(settings, libraries={**settings.libraries, **found}, file_lists=lists)
 
 

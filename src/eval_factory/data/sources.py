@@ -66,6 +66,7 @@ def plain_text(text: str) -> str:
     return text
 
 
+Plain = Annotated[str, AfterValidator(plain_text)]
 RelativePath = Annotated[str, AfterValidator(relative_path)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
