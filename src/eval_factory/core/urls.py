@@ -100,7 +100,7 @@ def served_url(command: str, path: str) -> str:
 
 def is_at_a_server(url: str, env: Mapping[str, str]) -> bool:
     """Whether it is the address of a server that was started for this run."""
-    return url.startswith(tuple(env.get(SERVED_AT, "").split()))
+    return origin_of(url) in map(origin_of, env.get(SERVED_AT, "").split())
 
 
 def reached(url: str, env: Mapping[str, str]) -> tuple[str, ...]:

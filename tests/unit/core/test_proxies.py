@@ -46,7 +46,8 @@ def test_a_proxy_of_another_kind_is_refused_by_its_variable(tmp_path: Path, monk
 
 def test_no_proxy_leads_to_a_server_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
-    assert proxy_from_environment("http://127.0.0.1:20001/v1") == "http://proxy.example:3128"
-    monkeypatch.setenv(SERVED_AT, "http://127.0.0.1:20001")
-    assert proxy_from_environment("http://127.0.0.1:20001/v1") is None
-    assert proxy_from_environment("http://127.0.0.2:20001/v1") == "http://proxy.example:3128"
+    assert proxy_from_environment("http://127.0.0.1:2000/v1") == "http://proxy.example:3128"
+    monkeypatch.setenv(SERVED_AT, "http://127.0.0.1:2000")
+    assert proxy_from_environment("http://127.0.0.1:2000/v1") is None
+    for other in ("http://127.0.0.2:2000/v1", "http://127.0.0.1:20001/v1"):
+        assert proxy_from_environment(other) == "http://proxy.example:3128"
