@@ -28,8 +28,6 @@ GRACE_S = 15.0
 
 
 class LocalRuns:
-    """The executor of this machine."""
-
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         """
         Args:

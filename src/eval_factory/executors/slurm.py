@@ -35,7 +35,6 @@ class QueuedTask:
     state: str
     """As Slurm says it: PENDING, RUNNING, COMPLETING ..."""
     reason: str
-    """Why it waits."""
 
 
 class Slurm:

@@ -377,12 +377,8 @@ class SlurmRuns:
         self.forget_keys(queue)
         jobs = {task.job_name: task.job_id for task in queue}
         for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
-            has_keys = self.store.environment(wave.number).exists()
-            if (
-                has_keys
-                and wave.job_name in jobs
-                and not self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
-            ):
+            submitted = self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
+            if self.store.environment(wave.number).exists() and wave.job_name in jobs and not submitted:
                 self._clean_up_after(wave, jobs[wave.job_name])
 
     def forget_keys(self, queue: Iterable[QueuedTask] | None = None, *, older_than_s: float = 0.0) -> None:

@@ -39,7 +39,6 @@ class CheckedCell:
     """None where the configuration is wrong."""
     plan: Plan | None
     problems: tuple[str, ...] = ()
-    """What is wrong with the configuration."""
     missing: tuple[str, ...] = ()
     """What is missing: data, a package, a key. Each text may have several lines."""
 

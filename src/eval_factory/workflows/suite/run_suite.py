@@ -61,10 +61,9 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, 
 
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
-RunCells = Callable[[Work, Sequence[PlannedCell], "ServedModel | None"], None]
 
 
-def run_by_server(work: Work, run: RunCells) -> None:
+def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
     """Bring every cell that is left to its end: first those whose endpoints are there, then target by target.
 
     Two models that are served are never there at the same time: each may need all of the machine.

@@ -85,7 +85,6 @@ class SlurmRun:
     submitted: Counter[str] = field(default_factory=Counter)
     """Name of a run -> how often this invocation has submitted it."""
     silent_since: float | None = None
-    """Since when squeue fails."""
 
     def states(self) -> Mapping[str, RunState] | None:
         """What has become of each run; None where Slurm does not say and is asked again."""
@@ -197,7 +196,6 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
 
 
 def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions) -> list[RunSpec]:
-    """Each cell as a run of Slurm."""
     at_once: dict[str, int] = {}
     """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
     for planned in cells:

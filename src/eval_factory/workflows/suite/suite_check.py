@@ -34,6 +34,7 @@ from eval_factory.workflows.suite.suite_journal import (
     PARTIAL,
     UNFINISHED,
     CellState,
+    OfCell,
     suite_state_of,
 )
 from eval_factory.workflows.suite.suite_status import (
@@ -52,19 +53,13 @@ ATTEMPTS = "attempts"
 
 
 @dataclass(frozen=True)
-class CellCheck:
-    target: str
-    evaluation: str
+class CellCheck(OfCell):
     status: str
     reason: str | None
     """What is wrong with it; of a complete one, what a reader has to know."""
     to_do: tuple[str, ...]
     """Empty where it is complete."""
     folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
 
     @property
     def is_complete(self) -> bool:
@@ -76,7 +71,6 @@ class SuiteCheck:
     folder: SuiteDir
     cells: tuple[CellCheck, ...]
     command: str
-    """What goes on with the suite."""
     is_running: bool
     in_table: bool
     """Whether suite_results.yaml was written after the last of the results."""

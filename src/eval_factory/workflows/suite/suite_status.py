@@ -104,13 +104,12 @@ class CellFollower:
 
     def __init__(self, folder: Path, since: float) -> None:
         """`since`: when the cell was started, in epoch seconds."""
-        self._tail = EventTail(RunDir(folder).events, None)
-        self._since = since
+        self._tail, self.since = EventTail(RunDir(folder).events, None), since
         self.progress = CellProgress()
 
     def look(self) -> CellProgress:
         for event in self._tail.new():
-            if is_number(event.get("time")) and event["time"] >= self._since:
+            if is_number(event.get("time")) and event["time"] >= self.since:
                 self.progress = after(self.progress, event)
         return self.progress
 
@@ -134,8 +133,6 @@ def is_number(value: Any) -> bool:
 
 GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
-
-
 RUN_IT = "the same command runs it"
 UNKNOWN = Holder(pid=0, host="", since="")
 """Somebody who holds the lock and has not said who he is yet."""
@@ -160,9 +157,7 @@ class CellStatus:
     state: CellState
     folder: Path
     progress: CellProgress | None = None
-    """Of a cell that runs."""
     figures: CellFigures | None = None
-    """Of a cell that has a result."""
     spent: Spending = field(default_factory=Spending)
     """In all runs of the cell's folder."""
     job: CellJob | None = None
@@ -226,7 +221,7 @@ class CellReader:
 
     def __init__(self, folder: SuiteDir) -> None:
         self._folder = folder
-        self._followers: dict[str, tuple[float, CellFollower]] = {}
+        self._followers: dict[str, CellFollower] = {}
         self._figures: dict[str, tuple[float, CellFigures | None]] = {}
         self._spent = SpendingReader()
         self._limits: tuple[float, dict[str, float]] | None = None
@@ -257,9 +252,9 @@ class CellReader:
         spent = self._spent.look(folder, cell.status)
         if cell.status == RUNNING:
             follower = self._followers.get(cell.name)
-            if follower is None or follower[0] != since:
-                follower = self._followers[cell.name] = (since, CellFollower(folder, since))
-            return CellStatus(cell, folder, progress=follower[1].look(), spent=spent)
+            if follower is None or follower.since != since:
+                follower = self._followers[cell.name] = CellFollower(folder, since)
+            return CellStatus(cell, folder, progress=follower.look(), spent=spent)
         self._followers.pop(cell.name, None)
         if cell.status == MISSING and cell.identity is not None:
             from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
@@ -408,11 +403,8 @@ takes its time, and is written all the while."""
 
 def total(parts: Iterable[Spending]) -> Spending:
     known = list(parts)
-    return Spending(
-        requests=sum(part.requests for part in known),
-        tokens=sum(part.tokens for part in known),
-        cost=sum(part.cost for part in known),
-    )
+    sums = {one.name: sum(getattr(part, one.name) for part in known) for one in fields(Spending)}
+    return Spending(**sums)
 
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
@@ -490,9 +482,8 @@ class QueueReader:
             for cell in status.cells
         )
         status = replace(status, cells=cells)
-        if status.state != GOES and any(isinstance(one, (Waiting, Started)) for one in (states or {}).values()):
-            return replace(status, state=GOES, pid=None, host=None)
-        return status
+        queued = any(isinstance(one, (Waiting, Started)) for one in (states or {}).values())
+        return replace(status, state=GOES, pid=None, host=None) if queued and status.state != GOES else status
 
     def _cell(self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None) -> CellStatus:
         """
