@@ -231,23 +231,22 @@ def step_words(asked: Mapping[str, Any]) -> list[str]:
     return ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0", cpus, *gpus]
 
 
-def clean_up_script(job: BatchJob, file: Path) -> str:
-    """A small job that deletes a file when no task of `job` is left, however the tasks ended.
+def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -> str:
+    """A small job that deletes a file when no task of the job of this name is left, however the tasks ended.
 
     It is submitted to begin after them. Slurm takes a job that it has forgotten for one that has
     ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the file alone.
     """
-    asked = job.resources
-    lines = [f"--job-name={clean_up_name(job.name)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += ["--mem=100M", "--time=10"]
     lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
-    lines += [f"--output={_file_pattern(job.log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
+    lines += [f"--output={_file_pattern(log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
     lines += [option for option in asked["extra"] if not _OF_LARGE_JOBS.match(option)]
     return "\n".join(
         [
             "#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "",
             "for ((i = 0; i < 50; i++)); do",  # with its pauses within the job's own time
-            f"  left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown",
+            f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
             f'  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}',
             "  sleep 10",
             "done",

@@ -166,7 +166,7 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
 
 def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -> None:
     os.utime(runs.store.environment(1), (time.time() - 100,) * 2)
-    runs.forget_keys([], older_than_s=99)
+    runs.forget_keys(older_than_s=99)
     assert runs.keys() == [False, True]
 
 

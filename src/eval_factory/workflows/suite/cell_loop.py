@@ -342,27 +342,22 @@ class CellLoop:
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
         run.last = outcome
-        again = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET)
+        again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""
         self.work.end(
             run.planned, outcome.status, outcome.exit_code, outcome.reason, run.begun,
             collected=run.was_finished, again=again,
         )  # fmt: skip
         if again:
             self._waiting[run.planned.number] = run
-        self._follow(run, outcome)
-
-    def _follow(self, run: CellRun, outcome: Outcome) -> None:
-        reason = outcome.reason or ""
         if outcome.then is NextAction.STOP_TARGET:
-            target = run.planned.cell.target
-            others = [other for other in self._waiting.values() if other.planned.cell.target == target]
+            others = [other for other in self._waiting.values() if other.planned.cell.target == cell.target]
             others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"not begun: {reason}")
         elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
         elif outcome.then is NextAction.WAIT_FOR_FOLDER:
             if run.free_at is None:
-                self.work.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
+                self.work.journal.say(f"{cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
 
     def _only_collects(self, run: CellRun) -> bool:

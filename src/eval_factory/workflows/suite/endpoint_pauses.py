@@ -33,15 +33,12 @@ class ProbeAnswer:
         return isinstance(self.error, EndpointUnreachableError) or self.warning is not None
 
 
-_Ask = Callable[[EndpointSettings, Mapping[str, str], Redactor, Callable[[str], None]], "str | None"]
-
-
 @dataclass
 class EndpointProbe:
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]
-    ask: _Ask = probe
+    ask: Callable[..., str | None] = probe
     answers: dict[str, ProbeAnswer] = field(default_factory=dict)
 
     def all_of(self, cells: Iterable[PlannedCell]) -> None:

@@ -471,7 +471,14 @@ class QueueReader:
         store = self._runs.store
         if not store.is_there():
             return status
-        states = self._states() if store.open_waves() else {}
+        states: Mapping[str, RunState] | None = {}
+        now = self._clock()
+        if store.open_waves():
+            if self._known is None or now - self._known[0] >= _INTERVAL_S:
+                self._known = (now, None)  # Slurm does not say
+                with suppress(PrerequisiteError):
+                    self._known = (now, self._runs.look())
+            states = self._known[1]
         if states and status.state != GOES:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
         latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
@@ -518,17 +525,6 @@ class QueueReader:
                 reason = TASK_GONE
         reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)), status=status, reason=reason)
         return replace(cell, job=job, state=reported, progress=progress)
-
-    def _states(self) -> Mapping[str, RunState] | None:
-        """None where Slurm does not say."""
-        now = self._clock()
-        if self._known is None or now - self._known[0] >= _INTERVAL_S:
-            try:
-                found: Mapping[str, RunState] | None = self._runs.look()
-            except PrerequisiteError:
-                found = None
-            self._known = (now, found)
-        return self._known[1]
 
 
 def cancel_jobs(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
