@@ -171,9 +171,6 @@ def reason_name(reason: str) -> str:
     return reason.strip().strip("()")
 
 
-WARNED_S = 30
-"""Seconds before the end of its time that a task gets SIGTERM, so that it ends what it began."""
-
 _OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
 """What of `extra` a job that deletes a file does not ask for."""
 
@@ -214,7 +211,8 @@ def batch_script(job: BatchJob) -> str:
     if asked["gpus"] is not None:
         options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
     options += [f"--output={_file_pattern(job.log, '%a.log')}", "--open-mode=append", "--requeue"]
-    options += [f"--signal=B:TERM@{WARNED_S}", "--export=NONE", *asked["extra"]]
+    # SIGTERM so many seconds before the end of its time, so that it ends what it began
+    options += ["--signal=B:TERM@30", "--export=NONE", *asked["extra"]]
     command = [asked["container"]] if asked["container"] else []
     command.append(shlex.join([asked["python"], *job.argv]))
     lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *asked["prologue"]]

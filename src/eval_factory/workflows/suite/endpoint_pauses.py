@@ -87,7 +87,6 @@ def _name_of(endpoint: EndpointSettings) -> str:
     return json_line({name: value for name, value in sorted(asdict(endpoint).items()) if name not in _OF_NO_ENDPOINT})
 
 
-LONGEST_PAUSE_S = 30.0
 _AT_ONCE = 16
 
 
@@ -135,7 +134,7 @@ class EndpointPauses:
                 answer, pause.question = pause.question.result(), None
                 if answer.gone:
                     pause.asked += 1
-                    pause.next_at = now + min(LONGEST_PAUSE_S, 2.0 ** (pause.asked - 1))
+                    pause.next_at = now + min(30.0, 2.0 ** (pause.asked - 1))
                     new = News.GONE if first else None
                 else:
                     new = News.THERE if first else News.BACK

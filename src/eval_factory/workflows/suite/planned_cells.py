@@ -24,11 +24,6 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import HUB_TOKEN
 
-_NOT_TO_BE_WRITTEN = (
-    "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
-    " host, and in params_to_add"
-)
-
 
 @dataclass(frozen=True)
 class CheckedCell:
@@ -77,7 +72,11 @@ def _of_secrets(document: Mapping[str, Any], of: Iterable[Evaluation], env: Mapp
     """What a document must not hold that is written into a file: the values of these evaluations' keys."""
     keys = dict.fromkeys(name for evaluation in of for name in evaluation.key_names())
     redactor = Redactor.from_environment(env, [*keys, HUB_TOKEN])
-    return [] if redactor.tree(document, known_only=True) == document else [_NOT_TO_BE_WRITTEN]
+    said = (
+        "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
+        " host, and in params_to_add"
+    )
+    return [] if redactor.tree(document, known_only=True) == document else [said]
 
 
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
