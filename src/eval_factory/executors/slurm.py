@@ -180,15 +180,12 @@ class BatchJob:
     name: str
     tasks: int
     at_once: int
-    """Tasks of it that run at once."""
     log: Path
     """A folder; each task has a file of its own in it, to which a further start of the task is added."""
     resources: Mapping[str, Any]
-    """Every key of suite.slurm."""
     argv: Sequence[str]
     """What each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0."""
     servers: int = 1
-    """Of a model, that each task starts as steps; the resources are asked for each of them."""
 
 
 def batch_script(job: BatchJob) -> str:

@@ -100,10 +100,6 @@ def cell_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def job_name(suite_id: str, number: int) -> str:
-    return f"ef-{suite_id}-w{number}"
-
-
 def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
     """Name of a run -> its task that waits or runs; of several the one that runs.
 
@@ -167,7 +163,7 @@ class SlurmStore:
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
         """Its list is on disk before anything is submitted. Only who holds the suite calls it."""
         number = 1 + max((wave.number for wave in self.waves()), default=0)
-        wave = Wave(number, job_name(suite_id, number), tuple(runs), SlurmAsks.of(runs[0]).together)
+        wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).together)
         write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
         self.logs(number).mkdir(parents=True, exist_ok=True)
         return wave
@@ -185,10 +181,6 @@ class SlurmStore:
 
     def task_log(self, wave: Wave, run: RunSpec) -> Path:
         return self.logs(wave.number) / f"{0 if wave.together else wave.runs.index(run)}.log"
-
-    def served(self, target: str, wave: int) -> Path:
-        """A folder for one start of a task that serves a model; what it has beside the runs' folders."""
-        return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
 
     def run_config(self, name: str) -> Path:
         """Of a run as a task does it: with its part of the endpoint's limits."""

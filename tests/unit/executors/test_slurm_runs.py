@@ -66,7 +66,6 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
     assert found == [(1, 2, False), (2, 0, False), (3, 1, True)]
     assert store.task_log(first, unprobed).name == "1.log"
-    assert store.served("t", 2) != store.served("t", 2)
     assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
 
 

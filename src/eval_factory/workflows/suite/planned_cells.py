@@ -161,7 +161,6 @@ def named_cells(some: Sequence[Cell], every: Sequence[Cell]) -> str:
 @dataclass(frozen=True)
 class PlannedCell:
     number: int
-    """Its place in the suite."""
     cell: Cell
     plan: Plan
     group: str

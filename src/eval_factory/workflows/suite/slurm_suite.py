@@ -290,13 +290,13 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         if is_our_folder(rundir):
             with rundir.locked():
                 start_over(rundir)
-        shutil.rmtree(_attempts_of_old(planned, store), ignore_errors=True)
+        shutil.rmtree(store.root / "cells" / planned.cell.name, ignore_errors=True)  # of an earlier version
 
 
 def adopt_answers(cells: Iterable[PlannedCell], store: SlurmStore) -> None:
     """An earlier version worked in folders of attempts: what they were answered becomes the cell's own."""
     for planned in cells:
-        old, rundir = _attempts_of_old(planned, store), planned.plan.rundir
+        old, rundir = store.root / "cells" / planned.cell.name, planned.plan.rundir
         outputs = [RunDir(path) for path in old.glob("*/attempts/*/out") if RunDir(path).cache_db.is_file()]
         if outputs:
             last = max(outputs, key=lambda one: one.cache_db.stat().st_mtime)
@@ -307,7 +307,3 @@ def adopt_answers(cells: Iterable[PlannedCell], store: SlurmStore) -> None:
                     if source.exists():
                         source.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _attempts_of_old(planned: PlannedCell, store: SlurmStore) -> Path:
-    return store.root / "cells" / planned.cell.target / planned.cell.evaluation

@@ -271,7 +271,8 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
     """A suite for this start of the task: each run in its own folder, its log where the suite's own is."""
     asks = SlurmAsks.of(runs[0])
     target, served = cell_of(runs[0].name).split("/")[0], asks.served or {}
-    folder = SuiteDir(store.served(target, wave.number).absolute())
+    own = store.root / "served" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"
+    folder = SuiteDir(own.absolute())
     cells = []
     for run in runs:
         evaluation = cell_of(run.name).split("/")[1]

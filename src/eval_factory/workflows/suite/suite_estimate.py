@@ -44,7 +44,6 @@ class SharedSizes:
 class CellEstimate:
     name: str
     group: str
-    """The name of the limits of its model's endpoint."""
     estimate: Estimate
 
 

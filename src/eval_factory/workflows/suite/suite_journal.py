@@ -139,7 +139,6 @@ class SuiteState:
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
-    """By the name of the endpoint's limits."""
     started: Mapping[str, Any] | None = None
     """The last `suite_started`: of the invocation that all this is of."""
     ended: Mapping[str, Any] | None = None

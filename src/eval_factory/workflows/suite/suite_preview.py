@@ -171,7 +171,7 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         ConfigError: the suite says what jobs cannot keep.
     """
     # imported here: a dry run of a local suite needs none of it
-    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
+    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, script_of
     from eval_factory.workflows.suite.slurm_suite import WORKER, refuse_what_slurm_cannot, specs_of
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
@@ -182,4 +182,4 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
     for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"
-        yield script_of(array, job_name("ID", number), number, store, WORKER).rstrip("\n")
+        yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")

@@ -64,7 +64,6 @@ class SuiteReport:
     summary: str
     """For the screen: counts, what is missing, the next step."""
     no_table: str | None = None
-    """Why the table could not be written."""
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """A row a cell, with its main score; with `instances`, as `instances_frame`.
