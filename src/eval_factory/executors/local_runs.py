@@ -110,17 +110,15 @@ class LocalRuns:
         stream = None if self._process is None else self._process.stdout
         if not self._events and stream is None:
             time.sleep(seconds)
-        elif not self._events and stream is not None:
-            source = stream.fileno()
-            data = os.read(source, 65536) if select.select([source], [], [], seconds)[0] else None
-            if data == b"":  # the process that begins runs is gone, and they end with it; the next run gets a new one
+        elif not self._events and stream is not None and select.select([stream], [], [], seconds)[0]:
+            data = os.read(stream.fileno(), 65536)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._events += map(json.loads, lines)
+            if not data:  # the process that begins runs is gone, and they end with it; the next run gets a new one
                 self.clean_up()
                 self._pids.clear()
                 lost = [name for name, state in self._states.items() if isinstance(state, (Waiting, Started))]
                 self._states |= dict.fromkeys(lost, Lost())
-            elif data is not None:
-                *lines, self._rest = (self._rest + data).split(b"\n")
-                self._events += map(json.loads, lines)
         taken: set[str] = set()
         while self._events and (name := self._events[0]["name"]) not in taken:
             taken.add(name)
