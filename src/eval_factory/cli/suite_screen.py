@@ -38,7 +38,6 @@ from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, SuiteObser
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import (
     GOES,
-    CellReader,
     SuiteReader,
     SuiteStatus,
     status_document,
@@ -71,7 +70,7 @@ class SuiteScreen(SuiteObserver):
         self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
         self._state = SuiteState()
         self._folder = folder
-        self._cells = CellReader(folder)
+        self._reader = SuiteReader(folder)
         self._clock = clock
         self._last = 0.0
         self._live: Live | None = None
@@ -114,7 +113,7 @@ class SuiteScreen(SuiteObserver):
         self._console.print(own_lines(text), markup=False)
 
     def _status(self) -> SuiteStatus:
-        return self._cells.status(self._state, is_running=True)
+        return self._reader.status(self._state, is_running=True)
 
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
@@ -131,7 +130,7 @@ class SuiteScreen(SuiteObserver):
         if kind == events.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
             return [f"{one_line(cell.name)}: started{again}"]
-        figures = self._cells.look(cell).figures
+        figures = self._reader.cell(cell).figures
         parts = [
             result_text(figures) if figures is not None else "",
             one_line(cell.reason) if cell.reason else "",

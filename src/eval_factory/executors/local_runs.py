@@ -28,8 +28,6 @@ GRACE_S = 15.0
 
 
 class LocalRuns:
-    """The executor of this machine."""
-
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         """
         Args:
@@ -108,28 +106,19 @@ class LocalRuns:
                 _send(pid, signal.SIGKILL)
 
     def _hear(self, seconds: float) -> None:
-        if self._events:
-            self._take_events()
-            return
-        if self._process is None or self._process.stdout is None:
+        """One event of each run: whoever looks sees that a run was started, however short it was."""
+        stream = None if self._process is None else self._process.stdout
+        if not self._events and stream is None:
             time.sleep(seconds)
-            return
-        source = self._process.stdout.fileno()
-        if not select.select([source], [], [], seconds)[0]:
-            return
-        data = os.read(source, 65536)
-        if not data:  # the process that begins runs is gone, and they end with it; the next run gets a new one
-            self.clean_up()
-            self._pids.clear()
-            lost = [name for name, state in self._states.items() if isinstance(state, (Waiting, Started))]
-            self._states |= dict.fromkeys(lost, Lost())
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._events += map(json.loads, lines)
-        self._take_events()
-
-    def _take_events(self) -> None:
-        """One of each run: whoever looks sees that a run was started, however short it was."""
+        elif not self._events and stream is not None and select.select([stream], [], [], seconds)[0]:
+            data = os.read(stream.fileno(), 65536)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._events += map(json.loads, lines)
+            if not data:  # the process that begins runs is gone, and they end with it; the next run gets a new one
+                self.clean_up()
+                self._pids.clear()
+                lost = [name for name, state in self._states.items() if isinstance(state, (Waiting, Started))]
+                self._states |= dict.fromkeys(lost, Lost())
         taken: set[str] = set()
         while self._events and (name := self._events[0]["name"]) not in taken:
             taken.add(name)

@@ -50,8 +50,6 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Waiting:
-    """It has not been started."""
-
     where: str = ""
     reason: str = ""
     for_ever: bool = False
@@ -60,8 +58,6 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Started:
-    """It is at work."""
-
     where: str
     pid: int | None = None
     """Of its process, where that is one of this machine."""

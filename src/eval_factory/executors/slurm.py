@@ -35,7 +35,6 @@ class QueuedTask:
     state: str
     """As Slurm says it: PENDING, RUNNING, COMPLETING ..."""
     reason: str
-    """Why it waits."""
 
 
 class Slurm:
@@ -172,9 +171,6 @@ def reason_name(reason: str) -> str:
     return reason.strip().strip("()")
 
 
-WARNED_S = 30
-"""Seconds before the end of its time that a task gets SIGTERM, so that it ends what it began."""
-
 _OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclusive|time|begin|deadline|hold|mail)")
 """What of `extra` a job that deletes a file does not ask for."""
 
@@ -184,15 +180,12 @@ class BatchJob:
     name: str
     tasks: int
     at_once: int
-    """Tasks of it that run at once."""
     log: Path
     """A folder; each task has a file of its own in it, to which a further start of the task is added."""
     resources: Mapping[str, Any]
-    """Every key of suite.slurm."""
     argv: Sequence[str]
     """What each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0."""
     servers: int = 1
-    """Of a model, that each task starts as steps; the resources are asked for each of them."""
 
 
 def batch_script(job: BatchJob) -> str:
@@ -215,7 +208,8 @@ def batch_script(job: BatchJob) -> str:
     if asked["gpus"] is not None:
         options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
     options += [f"--output={_file_pattern(job.log, '%a.log')}", "--open-mode=append", "--requeue"]
-    options += [f"--signal=B:TERM@{WARNED_S}", "--export=NONE", *asked["extra"]]
+    # SIGTERM so many seconds before the end of its time, so that it ends what it began
+    options += ["--signal=B:TERM@30", "--export=NONE", *asked["extra"]]
     command = [asked["container"]] if asked["container"] else []
     command.append(shlex.join([asked["python"], *job.argv]))
     lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *asked["prologue"]]
@@ -232,23 +226,22 @@ def step_words(asked: Mapping[str, Any]) -> list[str]:
     return ["srun", "--export=ALL", "--nodes=1", "--ntasks=1", "--exact", "--mem=0", cpus, *gpus]
 
 
-def clean_up_script(job: BatchJob, file: Path) -> str:
-    """A small job that deletes a file when no task of `job` is left, however the tasks ended.
+def clean_up_script(job: str, log: Path, asked: Mapping[str, Any], file: Path) -> str:
+    """A small job that deletes a file when no task of the job of this name is left, however the tasks ended.
 
     It is submitted to begin after them. Slurm takes a job that it has forgotten for one that has
     ended, so it looks for the tasks by their name before it deletes; where it cannot, it leaves the file alone.
     """
-    asked = job.resources
-    lines = [f"--job-name={clean_up_name(job.name)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
+    lines = [f"--job-name={clean_up_name(job)}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1"]
     lines += ["--mem=100M", "--time=10"]
     lines += [f"--{name}={asked[name]}" for name in ("account", "partition", "qos") if asked[name] is not None]
-    lines += [f"--output={_file_pattern(job.log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
+    lines += [f"--output={_file_pattern(log, 'clean-up.log')}", "--open-mode=append", "--requeue", "--export=NONE"]
     lines += [option for option in asked["extra"] if not _OF_LARGE_JOBS.match(option)]
     return "\n".join(
         [
             "#!/bin/bash", *(f"#SBATCH {line}" for line in lines), "",
             "for ((i = 0; i < 50; i++)); do",  # with its pauses within the job's own time
-            f"  left=$(squeue --noheader --name={job.name} --format=%T) || left=unknown",
+            f"  left=$(squeue --noheader --name={job} --format=%T) || left=unknown",
             f'  [[ -z $left ]] && exec rm -f -- {shlex.quote(str(file))}',
             "  sleep 10",
             "done",

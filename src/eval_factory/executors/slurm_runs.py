@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import BusyError, PrerequisiteError
-from eval_factory.core.formats import first_of
+from eval_factory.core.formats import counted, first_of
 from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.process import ALLOWED
@@ -100,10 +100,6 @@ def cell_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def job_name(suite_id: str, number: int) -> str:
-    return f"ef-{suite_id}-w{number}"
-
-
 def active(queue: Iterable[QueuedTask], waves: Iterable[Wave]) -> dict[str, QueuedTask]:
     """Name of a run -> its task that waits or runs; of several the one that runs.
 
@@ -167,7 +163,7 @@ class SlurmStore:
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
         """Its list is on disk before anything is submitted. Only who holds the suite calls it."""
         number = 1 + max((wave.number for wave in self.waves()), default=0)
-        wave = Wave(number, job_name(suite_id, number), tuple(runs), SlurmAsks.of(runs[0]).together)
+        wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).together)
         write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
         self.logs(number).mkdir(parents=True, exist_ok=True)
         return wave
@@ -185,10 +181,6 @@ class SlurmStore:
 
     def task_log(self, wave: Wave, run: RunSpec) -> Path:
         return self.logs(wave.number) / f"{0 if wave.together else wave.runs.index(run)}.log"
-
-    def served(self, target: str, wave: int) -> Path:
-        """A folder for one start of a task that serves a model; what it has beside the runs' folders."""
-        return self.root / "served" / target / f"w{wave}-{uuid.uuid4().hex[:12]}"
 
     def run_config(self, name: str) -> Path:
         """Of a run as a task does it: with its part of the endpoint's limits."""
@@ -311,7 +303,20 @@ class SlurmRuns:
     def begin(self, runs: Sequence[RunSpec]) -> None:
         suite_id = self.store.begin()
         for array in list(arrays(runs, self._slurm.largest_array())):
-            self._submit(array, suite_id)
+            # list, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody
+            wave = self.store.new_wave(suite_id, array)
+            script, keys = self.store.wave_file(wave.number).with_suffix(".sh"), self.store.environment(wave.number)
+            text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
+            write_atomic(script, text, mode=PRIVATE)
+            write_environment(keys, self._env, self._secrets)
+            try:
+                job = self._slurm.submit(script)
+            except BaseException:
+                # sbatch failed, or did not say: what it may have queued ends, for it has no keys
+                keys.unlink(missing_ok=True)
+                raise
+            self._say(f"submitted {counted(len(array), 'cell')} to Slurm: {wave.job_name} (job {job})")
+            self._clean_up_after(wave, job)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """
@@ -373,48 +378,27 @@ class SlurmRuns:
         """The keys of waves that have no task are deleted, and a job of Slurm's own deletes those of the others later:
         a task that is killed, or cancelled before it began, deletes nothing.
         """
-        queue = self._slurm.queue() if self._queue is None else self._queue
-        self.forget_keys(queue)
-        jobs = {task.job_name: task.job_id for task in queue}
+        if self._queue is None:
+            self._queue = self._slurm.queue()
+        self.forget_keys()
+        jobs = {task.job_name: task.job_id for task in self._queue}
         for wave in self.store.waves():  # of a submitter that was killed before it submitted that job
-            has_keys = self.store.environment(wave.number).exists()
-            if (
-                has_keys
-                and wave.job_name in jobs
-                and not self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
-            ):
+            submitted = self.store.wave_file(wave.number).with_suffix(".clean-up").exists()
+            if self.store.environment(wave.number).exists() and wave.job_name in jobs and not submitted:
                 self._clean_up_after(wave, jobs[wave.job_name])
 
-    def forget_keys(self, queue: Iterable[QueuedTask] | None = None, *, older_than_s: float = 0.0) -> None:
-        """Of waves that have no task any more. Nothing is raised: the folder may be another user's.
+    def forget_keys(self, *, older_than_s: float = 0.0) -> None:
+        """Of waves that have no task any more, by the last look. Nothing is raised: the folder may be another user's.
 
         Args:
             older_than_s: of who does not hold the suite; somebody may be submitting.
         """
-        names = {task.job_name for task in (self._queue or () if queue is None else queue)}
+        names = {task.job_name for task in self._queue or ()}
         for wave in self.store.waves():
             file = self.store.environment(wave.number)
             with suppress(OSError):
                 if wave.job_name not in names and time.time() - file.stat().st_mtime >= older_than_s:
                     file.unlink()
-
-    def _submit(self, array: Sequence[RunSpec], suite_id: str) -> None:
-        """List, keys and folder of logs are there before sbatch is called; what it returns is needed by nobody."""
-        wave = self.store.new_wave(suite_id, array)
-        script = self.store.wave_file(wave.number).with_suffix(".sh")
-        environment = self.store.environment(wave.number)
-        text = script_of(array, wave.job_name, wave.number, self.store, self._worker)
-        write_atomic(script, text, mode=PRIVATE)
-        write_environment(environment, self._env, self._secrets)
-        try:
-            job = self._slurm.submit(script)
-        except BaseException:
-            # sbatch failed, or did not say: what it may have queued ends, for it has no keys
-            environment.unlink(missing_ok=True)
-            raise
-        many = "1 cell" if len(array) == 1 else f"{len(array):,} cells"
-        self._say(f"submitted {many} to Slurm: {wave.job_name} (job {job})")
-        self._clean_up_after(wave, job)
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
         """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
@@ -422,8 +406,10 @@ class SlurmRuns:
             return
         number, script = wave.number, self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
-        array = BatchJob(wave.job_name, len(wave.runs), 1, self.store.logs(number).absolute(), asked, ())
-        write_atomic(script, clean_up_script(array, self.store.environment(number).absolute()), mode=PRIVATE)
+        text = clean_up_script(
+            wave.job_name, self.store.logs(number).absolute(), asked, self.store.environment(number).absolute()
+        )
+        write_atomic(script, text, mode=PRIVATE)
         try:
             self._slurm.submit(script, after=job)
         except PrerequisiteError as error:

@@ -66,7 +66,6 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
     assert found == [(1, 2, False), (2, 0, False), (3, 1, True)]
     assert store.task_log(first, unprobed).name == "1.log"
-    assert store.served("t", 2) != store.served("t", 2)
     assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
 
 
@@ -166,7 +165,7 @@ def test_where_slurm_does_not_take_it_it_is_said_and_tried_again(runs: Runs) -> 
 
 def test_who_only_looks_leaves_keys_that_may_be_about_to_be_needed(runs: Runs) -> None:
     os.utime(runs.store.environment(1), (time.time() - 100,) * 2)
-    runs.forget_keys([], older_than_s=99)
+    runs.forget_keys(older_than_s=99)
     assert runs.keys() == [False, True]
 
 

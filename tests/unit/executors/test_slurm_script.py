@@ -90,7 +90,7 @@ exit 1
 def test_the_job_that_cleans_up_asks_for_little_and_looks_before_it_deletes() -> None:
     extra = ["--comment=x", "--exclusive", "--mem-per-cpu=9G", "--mail-type=END", "--hold"]
     said = {**PLAIN, "account": "lab", "qos": "long", "time": "2:00:00", "cpus": 8, "gpus": "1", "extra": extra}
-    assert clean_up_script(replace(JOB, resources=said), Path("/r/my w1.env")) == CLEAN_UP
+    assert clean_up_script(JOB.name, JOB.log, said, Path("/r/my w1.env")) == CLEAN_UP
     assert clean_up_name("a-w1") == "a-w1-clean-up"
 
 

@@ -163,7 +163,6 @@ class Work:
     redactor: Redactor
     began: float = field(default_factory=time.monotonic)
     reports: dict[int, CellReport] = field(default_factory=dict)
-    """By the number of the cell."""
     reused: dict[int, Path] = field(default_factory=dict)
     """By the number of a cell that is not run: the folder that its result was taken over from."""
     stopped: str | None = None
@@ -207,7 +206,6 @@ class Work:
 class CellRun:
     planned: PlannedCell
     has_result: bool
-    """A partial result of it stands in its folder."""
     record: Path
     """What its process says of its end."""
     begun: int = 0
@@ -244,14 +242,11 @@ class CellLoop:
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     tracker: SpendingTracker | None = None
-    """The budget of all cells; None: there is none."""
     server: ServedModel | None = None
     """Of the model that all of these cells ask; None: nobody has to start it."""
     _waiting: dict[int, CellRun] = field(default_factory=dict)
     _running: dict[str, CellRun] = field(default_factory=dict)
-    """By name."""
     _interrupted: bool = False
-    """The cells that run are being ended."""
     _without_server: set[str] = field(default_factory=set)
     """Names of cells that are ended because the server was lost."""
 
@@ -285,7 +280,6 @@ class CellLoop:
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
-        """A cell that cannot be begun."""
         self._leave([self._waiting[planned.number]], FAILED, PrerequisiteError.exit_code, reason)
 
     def _begin_some(self) -> None:
@@ -348,27 +342,22 @@ class CellLoop:
         run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
         run.last = outcome
-        again = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET)
+        again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""
         self.work.end(
             run.planned, outcome.status, outcome.exit_code, outcome.reason, run.begun,
             collected=run.was_finished, again=again,
         )  # fmt: skip
         if again:
             self._waiting[run.planned.number] = run
-        self._follow(run, outcome)
-
-    def _follow(self, run: CellRun, outcome: Outcome) -> None:
-        reason = outcome.reason or ""
         if outcome.then is NextAction.STOP_TARGET:
-            target = run.planned.cell.target
-            others = [other for other in self._waiting.values() if other.planned.cell.target == target]
+            others = [other for other in self._waiting.values() if other.planned.cell.target == cell.target]
             others = [other for other in others if not self._only_collects(other)]
             self._leave(others, FAILED, outcome.exit_code, f"not begun: {reason}")
         elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
         elif outcome.then is NextAction.WAIT_FOR_FOLDER:
             if run.free_at is None:
-                self.work.journal.say(f"{run.planned.cell.name}: waiting: {reason}")
+                self.work.journal.say(f"{cell.name}: waiting: {reason}")
             run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
 
     def _only_collects(self, run: CellRun) -> bool:

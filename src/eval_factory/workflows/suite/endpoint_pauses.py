@@ -33,15 +33,12 @@ class ProbeAnswer:
         return isinstance(self.error, EndpointUnreachableError) or self.warning is not None
 
 
-_Ask = Callable[[EndpointSettings, Mapping[str, str], Redactor, Callable[[str], None]], "str | None"]
-
-
 @dataclass
 class EndpointProbe:
     env: Mapping[str, str]
     redactor: Redactor
     say: Callable[[str], None]
-    ask: _Ask = probe
+    ask: Callable[..., str | None] = probe
     answers: dict[str, ProbeAnswer] = field(default_factory=dict)
 
     def all_of(self, cells: Iterable[PlannedCell]) -> None:
@@ -90,7 +87,6 @@ def _name_of(endpoint: EndpointSettings) -> str:
     return json_line({name: value for name, value in sorted(asdict(endpoint).items()) if name not in _OF_NO_ENDPOINT})
 
 
-LONGEST_PAUSE_S = 30.0
 _AT_ONCE = 16
 
 
@@ -138,7 +134,7 @@ class EndpointPauses:
                 answer, pause.question = pause.question.result(), None
                 if answer.gone:
                     pause.asked += 1
-                    pause.next_at = now + min(LONGEST_PAUSE_S, 2.0 ** (pause.asked - 1))
+                    pause.next_at = now + min(30.0, 2.0 ** (pause.asked - 1))
                     new = News.GONE if first else None
                 else:
                     new = News.THERE if first else News.BACK

@@ -91,8 +91,6 @@ class LimitServer:
 
 
 class _Connection(asyncio.Protocol):
-    """The server's connection to one process."""
-
     def __init__(self, server: LimitServer) -> None:
         self._server, self._rest = server, b""
         # A process that came earlier has its slots first: so it ends, and scores while the next ones ask.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from eval_factory.config.evaluation import Evaluation, build_evaluation
+from eval_factory.config.evaluation import build_evaluation
 from eval_factory.config.rules import data_faults
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -24,22 +24,15 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import HUB_TOKEN
 
-_NOT_TO_BE_WRITTEN = (
-    "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
-    " host, and in params_to_add"
-)
-
 
 @dataclass(frozen=True)
 class CheckedCell:
     """A cell with its plan, and what would keep it from running."""
 
     cell: Cell
-    evaluation: Evaluation | None
-    """None where the configuration is wrong."""
     plan: Plan | None
+    """None where the configuration is wrong."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the configuration."""
     missing: tuple[str, ...] = ()
     """What is missing: data, a package, a key. Each text may have several lines."""
 
@@ -74,11 +67,18 @@ def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     return problems, ["\n  ".join(faults), *missing] if faults else missing
 
 
-def _of_secrets(document: Mapping[str, Any], of: Iterable[Evaluation], env: Mapping[str, str]) -> list[str]:
-    """What a document must not hold that is written into a file: the values of these evaluations' keys."""
-    keys = dict.fromkeys(name for evaluation in of for name in evaluation.key_names())
-    redactor = Redactor.from_environment(env, [*keys, HUB_TOKEN])
-    return [] if redactor.tree(document, known_only=True) == document else [_NOT_TO_BE_WRITTEN]
+def redactor_of_all(plans: Iterable[Plan], env: Mapping[str, str]) -> Redactor:
+    keys = dict.fromkeys(name for plan in plans for name in plan.evaluation.key_names())
+    return Redactor.from_environment(env, [*keys, HUB_TOKEN])
+
+
+def _of_secrets(document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping[str, str]) -> list[str]:
+    """What a document must not hold that is written into a file: the values of these plans' keys."""
+    said = (
+        "holds the value of a variable that is a secret (it is not shown); ${NAME} of one may stand in a URL after its"
+        " host, and in params_to_add"
+    )
+    return [] if redactor_of_all(plans, env).tree(document, known_only=True) == document else [said]
 
 
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
@@ -90,7 +90,7 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         try:
             evaluation = build_evaluation(cell.request, framework, env)
         except ConfigError as error:
-            found.append(CheckedCell(cell, None, None, tuple(error.problems)))
+            found.append(CheckedCell(cell, None, tuple(error.problems)))
             continue
         plan, extra = make_plan(evaluation), evaluation.run.config.params.extra
         beside = plan.rundir.root if extra.offline and extra.data_dir is None else None  # data of an earlier run
@@ -102,10 +102,10 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
         no_keys = [part for text in said for part in re.split(r"\n(?=no API key)", text)]
         no_keys = [text.replace("with --api_key_name", "as api_key of the target") for text in no_keys]
         wrong_data, no_data = of_data[key]
-        problems = (*_of_secrets(cell.document, [evaluation], env), *wrong_data, *wrong_keys)
-        found.append(CheckedCell(cell, evaluation, plan, problems, (*no_data, *no_keys)))
+        problems = (*_of_secrets(cell.document, [plan], env), *wrong_data, *wrong_keys)
+        found.append(CheckedCell(cell, plan, problems, (*no_data, *no_keys)))
     # what stands in no cell's run config is written into the suite's: `limit_group`, patterns, what is left out
-    own = _of_secrets(suite.document, [one.evaluation for one in found if one.evaluation is not None], env)
+    own = _of_secrets(suite.document, [one.plan for one in found if one.plan is not None], env)
     if not any(set(own).issubset(one.problems) for one in found):
         found = [replace(one, problems=(*one.problems, *own)) for one in found]
     return tuple(found)
@@ -163,7 +163,6 @@ def named_cells(some: Sequence[Cell], every: Sequence[Cell]) -> str:
 @dataclass(frozen=True)
 class PlannedCell:
     number: int
-    """Its place in the suite."""
     cell: Cell
     plan: Plan
     group: str

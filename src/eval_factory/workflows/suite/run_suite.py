@@ -21,7 +21,7 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.core.results import MODEL_ROLE
-from eval_factory.core.secrets import Redactor, is_place, names_a_secret
+from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
@@ -43,7 +43,7 @@ from eval_factory.workflows.suite.finished_cells import (
     take_over,
 )
 from eval_factory.workflows.suite.limit_server import LimitServer
-from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells
+from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells, redactor_of_all
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
@@ -61,10 +61,9 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, 
 
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
-RunCells = Callable[[Work, Sequence[PlannedCell], "ServedModel | None"], None]
 
 
-def run_by_server(work: Work, run: RunCells) -> None:
+def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
     """Bring every cell that is left to its end: first those whose endpoints are there, then target by target.
 
     Two models that are served are never there at the same time: each may need all of the machine.
@@ -152,8 +151,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     with held(suite.folder):
         take_away(suite.folder)
         write_configs(suite)
-        keys = dict.fromkeys(name for planned in cells for name in planned.plan.evaluation.key_names())
-        redactor = Redactor.from_environment(env, [*keys, HUB_TOKEN])
+        redactor = redactor_of_all([planned.plan for planned in cells], env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
         names = [cell_fields(planned.cell) for planned in cells]
         interrupted = False

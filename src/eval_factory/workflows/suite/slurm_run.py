@@ -35,7 +35,6 @@ from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 TARGET = "model"
 """What the one target of such a suite is called."""
-OF_THE_RUN = "# The run, as a job of Slurm. Go on with it: eval-factory run_eval --run_config THIS_FILE\n"
 _BY_CODE = {one.exit_code: one for one in (NotReportableError, ConfigError, PrerequisiteError, HelmError)}
 
 
@@ -61,7 +60,8 @@ def run_as_job(
     if not SlurmStore(folder).open_waves():
         with plan.rundir.locked():  # nobody does the same run on this machine
             pass
-    write_atomic(folder.run_config, OF_THE_RUN + to_yaml(run_config_of(evaluation, plan)))
+    head = "# The run, as a job of Slurm. Go on with it: eval-factory run_eval --run_config THIS_FILE\n"
+    write_atomic(folder.run_config, head + to_yaml(run_config_of(evaluation, plan)))
     chosen = SuiteOptions(fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait)
     (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
     if cell.status == COMPLETE:  # collected here: with what the user says today of what is reportable

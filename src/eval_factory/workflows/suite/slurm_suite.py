@@ -85,7 +85,6 @@ class SlurmRun:
     submitted: Counter[str] = field(default_factory=Counter)
     """Name of a run -> how often this invocation has submitted it."""
     silent_since: float | None = None
-    """Since when squeue fails."""
 
     def states(self) -> Mapping[str, RunState] | None:
         """What has become of each run; None where Slurm does not say and is asked again."""
@@ -197,7 +196,6 @@ def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
 
 
 def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, options: SuiteOptions) -> list[RunSpec]:
-    """Each cell as a run of Slurm."""
     at_once: dict[str, int] = {}
     """Endpoint -> how many of its cells run at once: what is asked for, but no more than each can have a request of."""
     for planned in cells:
@@ -292,13 +290,13 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         if is_our_folder(rundir):
             with rundir.locked():
                 start_over(rundir)
-        shutil.rmtree(_attempts_of_old(planned, store), ignore_errors=True)
+        shutil.rmtree(store.root / "cells" / planned.cell.name, ignore_errors=True)  # of an earlier version
 
 
 def adopt_answers(cells: Iterable[PlannedCell], store: SlurmStore) -> None:
     """An earlier version worked in folders of attempts: what they were answered becomes the cell's own."""
     for planned in cells:
-        old, rundir = _attempts_of_old(planned, store), planned.plan.rundir
+        old, rundir = store.root / "cells" / planned.cell.name, planned.plan.rundir
         outputs = [RunDir(path) for path in old.glob("*/attempts/*/out") if RunDir(path).cache_db.is_file()]
         if outputs:
             last = max(outputs, key=lambda one: one.cache_db.stat().st_mtime)
@@ -309,7 +307,3 @@ def adopt_answers(cells: Iterable[PlannedCell], store: SlurmStore) -> None:
                     if source.exists():
                         source.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _attempts_of_old(planned: PlannedCell, store: SlurmStore) -> Path:
-    return store.root / "cells" / planned.cell.target / planned.cell.evaluation

@@ -48,15 +48,12 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-TASK = "SLURM_ARRAY_TASK_ID"
 _LOOK_S, _POLL_S = 1.0, 0.2
 _PATIENCE_S = 8.0
 """For an older start to see the newer one, and to end its helm-run: LOOK_S, and at most two graces of SIGTERM. A start
 whose node is gone never says that it has ended: it costs so long, once for each start after it."""
 FOLDER_PATIENCE_S, FOLDER_POLL_S = 120.0, 2.0
 """A file system may hold the lock of a node that is gone for a minute or two."""
-ROOM_BYTES = 1 << 20
-"""What has to be free before anything is asked: an answer that cannot be written is paid for and lost."""
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
 _INTERRUPTED = InterruptedRunError.exit_code
@@ -160,14 +157,15 @@ def work(wave_file: Path, index: int) -> int:
 
 
 def _refuse_full_disk(folder: Path) -> None:
-    """
+    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid for and lost.
+
     Raises:
         OSError: the disk takes no more.
     """
     file = folder / f".room-{uuid.uuid4().hex}"
     try:
         with file.open("wb") as opened:
-            os.posix_fallocate(opened.fileno(), 0, ROOM_BYTES)
+            os.posix_fallocate(opened.fileno(), 0, 1 << 20)
     except OSError as error:
         if error.errno in DISK_TAKES_NO_MORE:
             raise OSError(error.errno, error.strerror, str(folder)) from error
@@ -273,7 +271,8 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
     """A suite for this start of the task: each run in its own folder, its log where the suite's own is."""
     asks = SlurmAsks.of(runs[0])
     target, served = cell_of(runs[0].name).split("/")[0], asks.served or {}
-    folder = SuiteDir(store.served(target, wave.number).absolute())
+    own = store.root / "served" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"
+    folder = SuiteDir(own.absolute())
     cells = []
     for run in runs:
         evaluation = cell_of(run.name).split("/")[1]
@@ -301,7 +300,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     try:
-        return work(Path(arguments[-1]), int(os.environ[TASK]))
+        return work(Path(arguments[-1]), int(os.environ["SLURM_ARRAY_TASK_ID"]))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except OSError as error:

@@ -6,7 +6,7 @@ A cell that `run_eval` has finished since counts; a result of another configurat
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from eval_factory.workflows.suite.suite_journal import (
     PARTIAL,
     UNFINISHED,
     CellState,
+    OfCell,
     suite_state_of,
 )
 from eval_factory.workflows.suite.suite_status import (
@@ -47,24 +48,15 @@ from eval_factory.workflows.suite.suite_status import (
 )
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
-ATTEMPTS = "attempts"
-"""Field of suite_usage.yaml that no result knows."""
-
 
 @dataclass(frozen=True)
-class CellCheck:
-    target: str
-    evaluation: str
+class CellCheck(OfCell):
     status: str
     reason: str | None
     """What is wrong with it; of a complete one, what a reader has to know."""
     to_do: tuple[str, ...]
     """Empty where it is complete."""
     folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
 
     @property
     def is_complete(self) -> bool:
@@ -76,7 +68,6 @@ class SuiteCheck:
     folder: SuiteDir
     cells: tuple[CellCheck, ...]
     command: str
-    """What goes on with the suite."""
     is_running: bool
     in_table: bool
     """Whether suite_results.yaml was written after the last of the results."""
@@ -134,11 +125,30 @@ def verify_suite(folder: SuiteDir) -> Verified:
         if cell.status not in (COMPLETE, PARTIAL):
             notes.append(f"{cell.target}/{cell.evaluation}: {cell.status}: there is no result to verify")
             continue
-        name, one = f"{cell.target}/{cell.evaluation}", verify(cell.folder)
-        findings += [replace(finding, file=f"{name}/{finding.file}") for finding in one.findings]
-        notes += [f"{name}: {note}" for note in one.notes]
-        unreadable = unreadable or (one.unreadable and f"{name}: {one.unreadable}")
-    findings += _other_configuration(folder, table.cells, notes)
+        name, verified = f"{cell.target}/{cell.evaluation}", verify(cell.folder)
+        findings += [replace(finding, file=f"{name}/{finding.file}") for finding in verified.findings]
+        notes += [f"{name}: {note}" for note in verified.notes]
+        unreadable = unreadable or (verified.unreadable and f"{name}: {verified.unreadable}")
+    # cells whose run is another than the one that suite_config.yml says
+    wrong = folder.config.name
+    try:
+        env = dict.fromkeys(variables_in(parse_own(folder.config.read_text(encoding="utf-8"))), "unknown")
+        suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
+    except (ConfigError, *WRONG_FILES) as error:
+        findings.append(Finding(wrong, "", f"cannot be read: {error}"))
+        return Verified(folder.root, tuple(findings), tuple(notes), unreadable)
+    of_table = {f"{cell.target}/{cell.evaluation}": cell for cell in table.cells}
+    configured = {one.cell.name: one for one in checked_cells(suite, env)}
+    for name in sorted(configured.keys() ^ of_table.keys()):
+        findings.append(Finding(wrong, name, "is a cell of one of the two: of this file, or of the table"))
+    for name, one in configured.items():
+        done = name in of_table and of_table[name].status == COMPLETE
+        last = read_state(RunDir(one.cell.folder)) if done else None
+        if one.plan is None:
+            notes.append(f"{name}: its configuration was not compared: files that it names are not as they were")
+        elif last is not None and last.identity != one.plan.identity:
+            said = f"gives a run of the identity {one.plan.identity}; the result is of {last.identity}"
+            findings.append(Finding(wrong, name, said))
     return Verified(folder.root, tuple(findings), tuple(notes), unreadable)
 
 
@@ -173,7 +183,7 @@ def altered_table(folder: SuiteDir) -> _Table:
                 continue
             for one in differences_of_files(stored, again):
                 is_compared = not others or (stored == folder.results_yaml and one.field.startswith("cells"))
-                if is_compared and ATTEMPTS not in one.field:
+                if is_compared and "attempts" not in one.field:  # of suite_usage.yaml: no result knows them
                     said = f"is {one.stored}; made again from the runs' results it is {one.made}"
                     found.findings.append(Finding(stored.name, one.field, said))
     return found
@@ -194,27 +204,6 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
             raise ValueError(f"{target}/{evaluation}: no cell ends as {status}")
         found.append(FinishedCell(target, evaluation, status, own, None if reason is None else str(reason)))
     return found
-
-
-def _other_configuration(folder: SuiteDir, cells: Iterable[FinishedCell], notes: list[str]) -> Iterator[Finding]:
-    """Cells whose run is another than the one that suite_config.yml says."""
-    try:
-        env = dict.fromkeys(variables_in(parse_own(folder.config.read_text(encoding="utf-8"))), "unknown")
-        suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
-    except (ConfigError, *WRONG_FILES) as error:
-        yield Finding(folder.config.name, "", f"cannot be read: {error}")
-        return
-    of_table = {f"{cell.target}/{cell.evaluation}": cell for cell in cells}
-    configured = {one.cell.name: one for one in checked_cells(suite, env)}
-    for name in sorted(configured.keys() ^ of_table.keys()):
-        yield Finding(folder.config.name, name, "is a cell of one of the two: of this file, or of the table")
-    for name, one in configured.items():
-        state = read_state(RunDir(one.cell.folder)) if name in of_table and of_table[name].status == COMPLETE else None
-        if one.plan is None:
-            notes.append(f"{name}: its configuration was not compared: files that it names are not as they were")
-        elif state is not None and state.identity != one.plan.identity:
-            said = f"gives a run of the identity {one.plan.identity}; the result is of {state.identity}"
-            yield Finding(folder.config.name, name, said)
 
 
 def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:

@@ -44,7 +44,6 @@ class SharedSizes:
 class CellEstimate:
     name: str
     group: str
-    """The name of the limits of its model's endpoint."""
     estimate: Estimate
 
 
@@ -131,8 +130,8 @@ def estimate_suite(
         say(f"warning: a run would stop: {text}")
     found, look = [], SharedSizes()
     for one in cells:
-        if one.evaluation is not None:
+        if one.plan is not None:
             say(f"looking at {one.cell.name} ...")
-            own = estimate(one.evaluation, env, look_at_data=look_at_data, look=look)
+            own = estimate(one.plan.evaluation, env, look_at_data=look_at_data, look=look)
             found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
     return SuiteEstimate(tuple(found), suite.budget)

@@ -23,8 +23,6 @@ from eval_factory.core.safe_files import refuse_foreign, write_atomic
 from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
 
 _MOST_NAMED = 3
-MOST_LOOKED_AT = 1000
-"""Entries of a folder that are looked at for a suite."""
 
 
 def find_suite(path: Path) -> SuiteDir:
@@ -64,7 +62,7 @@ def suite_was_begun(folder: SuiteDir) -> bool:
 def _folders_in(path: Path) -> list[Path]:
     try:
         with os.scandir(path) as entries:
-            found = [Path(entry.path) for entry in islice(entries, MOST_LOOKED_AT) if entry.is_dir()]
+            found = [Path(entry.path) for entry in islice(entries, 1000) if entry.is_dir()]
     except OSError:
         return []
     return sorted(found)

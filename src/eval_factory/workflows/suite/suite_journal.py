@@ -92,11 +92,19 @@ WAS_NOT_BEGUN = "not begun yet"
 
 
 @dataclass(frozen=True)
-class CellState:
-    """One cell, as the last event of it says."""
-
+class OfCell:
     target: str
     evaluation: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}/{self.evaluation}"
+
+
+@dataclass(frozen=True)
+class CellState(OfCell):
+    """As the last event of the cell says."""
+
     status: RunStatus = WAITING
     attempt: int = 0
     """The number of the last one in this invocation; 0: not begun in it."""
@@ -112,10 +120,6 @@ class CellState:
     """Of the run that was started or has ended, where that is known: its folder may hold another since."""
     before: CellState | None = None
     """How it ended in an earlier invocation, for as long as this one has not come to it."""
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,6 @@ class SuiteState:
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
-    """By the name of the endpoint's limits."""
     started: Mapping[str, Any] | None = None
     """The last `suite_started`: of the invocation that all this is of."""
     ended: Mapping[str, Any] | None = None

@@ -12,10 +12,8 @@ from eval_factory.config.suite_model import served_lines
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.secrets import Redactor
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import Plan, where_keys_go
-from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
@@ -24,6 +22,7 @@ from eval_factory.workflows.suite.planned_cells import (
     limits_of,
     missing_prerequisites,
     planned_of,
+    redactor_of_all,
     refuse_unknown_prices,
     refuse_wrong,
 )
@@ -93,8 +92,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     if suite.budget.max_cost is not None:
         refuse_unknown_prices(cells)
     would_stop = missing_prerequisites(cells)
-    keys = [name for one in cells if one.evaluation is not None for name in one.evaluation.key_names()]
-    redactor = Redactor.from_environment(env, [*dict.fromkeys(keys), HUB_TOKEN])
+    redactor = redactor_of_all([one.plan for one in cells if one.plan is not None], env)
     lines = list(_lines(suite, cells, debug=debug))
     if suite.executor == "slurm":
         lines += script_lines(suite, cells, env)
@@ -119,7 +117,7 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     keys = [(one.cell, line) for one in cells if one.plan for line in where_keys_go(one.plan.endpoints)]
     yield "\n# keys"
     yield from (f"#   {line}" for line in grouped(cells, keys))
-    known = [(one.cell, one.evaluation) for one in cells if one.evaluation is not None]
+    known = [(one.cell, one.plan.evaluation) for one in cells if one.plan is not None]
     # what of the configuration has no effect, and what is known of the tasks' scores
     notes = [(cell, text) for cell, its in known for text in (*its.warnings, *its.task.about.notes)]
     if notes:
@@ -171,7 +169,7 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
         ConfigError: the suite says what jobs cannot keep.
     """
     # imported here: a dry run of a local suite needs none of it
-    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, job_name, script_of
+    from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, script_of
     from eval_factory.workflows.suite.slurm_suite import WORKER, refuse_what_slurm_cannot, specs_of
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
@@ -182,4 +180,4 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
     for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"
-        yield script_of(array, job_name("ID", number), number, store, WORKER).rstrip("\n")
+        yield script_of(array, f"ef-ID-w{number}", number, store, WORKER).rstrip("\n")

@@ -20,7 +20,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import result_views as html
 from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
-from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
+from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING, OfCell
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -41,9 +41,7 @@ class SuiteOptions:
 
 
 @dataclass(frozen=True)
-class CellReport:
-    target: str
-    evaluation: str
+class CellReport(OfCell):
     status: RunStatus
     folder: Path
     exit_code: int
@@ -54,10 +52,6 @@ class CellReport:
     collected: bool = False
     """It was finished before."""
     reused_from: Path | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +64,6 @@ class SuiteReport:
     summary: str
     """For the screen: counts, what is missing, the next step."""
     no_table: str | None = None
-    """Why the table could not be written."""
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """A row a cell, with its main score; with `instances`, as `instances_frame`.
@@ -101,7 +94,6 @@ class SuiteReport:
         return f"{done} of {len(self.cells)} cells complete"
 
     def _repr_html_(self) -> str:
-        """The cells with their scores, and what is missing."""
         head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
         rows = []
         for row in map(_cell_row, self.cells):

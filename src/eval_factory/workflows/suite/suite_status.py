@@ -104,13 +104,12 @@ class CellFollower:
 
     def __init__(self, folder: Path, since: float) -> None:
         """`since`: when the cell was started, in epoch seconds."""
-        self._tail = EventTail(RunDir(folder).events, None)
-        self._since = since
+        self._tail, self.since = EventTail(RunDir(folder).events, None), since
         self.progress = CellProgress()
 
     def look(self) -> CellProgress:
         for event in self._tail.new():
-            if is_number(event.get("time")) and event["time"] >= self._since:
+            if is_number(event.get("time")) and event["time"] >= self.since:
                 self.progress = after(self.progress, event)
         return self.progress
 
@@ -134,8 +133,6 @@ def is_number(value: Any) -> bool:
 
 GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
-
-
 RUN_IT = "the same command runs it"
 UNKNOWN = Holder(pid=0, host="", since="")
 """Somebody who holds the lock and has not said who he is yet."""
@@ -160,9 +157,7 @@ class CellStatus:
     state: CellState
     folder: Path
     progress: CellProgress | None = None
-    """Of a cell that runs."""
     figures: CellFigures | None = None
-    """Of a cell that has a result."""
     spent: Spending = field(default_factory=Spending)
     """In all runs of the cell's folder."""
     job: CellJob | None = None
@@ -204,32 +199,38 @@ class SuiteStatus:
         return bool(self.cells) and all(cell.state.status == COMPLETE for cell in self.cells)
 
 
-class SuiteReader:
-    """Looks at a suite's folder again and again, and reads only what is new."""
+NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
+RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
+TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
+_INTERVAL_S = 5.0
+"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
+takes its time, and is written all the while."""
 
-    def __init__(self, folder: SuiteDir) -> None:
-        self._folder = folder
-        self._tail = EventTail(folder.events, None)
-        self._state = SuiteState()
-        self._cells = CellReader(folder)
-        self._queue = QueueReader(folder)
+
+class SuiteReader:
+    """Looks at a suite's folder again and again, and reads only what is new.
+
+    Of a cell that runs it reads the events, of one that has ended the result; Slurm is asked now and then, and only
+    while it may have something of the suite.
+    """
+
+    def __init__(
+        self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder, self._clock = folder, clock
+        self._tail, self._state = EventTail(folder.events, None), SuiteState()
+        self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
+        self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
+        self._followers: dict[str, CellFollower] = {}
+        self._figures: dict[str, tuple[float, CellFigures | None]] = {}
+        self._spent: dict[Path, tuple[float, str, object, Spending]] = {}
+        self._limits: tuple[float, dict[str, float]] | None = None
 
     def look(self) -> SuiteStatus:
         holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
             self._state.take(event)
-        return self._queue.over(self._cells.status(self._state, is_running=holder is not None, holder=holder))
-
-
-class CellReader:
-    """Looks up what the folders of the cells say: of one that runs its events, of one that has ended its result."""
-
-    def __init__(self, folder: SuiteDir) -> None:
-        self._folder = folder
-        self._followers: dict[str, tuple[float, CellFollower]] = {}
-        self._figures: dict[str, tuple[float, CellFigures | None]] = {}
-        self._spent = SpendingReader()
-        self._limits: tuple[float, dict[str, float]] | None = None
+        return self.over(self.status(self._state, is_running=holder is not None, holder=holder))
 
     def status(self, state: SuiteState, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
         """Of the suite that the events tell of; `holder` is the process that works on it, where that is known."""
@@ -246,21 +247,17 @@ class CellReader:
             ended=ended.get("time"),
             exit_code=ended.get("exit_code"),
             invocations=state.invocations,
-            cells=tuple(map(self.look, state.all_cells(is_running=is_running))),
+            cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
             command=started.get("command"),
             limits=self._limits[1],
         )
 
-    def look(self, cell: CellState) -> CellStatus:
+    def cell(self, cell: CellState) -> CellStatus:
         folder, since = self._folder.cell(cell.target, cell.evaluation), cell.since or 0.0
-        spent = self._spent.look(folder, cell.status)
+        spent = self.spent(folder, cell.status)
         if cell.status == RUNNING:
-            follower = self._followers.get(cell.name)
-            if follower is None or follower[0] != since:
-                follower = self._followers[cell.name] = (since, CellFollower(folder, since))
-            return CellStatus(cell, folder, progress=follower[1].look(), spent=spent)
-        self._followers.pop(cell.name, None)
+            return CellStatus(cell, folder, progress=self._progress(cell.name, folder, since), spent=spent)
         if cell.status == MISSING and cell.identity is not None:
             from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
 
@@ -280,6 +277,95 @@ class CellReader:
         if lost is not None:
             return CellStatus(replace(cell, status=MISSING, reason=f"{lost}; {RUN_IT}"), folder, spent=spent)
         return CellStatus(cell, folder, figures=figures, spent=spent)
+
+    def _progress(self, name: str, folder: Path, since: float) -> CellProgress:
+        follower = self._followers.get(name)
+        if follower is None or follower.since != since:
+            follower = self._followers[name] = CellFollower(folder, since)
+        return follower.look()
+
+    def spent(self, folder: Path, status: str) -> Spending:
+        """In all runs of this output folder; of what has a known price alone, where it is money.
+
+        Args:
+            status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
+        """
+        now, known, rundir = self._clock(), self._spent.get(folder), RunDir(folder)
+        if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
+            return known[3]
+        there = []
+        for path in rundir.answers:
+            with suppress(OSError):
+                about = path.stat()
+                there.append((path, about.st_mtime_ns, about.st_size))
+        spent = Spending()
+        if known is not None and known[2] == there:
+            spent = known[3]
+        else:
+            with suppress(sqlite3.Error):  # damaged, or another's: the run itself says so
+                spent = spent_so_far(rundir.cache_db, {})
+        self._spent[folder] = (now, status, there, spent)
+        return spent
+
+    def over(self, status: SuiteStatus) -> SuiteStatus:
+        """The status that the suite's own files give, with what its jobs do."""
+        store = self._runs.store
+        if not store.is_there():
+            return status
+        states: Mapping[str, RunState] | None = {}
+        now = self._clock()
+        if store.open_waves():
+            if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
+                self._queue = (now, None)  # Slurm does not say
+                with suppress(PrerequisiteError):
+                    self._queue = (now, self._runs.look())
+            states = self._queue[1]
+        if states and status.state != GOES:
+            self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
+        latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
+        cells = tuple(
+            self._in_slurm(cell, *latest[cell.state.name], states)
+            if cell.state.name in latest and cell.state.status != COMPLETE
+            else cell
+            for cell in status.cells
+        )
+        status = replace(status, cells=cells)
+        queued = any(isinstance(one, (Waiting, Started)) for one in (states or {}).values())
+        return replace(status, state=GOES, pid=None, host=None) if queued and status.state != GOES else status
+
+    def _in_slurm(
+        self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
+    ) -> CellStatus:
+        """
+        Args:
+            states: None: Slurm does not say.
+        """
+        store, state = self._runs.store, (states or {}).get(run.name)
+        starts = store.starts_in(wave, run)
+        task = None
+        if isinstance(state, (Waiting, Started)):
+            why = state.reason if isinstance(state, Waiting) else ""
+            task = f"{state.where}, {why}" if why else state.where
+        job = CellJob(task, len(starts), store.task_log(wave, run), cell.folder if task and starts else None)
+        status, reason, progress = cell.state.status, task, cell.progress
+        if isinstance(state, Waiting):
+            status = WAITING
+        elif isinstance(state, Started):
+            status, progress = RUNNING, None
+            if starts:
+                progress = self._progress(cell.state.name, cell.folder, starts[-1].stat().st_mtime)
+        else:  # not in the queue: what it comes to before the command has taken it over
+            ended, reason = store.ended(wave, run), cell.state.reason
+            if ended is not None and ended.status == COMPLETE:
+                status, reason = WAITING, RESULT_PUBLISHED
+            elif states is None:
+                reason = NOT_KNOWN
+            elif status not in (FAILED, PARTIAL) and ended is not None:
+                reason = f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
+            elif status not in (FAILED, PARTIAL, WAITING):
+                reason = TASK_GONE
+        reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)), status=status, reason=reason)
+        return replace(cell, job=job, state=reported, progress=progress)
 
 
 def same_command(status: SuiteStatus) -> str:
@@ -401,18 +487,10 @@ def modified_at(path: Path) -> float:
         return 0.0
 
 
-_INTERVAL_S = 5.0
-"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
-takes its time, and is written all the while."""
-
-
 def total(parts: Iterable[Spending]) -> Spending:
     known = list(parts)
-    return Spending(
-        requests=sum(part.requests for part in known),
-        tokens=sum(part.tokens for part in known),
-        cost=sum(part.cost for part in known),
-    )
+    sums = {one.name: sum(getattr(part, one.name) for part in known) for one in fields(Spending)}
+    return Spending(**sums)
 
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
@@ -425,119 +503,6 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
     elapsed = 0.0 if most is None or seconds_left is None else most - seconds_left
     name = budget.reached(spent.by_limit(elapsed))
     return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
-
-
-class SpendingReader:
-    """Reads a folder's journal again where it is another, and not too often."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._known: dict[Path, tuple[float, str, object, Spending]] = {}
-
-    def look(self, folder: Path, status: str) -> Spending:
-        """In all runs of this output folder; of what has a known price alone, where it is money.
-
-        Args:
-            status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
-        """
-        now, known, rundir = self._clock(), self._known.get(folder), RunDir(folder)
-        if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
-            return known[3]
-        there = []
-        for path in rundir.answers:
-            with suppress(OSError):
-                about = path.stat()
-                there.append((path, about.st_mtime_ns, about.st_size))
-        spent = Spending()
-        if known is not None and known[2] == there:
-            spent = known[3]
-        else:
-            with suppress(sqlite3.Error):  # damaged, or another's: the run itself says so
-                spent = spent_so_far(rundir.cache_db, {})
-        self._known[folder] = (now, status, there, spent)
-        return spent
-
-
-NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
-RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
-TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
-
-
-class QueueReader:
-    """Asks Slurm now and then, and only while it may have something of the suite."""
-
-    def __init__(
-        self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._runs, self._clock = SlurmRuns(folder, slurm or Slurm(os.environ)), clock
-        self._known: tuple[float, Mapping[str, RunState] | None] | None = None
-        self._followers: dict[Path, CellFollower] = {}
-        """By the mark of a start."""
-
-    def over(self, status: SuiteStatus) -> SuiteStatus:
-        """The status that the suite's own files give, with what its jobs do."""
-        store = self._runs.store
-        if not store.is_there():
-            return status
-        states = self._states() if store.open_waves() else {}
-        if states and status.state != GOES:
-            self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
-        latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
-        cells = tuple(
-            self._cell(cell, *latest[cell.state.name], states)
-            if cell.state.name in latest and cell.state.status != COMPLETE
-            else cell
-            for cell in status.cells
-        )
-        status = replace(status, cells=cells)
-        if status.state != GOES and any(isinstance(one, (Waiting, Started)) for one in (states or {}).values()):
-            return replace(status, state=GOES, pid=None, host=None)
-        return status
-
-    def _cell(self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None) -> CellStatus:
-        """
-        Args:
-            states: None: Slurm does not say.
-        """
-        store, state = self._runs.store, (states or {}).get(run.name)
-        starts = store.starts_in(wave, run)
-        task = None
-        if isinstance(state, (Waiting, Started)):
-            why = state.reason if isinstance(state, Waiting) else ""
-            task = f"{state.where}, {why}" if why else state.where
-        job = CellJob(task, len(starts), store.task_log(wave, run), cell.folder if task and starts else None)
-        status, reason, progress = cell.state.status, task, cell.progress
-        if isinstance(state, Waiting):
-            status = WAITING
-        elif isinstance(state, Started):
-            status, progress = RUNNING, None
-            if starts:
-                if starts[-1] not in self._followers:
-                    self._followers[starts[-1]] = CellFollower(cell.folder, starts[-1].stat().st_mtime)
-                progress = self._followers[starts[-1]].look()
-        else:  # not in the queue: what it comes to before the command has taken it over
-            ended, reason = store.ended(wave, run), cell.state.reason
-            if ended is not None and ended.status == COMPLETE:
-                status, reason = WAITING, RESULT_PUBLISHED
-            elif states is None:
-                reason = NOT_KNOWN
-            elif status not in (FAILED, PARTIAL) and ended is not None:
-                reason = f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
-            elif status not in (FAILED, PARTIAL, WAITING):
-                reason = TASK_GONE
-        reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)), status=status, reason=reason)
-        return replace(cell, job=job, state=reported, progress=progress)
-
-    def _states(self) -> Mapping[str, RunState] | None:
-        """None where Slurm does not say."""
-        now = self._clock()
-        if self._known is None or now - self._known[0] >= _INTERVAL_S:
-            try:
-                found: Mapping[str, RunState] | None = self._runs.look()
-            except PrerequisiteError:
-                found = None
-            self._known = (now, found)
-        return self._known[1]
 
 
 def cancel_jobs(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:

@@ -15,7 +15,7 @@ from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
-from eval_factory.workflows.suite.suite_status import TASK_GONE, QueueReader, SuiteStatus, cancel_jobs, status_of
+from eval_factory.workflows.suite.suite_status import TASK_GONE, SuiteReader, SuiteStatus, cancel_jobs, status_of
 from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -29,7 +29,7 @@ class Jobs:
         self.wave = submitted(self.dir, *(f"{cell}/0a" for cell in CELLS))
         self.slurm = ScriptedSlurm([self.task(0, "RUNNING"), self.task(1), self.task(2, "COMPLETING")])
         self.now = 0.0
-        self.reader = QueueReader(self.dir, self.slurm, lambda: self.now)  # type: ignore[arg-type]
+        self.reader = SuiteReader(self.dir, self.slurm, lambda: self.now)  # type: ignore[arg-type]
 
     def task(self, index: int, state: str = "PENDING") -> QueuedTask:
         return QueuedTask(self.wave.job_name, "7", index, state, "Resources")
@@ -86,7 +86,7 @@ def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_p
     tell(jobs.dir.events, cell_ended(CELLS[0]))
     assert told(jobs.look())[0][0] == "complete"
     plain = suite_folder(tmp_path / "b", started())
-    assert QueueReader(plain, jobs.slurm).over(status_of(plain)) == status_of(plain)  # type: ignore[arg-type]
+    assert SuiteReader(plain, jobs.slurm).over(status_of(plain)) == status_of(plain)  # type: ignore[arg-type]
 
 
 def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from eval_factory.config.suite import Cell
 from eval_factory.core.budget import Budget, Spending
-from eval_factory.core.rundir import RunDir
+from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.workflows.suite.finished_cells import groups_that_answered, spent_before
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
-from eval_factory.workflows.suite.suite_status import SpendingReader, limit_reached, total
+from eval_factory.workflows.suite.suite_status import SuiteReader, limit_reached, total
 from unit.builders import plan
 
 
@@ -42,17 +42,17 @@ def test_the_limit_that_is_used_up(budget: Budget, left: float | None, said: str
 
 def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(tmp_path: Path) -> None:
     now = [0.0]
-    reader = SpendingReader(lambda: now[0])
+    reader = SuiteReader(SuiteDir(tmp_path), clock=lambda: now[0])
     asked(tmp_path, "a")
-    assert reader.look(tmp_path, RUNNING).requests == 1
+    assert reader.spent(tmp_path, RUNNING).requests == 1
     asked(tmp_path, "b")
     now[0] = 4.9
-    assert reader.look(tmp_path, RUNNING).requests == 1
+    assert reader.spent(tmp_path, RUNNING).requests == 1
     now[0] = 5.0
-    assert reader.look(tmp_path, RUNNING).requests == 2
+    assert reader.spent(tmp_path, RUNNING).requests == 2
     asked(tmp_path, "c")
-    assert reader.look(tmp_path, RUNNING).requests == 2
-    assert reader.look(tmp_path, COMPLETE).requests == 3
+    assert reader.spent(tmp_path, RUNNING).requests == 2
+    assert reader.spent(tmp_path, COMPLETE).requests == 3
 
 
 def asked(folder: Path, *keys: str, role: str = "model") -> None:
@@ -84,7 +84,7 @@ def test_all_cells_together_and_what_nobody_can_count(tmp_path: Path) -> None:
     assert line.startswith(f"warning: {RunDir(damaged.cell.folder).cache_db} is damaged (")
     assert line.endswith("what it counted is not in the suite's budget")
     assert groups_that_answered([*cells, damaged]) == {"a"}
-    assert SpendingReader().look(damaged.cell.folder, RUNNING) == Spending()
+    assert SuiteReader(SuiteDir(tmp_path)).spent(damaged.cell.folder, RUNNING) == Spending()
 
 
 @pytest.mark.parametrize(
