@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,17 +66,13 @@ def probe(
 
     answers = map_at_once(answer, servers.all, len(servers.all))
     errors = [one for one in answers if isinstance(one, PrerequisiteError)]
-    if errors:
-        raise _together(errors, len(servers.all))
+    if len(servers.all) == 1 and errors:
+        raise errors[0]
+    if errors:  # of several servers: what to do with one that is gone for good
+        refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
+        hint = "" if len(servers.all) == len(errors) else f"\n  {_OTHERS}"
+        raise type((refused or errors)[0])("\n".join(map(str, errors)) + hint)
     return "\n".join(one for one in answers if isinstance(one, str)) or None
-
-
-def _together(errors: Sequence[PrerequisiteError], servers: int) -> PrerequisiteError:
-    """One error for all; of several servers, what to do with one that is gone for good."""
-    refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-    text = "\n".join(map(str, errors))
-    hint = "" if servers == len(errors) else f"\n  {_OTHERS}"
-    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{text}{hint}")
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:

@@ -20,7 +20,6 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
 _LOCAL_NAMES = (".local", ".internal", ".localhost", ".lan")
-_BY_THE_REQUEST = "requests_kcount"
 _RATES = {
     "input_per_million": "input_mtok", "output_per_million": "output_mtok",
     "cached_input_per_million": "cache_read_mtok",
@@ -46,16 +45,11 @@ def budget_of(plan: Plan) -> Budget:
 
 def table_prices(plan: Plan) -> dict[str, Price]:
     """Role -> what the user's own table says: it was written for these very models, and goes before all but answers."""
-    table = {price.model_id: price for price in plan.evaluation.run.config.params.extra.prices or []}
-    return {
-        endpoint.role: Price(
-            table[endpoint.model_id].input_per_million,
-            table[endpoint.model_id].output_per_million,
-            table[endpoint.model_id].cached_input_per_million,
-        )
-        for endpoint in plan.endpoints
-        if endpoint.model_id in table
+    table = {
+        price.model_id: Price(price.input_per_million, price.output_per_million, price.cached_input_per_million)
+        for price in plan.evaluation.run.config.params.extra.prices or []
     }
+    return {one.role: table[one.model_id] for one in plan.endpoints if one.model_id in table}
 
 
 def prices_of(plan: Plan) -> Prices:
@@ -155,7 +149,7 @@ def price_from(stated: Any, source: str) -> Price | None:
     Args:
         stated: its `ModelPrice`.
     """
-    if getattr(stated, _BY_THE_REQUEST, None) is not None:
+    if getattr(stated, "requests_kcount", None) is not None:
         return None
     starts = {tier.start for name in _RATES.values() for tier in getattr(getattr(stated, name, None), "tiers", ())}
     base = _rates(stated, 0)
