@@ -94,8 +94,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.argument("task", required=False)
 @click.option("--all", "everything", is_flag=True, help="List every run spec that HELM knows: run one as helm:NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything that is known as JSON.")
-@click.option("--tag", default=None, help="Only tasks with this tag.")
-@click.option("--benchmark", type=HomePath(), default=None, help="Tell all about a benchmark of your own (its YAML).")
+@click.option("--tag", help="Only tasks with this tag.")
+@click.option("--benchmark", type=HomePath(), help="Tell all about a benchmark of your own (its YAML).")
 def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None, benchmark: Path | None) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with.
 

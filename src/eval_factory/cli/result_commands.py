@@ -25,15 +25,8 @@ if TYPE_CHECKING:
 
 @click.command("compare")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="A B [C...]")
-@click.option(
-    "--metric", default=None, help="A score's name, such as exact_match.corrected; the main metric if not given."
-)
-@click.option(
-    "--margin",
-    type=float,
-    default=None,
-    help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.",
-)
+@click.option("--metric", help="A score's name, such as exact_match.corrected; the main metric if not given.")
+@click.option("--margin", type=float, help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.")
 @click.option(
     "--allow", multiple=True, metavar="REASON,...", help="Compare in spite of these reasons; may be repeated."
 )
@@ -105,10 +98,10 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 @click.argument("policy", type=HomePath())
 @click.option("--candidate", type=HomePath(), multiple=True, help="Output folder(s) of what is to be let through.")
 @click.option("--baseline", type=HomePath(), multiple=True, help="Output folder(s) of what it is compared with.")
-@click.option("--junit", type=HomePath(), default=None, help="Write JUnit XML to this file.")
+@click.option("--junit", type=HomePath(), help="Write JUnit XML to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
-@click.option("--attest", type=HomePath(), default=None, metavar="DIR", help="Write in-toto statements, to be signed.")
-@click.option("--evaluator", default=None, metavar="URI", help="Who ran the evaluation, for --attest.")
+@click.option("--attest", type=HomePath(), metavar="DIR", help="Write in-toto statements, to be signed.")
+@click.option("--evaluator", metavar="URI", help="Who ran the evaluation, for --attest.")
 @click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
 def gate(
     policy: Path,
@@ -175,11 +168,9 @@ _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
 
 @click.command("report")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("-o", "--output", type=HomePath(), default=None, help="Write the page to this file.")
+@click.option("-o", "--output", type=HomePath(), help="Write the page to this file.")
 @click.option("--for", "purpose", type=click.Choice(_PURPOSES), help="Write this instead, to standard output or -o.")
-@click.option(
-    "--plots", type=HomePath(), default=None, metavar="DIR", help="Write the plots to this folder, as SVG and PNG."
-)
+@click.option("--plots", type=HomePath(), metavar="DIR", help="Write the plots to this folder, as SVG and PNG.")
 @click.option("--no-text", "no_text", is_flag=True, help="Leave out every prompt, answer, reference and judge's words.")
 def report(
     folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None, no_text: bool
