@@ -66,13 +66,6 @@ def compare(
         raise NotReportableError(f"the results cannot be compared: {', '.join(found)}{hint}")
 
 
-JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
-"""The file that GitHub Actions shows as Markdown on a job's page."""
-
-_FOLDER_OPTIONS = ("--candidate", "--baseline")
-_POLICY_ENDINGS = (".yml", ".yaml")
-
-
 class _FoldersUpToNextOption(click.Command):
     """`--candidate A B` is `--candidate A --candidate B`, as a shell writes `--candidate runs/*`."""
 
@@ -85,9 +78,9 @@ def spread(args: Iterable[str]) -> Iterable[str]:
     option, named = None, False
     for arg in args:
         if arg.startswith("-"):
-            option = arg if arg in _FOLDER_OPTIONS else None
+            option = arg if arg in ("--candidate", "--baseline") else None
             named = False
-        elif option is not None and named and not arg.endswith(_POLICY_ENDINGS):
+        elif option is not None and named and not arg.endswith((".yml", ".yaml")):
             yield option
         else:
             named = option is not None
@@ -144,7 +137,7 @@ def gate(
     if attest is not None and evaluator is not None:
         with _named(attest):
             gate_report.write_statements(result, attest, evaluator)
-    if summary := os.environ.get(JOB_SUMMARY):
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):  # which GitHub Actions shows as Markdown on a job's page
         with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.gate_markdown(result))
     if result.exit_code:

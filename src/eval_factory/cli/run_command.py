@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from eval_factory.workflows.evaluate import Evaluated
     from eval_factory.workflows.options import DryRun, Submitted
 
-JSON_FLAG = "--json"
-SUBMITTED = "submitted"
-"""The status of a run that has no result yet."""
-
 
 @dataclass
 class RunOutput:
@@ -56,8 +52,8 @@ class RunOutput:
     def submitted(self, job: Submitted) -> None:
         """That the run goes on in Slurm, and what to do next."""
         if self.as_json:
-            record = {"event": "end", "exit_code": 0, "status": SUBMITTED, "output_dir": str(job.folder), "error": None}
-            self._write_end(record)
+            known = {"status": "submitted", "output_dir": str(job.folder), "error": None}
+            self._write_end({"event": "end", "exit_code": 0, **known})
         else:
             text = job.summary.split("\n")[0] if self.quiet else job.summary
             self.stdout.write(own_lines(text) + "\n")
@@ -91,7 +87,7 @@ class RecordingCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with RunOutput(as_json=JSON_FLAG in args).failures_reported():
+        with RunOutput(as_json="--json" in args).failures_reported():
             return super().make_context(info_name, args, parent, **extra)
 
 

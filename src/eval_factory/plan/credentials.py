@@ -18,7 +18,6 @@ from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.run_plan import Plan
 
-API_KEY_PATH = "target.api_endpoint.api_key"
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
 """HELM's own credentials, looked for in the current folder when no variable is set."""
 CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
@@ -45,7 +44,7 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
     """
     framework, sources = plan.evaluation.framework, plan.evaluation.sources
     extra, endpoint = plan.evaluation.run.config.params.extra, plan.evaluation.run.target.api_endpoint
-    named = {API_KEY_PATH: endpoint.api_key}
+    named = {"target.api_endpoint.api_key": endpoint.api_key}
     for default in framework.judges.values():
         named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
     # what somebody wrote into the configuration has to be set

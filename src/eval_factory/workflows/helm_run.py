@@ -50,12 +50,6 @@ DATA_ERRORS = frozenset(
 )  # fmt: skip
 """What is raised where data are not there or cannot be downloaded."""
 
-ENDPOINT_ERRORS: Mapping[str | None, type[PrerequisiteError]] = {
-    event_names.UNREACHABLE: EndpointUnreachableError,
-    event_names.REFUSED_BY_ENDPOINT: EndpointRefusedError,
-}
-"""By the kind of a fatal event."""
-
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
 """What HELM's functions of run specs raise for values that they do not take."""
@@ -286,7 +280,11 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | No
                 refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
                 message = f"{message}\n  offline: {refused}"
             log.error(message)
-            raise ENDPOINT_ERRORS.get(event.get("kind"), PrerequisiteError)(message)
+            by_kind: dict[Any, type[PrerequisiteError]] = {
+                event_names.UNREACHABLE: EndpointUnreachableError,
+                event_names.REFUSED_BY_ENDPOINT: EndpointRefusedError,
+            }
+            raise by_kind.get(event.get("kind"), PrerequisiteError)(message)
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")

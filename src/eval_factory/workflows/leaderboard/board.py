@@ -30,8 +30,6 @@ from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leader
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, missing_prerequisites, refuse_unready
 
 OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
-NO_KEY = "no API key"
-"""What is said of a missing key begins so. It is no matter of one entry."""
 PRESCRIBED = {
     "temperature": None,
     "max_new_tokens": None,
@@ -215,7 +213,7 @@ def _with_runs(
     if dry_run:
         screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
         cells = tuple(replace(one, missing=()) for one in cells)
-    lacks_a_key = any(NO_KEY in text for one in cells for text in one.missing)
+    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)  # no matter of one entry
     if lacks_a_key or (cells and not any(one.ready for one in cells)):
         refuse_unready(cells)
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
@@ -326,9 +324,7 @@ def evaluation_of(
     task = Task(
         name=row.name,
         description=row.description,
-        defaults={
-            "config": {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES},
-        },
+        defaults={"config": {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES}},
         helm=HelmEntry(
             run_spec=row.name,
             scenario=row.name,
