@@ -10,7 +10,6 @@ import pytest
 
 from eval_factory.helm import command
 from eval_factory.helm.command import MODULES, helm_program
-from eval_factory.workflows.leaderboard.board_tables import server_command
 from unit.builders import plan
 
 
@@ -39,4 +38,4 @@ def test_without_a_script_our_interpreter_runs_the_module(tmp_path: Path, monkey
     argv = command.command_line(plan())
     assert argv[:4] == [python, "-m", "helm.benchmark.run", "--run-entries"]
     assert shlex.split(shlex.join(argv)) == argv
-    assert server_command(plan().rundir.root, "s")[:4] == [python, "-m", "helm.benchmark.server", "--suite"]
+    assert helm_program("helm-server") == [python, "-m", "helm.benchmark.server"]
