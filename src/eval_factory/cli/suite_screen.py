@@ -193,9 +193,18 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             output.stdout.write(own_lines(spent_line(status)) + "\n")
             output.stdout.write(wrapped(own_lines(report.summary), columns(output.stdout)) + "\n")
         if report.exit_code and not output.as_json:
-            line = f"exit code {report.exit_code}: {why(report)}"
+            blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
+            others = sum(cell.exit_code != 0 for cell in report.cells) - 1
+            if blamed:
+                have = "cell has" if others == 1 else "cells have"
+                more = "" if others <= 0 else f"; {others} more {have} something to look at"
+                why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
+            elif report.no_table is not None:
+                why = report.no_table.split("\n")[0]
+            else:
+                why = "the suite was stopped before its end"
             screen = lasting(sys.stderr)
-            screen.write(wrapped(own_lines(line), columns(screen)) + "\n")
+            screen.write(wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n")
 
 
 def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
@@ -218,18 +227,6 @@ def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
             console.print(Text(wrapped(f"    {row.what}", width)))
 
 
-def why(report: SuiteReport) -> str:
-    """The cell that the exit code is of."""
-    blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
-    others = sum(cell.exit_code != 0 for cell in report.cells) - 1
-    if not blamed and report.no_table is not None:
-        return report.no_table.split("\n")[0]
-    if not blamed:
-        return "the suite was stopped before its end"
-    more = "" if others <= 0 else f"; {others} more {'cell has' if others == 1 else 'cells have'} something to look at"
-    return f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
-
-
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
     figures = {cell.state.name: cell.figures for cell in status.cells}
@@ -237,20 +234,10 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
     cells = []
     for cell in report.cells:
         found = figures.get(cell.name)
-        numbers = {name: getattr(found, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
-        cells.append(
-            {
-                "target": cell.target,
-                "evaluation": cell.evaluation,
-                "status": cell.status,
-                "exit_code": cell.exit_code,
-                "reason": cell.reason,
-                **numbers,
-                "reportable": None if found is None else found.reportable,
-                "collected": cell.collected,
-                "folder": str(cell.folder),
-            }
-        )
+        record = {name: getattr(cell, name) for name in ("target", "evaluation", "status", "exit_code", "reason")}
+        for name in ("main_metric", "value", "ci_low", "ci_high", "n", "reportable"):
+            record[name] = getattr(found, name, None)
+        cells.append({**record, "collected": cell.collected, "folder": str(cell.folder)})
     return {
         "event": "end",
         "exit_code": report.exit_code,

@@ -174,6 +174,10 @@ def _example_value(name: str, *, is_path: bool) -> str:
 def details(record: Record) -> str:
     """One task or run spec as a run config: what is known of it in comments, then the example."""
     lines = [f"{record['name']}: {record['description']}", ""]
+    published = ""  # of a run spec: nothing is known of its data
+    if record.get("answers_public") is not None:
+        is_public = "" if record["answers_public"] else "not "
+        published = f"{record['published'] or 'unknown'}; its answers are {is_public}public"
     facts = {
         "main metric": " or ".join(record.get("main_metrics") or [record["main_metric"] or "HELM names none"]),
         "main split": record.get("main_split"),
@@ -187,7 +191,7 @@ def details(record: Record) -> str:
         "revision": record.get("revision"),
         "instances": formats.count(record.get("instances")),
         "data size": _size(record.get("size_mb")),
-        "public since": _published(record),
+        "public since": published,
         "tried by us on": record.get("tried"),
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
@@ -253,13 +257,6 @@ def _commented(lines: Iterable[str]) -> Iterable[str]:
 
 def _joined(values: Sequence[str] | None) -> str:
     return ", ".join(values or ())
-
-
-def _published(record: Record) -> str:
-    """Empty for a run spec: nothing is known of its data."""
-    if record.get("answers_public") is None:
-        return ""
-    return f"{record['published'] or 'unknown'}; its answers are {'' if record['answers_public'] else 'not '}public"
 
 
 def _size(megabytes: float | None) -> str:

@@ -79,7 +79,7 @@ def credentials_of(
     report.found = {name: value or "" for name, value in values.items() if value != env.get(name, value)}
     of_the_model = {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
     missing: list[EndpointSettings] = []
-    credentials: _HelmCredentials | None = None
+    credentials: tuple[str, Any] | None = None
     for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
@@ -97,12 +97,13 @@ def credentials_of(
                 )
             report.lines.append(_used(name, endpoint.role, values[name] or ""))
             continue
-        credentials = credentials or _HelmCredentials.read(env)
-        key = checked_secret(credentials.key_for(endpoint, of_the_model) or "", credentials.origin)
+        credentials = credentials or _helm_credentials(env)
+        origin, known = credentials
+        key = checked_secret(_key_in(known, endpoint, of_the_model) or "", origin)
         if key is not None:
             report.found[first] = key
-            report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
-            report.lines.append(_used(credentials.origin, endpoint.role, key))
+            report.lines.append(f"{first} is not set, setting to the key of {origin}")
+            report.lines.append(_used(origin, endpoint.role, key))
         elif set(required) & set(endpoint.key_names):
             missing.append(endpoint)
         else:
@@ -138,36 +139,30 @@ def _used(name: str, role: str, key: str) -> str:
     return f"Using API key {name} for {role}, ends with {Secret(key).ending()}"
 
 
-@dataclass(frozen=True)
-class _HelmCredentials:
-    """HELM's credentials: a key per deployment, per organization, or for everything."""
-
-    origin: str
-    values: Any
-
-    @classmethod
-    def read(cls, env: Mapping[str, str]) -> _HelmCredentials:
-        origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
-        if text is None:
-            path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
-            if path is None:
-                return cls("", {})
-            try:
-                origin, text = str(path), path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                raise ConfigError([f"{path}: cannot be read"]) from None
-        from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed
-
+def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
+    """Where HELM's credentials are from, and a key per deployment, per organization, or for everything."""
+    origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
+    if text is None:
+        path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
+        if path is None:
+            return "", {}
         try:
-            return cls(origin, ConfigFactory.parse_string(text).as_plain_ordered_dict())
-        except Exception:  # pyhocon raises many kinds, and their text would quote the file
-            raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
+            origin, text = str(path), path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError([f"{path}: cannot be read"]) from None
+    from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed
 
-    def key_for(self, endpoint: EndpointSettings, of_the_model: Collection[object]) -> str | None:
-        deployments = self.values.get("deployments")
-        quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
-        candidates = [quoted.get(endpoint.model_id)]
-        if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
-            organization = endpoint.model_id.partition("/")[0]
-            candidates += [self.values.get(f"{organization}ApiKey"), self.values.get("openaiApiKey")]
-        return next((key for key in candidates if isinstance(key, str) and key), None)
+    try:
+        return origin, ConfigFactory.parse_string(text).as_plain_ordered_dict()
+    except Exception:  # pyhocon raises many kinds, and their text would quote the file
+        raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
+
+
+def _key_in(credentials: Any, endpoint: EndpointSettings, of_the_model: Collection[object]) -> str | None:
+    deployments = credentials.get("deployments")
+    quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
+    candidates = [quoted.get(endpoint.model_id)]
+    if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
+        organization = endpoint.model_id.partition("/")[0]
+        candidates += [credentials.get(f"{organization}ApiKey"), credentials.get("openaiApiKey")]
+    return next((key for key in candidates if isinstance(key, str) and key), None)

@@ -116,11 +116,7 @@ def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], scr
 
 
 def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
-    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their tables.
-
-    Raises:
-        PrerequisiteError, HelmError: as `viewed_runs`.
-    """
+    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their tables."""
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
@@ -132,12 +128,7 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
 def _made(
     runs: Sequence[ViewedRun], schema: str, work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool
 ) -> Path:
-    """The folder of the pages, in `work`.
-
-    Raises:
-        PrerequisiteError: HELM is not installed, or without its pages.
-        HelmError: helm-summarize failed; with its last lines.
-    """
+    """The folder of the pages, in `work`."""
     look_for_helm()
     site = work / "site"
     suite = write_site(site, runs)

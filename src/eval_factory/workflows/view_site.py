@@ -24,7 +24,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm.command import helm_program
 from eval_factory.helm.metric_facts import is_score
@@ -320,5 +320,5 @@ def make_tables(
     """
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
-    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    redactor = Redactor.from_environment(env)
     summarize(RunContext(work, lock, env, redactor, _LOG, screen), argv, keeps_log=keeps_log)
