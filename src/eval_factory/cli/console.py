@@ -17,6 +17,7 @@ from typing import Any, Literal, TextIO, cast
 
 import click
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import expanded
 
 
@@ -164,6 +165,17 @@ def _pieces(word: str, width: int) -> list[str]:
     if " " in word:
         return [piece for part in word.split(" ") for piece in _pieces(part, width)]
     return chop_cells(word, width)
+
+
+@contextlib.contextmanager
+def named_if_not_written(path: Path) -> Iterator[None]:
+    """The message names a file that cannot be written; what was found is on the screen by then."""
+    try:
+        yield
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+        ) from None
 
 
 NUMBERS = frozenset({"instances", "data size", "size"})

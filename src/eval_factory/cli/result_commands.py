@@ -6,16 +6,15 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from eval_factory.cli.console import HomePath, lasting
-from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.cli.console import HomePath, lasting, named_if_not_written
+from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 
@@ -132,28 +131,17 @@ def gate(
     )
     lasting(sys.stdout).write(own_lines(found))
     if junit is not None:
-        with _named(junit):
+        with named_if_not_written(junit):
             gate_report.write_junit(result, junit)
     if attest is not None and evaluator is not None:
-        with _named(attest):
+        with named_if_not_written(attest):
             gate_report.write_statements(result, attest, evaluator)
     if summary := os.environ.get("GITHUB_STEP_SUMMARY"):  # which GitHub Actions shows as Markdown on a job's page
-        with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+        with named_if_not_written(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.gate_markdown(result))
     if result.exit_code:
         counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
         raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """The message names a report that cannot be written; what was found is on the screen by then."""
-    try:
-        yield
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
-        ) from None
 
 
 _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")

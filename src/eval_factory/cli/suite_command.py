@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from eval_factory.cli.console import HomePath, lasting
+from eval_factory.cli.console import HomePath, lasting, named_if_not_written
 from eval_factory.cli.run_command import RecordingCommand, RunOutput
-from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
 _FLAGS = {
@@ -211,11 +211,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     if output is None:
         click.echo(translation.text, nl=False)
         return
-    try:
+    with named_if_not_written(output):
         write_atomic(output, translation.text)
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{output}: cannot be written: {error.strerror}; give a file in a folder of yours"
-        ) from None
     command = f"{'run_suite' if translation.is_suite else 'run_eval'} --run_config {shlex.quote(str(output))}"
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} --dry_run\n"))

@@ -161,15 +161,14 @@ def price_from(stated: Any, source: str) -> Price | None:
 
 
 def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
-    rates = {name: _rate(getattr(stated, field, None), prompt_tokens) for name, field in _RATES.items()}
+    rates = {}
+    for name, field in _RATES.items():
+        price = getattr(stated, field, None)
+        if price is not None and not isinstance(price, Decimal):
+            # it depends on how long the prompt is: the highest tier that it is beyond holds for all tokens
+            beyond = [tier for tier in price.tiers if prompt_tokens > tier.start]
+            price = max(beyond, key=lambda tier: tier.start).price if beyond else price.base
+        rates[name] = None if price is None else float(price)
     if rates["input_per_million"] is None or rates["output_per_million"] is None:
         return None
     return Rates(**rates)  # type: ignore[arg-type] # the two that may not be None are none
-
-
-def _rate(stated: Any, prompt_tokens: int) -> float | None:
-    """Of a price that may depend on how long the prompt is: the highest tier that it is beyond holds for all tokens."""
-    if stated is None or isinstance(stated, Decimal):
-        return None if stated is None else float(stated)
-    beyond = [tier for tier in stated.tiers if prompt_tokens > tier.start]
-    return float(max(beyond, key=lambda tier: tier.start).price if beyond else stated.base)

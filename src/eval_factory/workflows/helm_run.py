@@ -111,9 +111,8 @@ def run_helm(
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
-    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
-
-    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
+    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs:
+    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako.
 
     Args:
         keeps_log: whether the log is there afterwards, and can be named.
