@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     pass
 
 CUSTOM = "custom"
-COMMENT_WIDTH = 110
-EXAMPLE_SAMPLES = 20
-MAX_WIDTH = 48
-EDITORS = (
-    "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as"
-    " its first line: # yaml-language-server: $schema=run_config.schema.json"
-)
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
-_EXAMPLES = {"int": "1", "float": "0.5"}
 
 Record = dict[str, Any]
 
@@ -93,7 +84,7 @@ def record_of(name: str, framework: Framework) -> Record:
             )
         record = run_spec_record(short, specs[short], framework)
         values = {
-            parameter: _EXAMPLES.get(known.get("type", ""))
+            parameter: {"int": "1", "float": "0.5"}.get(known.get("type", ""))
             or _example_value(parameter, is_path=parameter in run_entry.PATH_PARAMETERS)
             for parameter, known in record["parameters"].items()
             if known["required"]
@@ -152,9 +143,10 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
 
 def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
-    params: Record = {"limit_samples": EXAMPLE_SAMPLES, **({"extra": extra} if extra else {})}
+    params: Record = {"limit_samples": 20, **({"extra": extra} if extra else {})}
+    output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
     document = {
-        "config": {"type": type_, "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}", "params": params},
+        "config": {"type": type_, "output_dir": output_dir, "params": params},
         "target": {
             "api_endpoint": {
                 "url": "https://api.openai.com/v1",
@@ -218,7 +210,9 @@ def details(record: Record) -> str:
     if record["example"] is None:
         end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
     else:
-        end = [EDITORS]
+        schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
+        first_line = "# yaml-language-server: $schema=run_config.schema.json"
+        end = [f"for completion in an editor: {schema}, and as its first line: {first_line}"]
     shown = list(_commented(lines))
     if (prompt := record.get("judge_prompt")) is not None:  # as it is, not wrapped
         shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
@@ -251,7 +245,7 @@ def _parameter_lines(record: Record) -> Iterable[str]:
 def _commented(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        for part in textwrap.wrap(line, COMMENT_WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]:
+        for part in textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False) or [""]:
             yield f"# {part}".rstrip()
 
 
@@ -310,7 +304,7 @@ def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), MAX_WIDTH)[1:]))
+        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), 48)[1:]))
 
 
 SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite")

@@ -23,7 +23,6 @@ from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 
 _ORGANIZATION = "{organization}"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
-_TIMEOUT_S = 20.0
 
 
 class Leaderboard(StrictModel):
@@ -144,7 +143,7 @@ def conf_of(
     import requests  # imported here: it is slow, and seldom needed
 
     try:
-        reply = requests.get(address, timeout=_TIMEOUT_S)
+        reply = requests.get(address, timeout=20.0)
         reply.raise_for_status()
     except requests.RequestException as error:
         status = error.response.status_code if error.response is not None else None
