@@ -17,9 +17,8 @@ from typing import Any, Literal, TextIO, cast
 
 import click
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.safe_files import expanded
-
-_STANDARD = (0, 1, 2)
 
 
 class Lasting(io.TextIOBase):
@@ -89,7 +88,7 @@ def make_ready() -> None:
 
     Paths, run configs and HELM's files are UTF-8, and a path that is not can be printed and written by nobody.
     """
-    for descriptor in _STANDARD:
+    for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
@@ -114,11 +113,8 @@ def _is_utf_8(encoding: str) -> bool:
 _WIDTH = 80
 """Columns of what is printed, on a wide terminal and where there is none."""
 _NARROWEST = 20
-_ENDS_IN_A_PATH = r" *results: "
 _WORD = r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )"
 """What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
-_HANGING = 4
-"""By how much further the second line of a long one is indented."""
 
 
 def columns(stream: TextIO) -> int:
@@ -143,11 +139,11 @@ def wrapped(text: str, width: int = _WIDTH) -> str:
 def _parts(line: str, width: int) -> Iterator[str]:
     from rich.cells import cell_len  # imported here: `ls` is to be quick
 
-    if cell_len(line) <= width or re.match(_ENDS_IN_A_PATH, line):
+    if cell_len(line) <= width or re.match(r" *results: ", line):
         yield line
         return
     indent = " " * (len(line) - len(line.lstrip(" ")))
-    further = indent + " " * _HANGING
+    further = indent + "    "
     written = indent
     for word in re.findall(_WORD, line.lstrip(" ")):
         for piece in _pieces(word, width - len(further)):
@@ -169,6 +165,17 @@ def _pieces(word: str, width: int) -> list[str]:
     if " " in word:
         return [piece for part in word.split(" ") for piece in _pieces(part, width)]
     return chop_cells(word, width)
+
+
+@contextlib.contextmanager
+def named_if_not_written(path: Path) -> Iterator[None]:
+    """The message names a file that cannot be written; what was found is on the screen by then."""
+    try:
+        yield
+    except OSError as error:
+        raise PrerequisiteError(
+            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
+        ) from None
 
 
 NUMBERS = frozenset({"instances", "data size", "size"})

@@ -42,7 +42,7 @@ def data() -> None:
 
 @data.command("ls")
 @click.argument("folder", type=HomePath(), required=False, metavar="[DIR]")
-@click.option("--data_dir", type=HomePath(), default=None, help="The same as DIR.")
+@click.option("--data_dir", type=HomePath(), help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
     """What each task needs, and whether the bundle DIR holds it."""
@@ -163,7 +163,7 @@ def pack_data(folder: Path, archive: Path) -> None:
 @data.command("unpack")
 @click.argument("archive", type=HomePath(), metavar="FILE.tar.gz")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("--max_bytes", type=click.IntRange(min=1), default=None,
+@click.option("--max_bytes", type=click.IntRange(min=1),
               help="What the archive may unpack to; 20 GiB unless given.")  # fmt: skip
 def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
     """Make a bundle of an archive: checked before it is unpacked, and after."""

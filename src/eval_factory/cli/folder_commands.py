@@ -71,7 +71,7 @@ def verified_lines(one: Verified) -> str:
 @click.command("reproduce")
 @click.argument("folder", type=HomePath(), metavar="DIR")
 @click.option("--run", "run_it", is_flag=True, help="Run it in --output_dir, and compare the two results.")
-@click.option("--output_dir", type=HomePath(), default=None, help="A new folder, for the run config and the result.")
+@click.option("--output_dir", type=HomePath(), help="A new folder, for the run config and the result.")
 def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
     """Write the run config that does the evaluation of DIR again, and say what is another now.
 
@@ -99,7 +99,7 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
 
 @click.command("view")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("--export", "target", type=HomePath(), default=None, help="Write the pages into this new folder instead.")
+@click.option("--export", "target", type=HomePath(), help="Write the pages into this new folder instead.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1; a free one if 0.")
 @click.option("--no_browser", is_flag=True, help="Print the address, and open no browser.")
 def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
@@ -148,7 +148,7 @@ def annotate() -> None:
 @click.option("--raters", type=int, default=3, show_default=True, help="People; each rates all of these answers.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another one draws another sample.")
 @click.option(
-    "--kind", type=click.Choice(["ratings", "criteria"]), default=None,
+    "--kind", type=click.Choice(["ratings", "criteria"]),
     help="Whole ratings, or each criterion of a rubric: met or not. Criteria where the result has a rubric.",
 )  # fmt: skip
 @click.option("--no_reference", is_flag=True, help="Do not show the benchmark's own answer.")
@@ -200,12 +200,7 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 
 @annotate.command("plan")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option(
-    "--half_width",
-    type=float,
-    default=None,
-    help="Half of the width that the interval may have, in units of the score.",
-)
+@click.option("--half_width", type=float, help="Half of the width that the interval may have, in units of the score.")
 def plan(folder: Path, half_width: float | None) -> None:
     """How many answers of DIR have to be rated for an interval of a wanted width.
 
@@ -233,7 +228,7 @@ def export() -> None:
 @click.option(
     "--relationship", type=click.Choice(_RELATIONSHIPS), default="other", help="Of who evaluated to who made the model."
 )
-@click.option("--developer", default=None, help="Who made the model, where its id does not say it (org/model).")
+@click.option("--developer", help="Who made the model, where its id does not say it (org/model).")
 def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship: str, developer: str | None) -> None:
     """Records of Every Eval Ever 0.3.0: the scores, and the instances where the benchmark's data are public."""
     from eval_factory.report.every_eval_ever import Publisher, write_records
@@ -246,7 +241,7 @@ def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship
 
 @export.command("hf")
 @click.argument("folder", type=HomePath(), metavar="DIR")
-@click.option("-o", "--output", type=HomePath(), default=None, help="A model repository; printed if not given.")
+@click.option("-o", "--output", type=HomePath(), help="A model repository; printed if not given.")
 @click.option("--task_id", default="default", help="What the data set's eval.yaml on the Hub calls the task.")
 @click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:

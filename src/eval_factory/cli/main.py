@@ -29,12 +29,6 @@ from eval_factory.demo.example import KINDS
 
 PROGRAM = "eval-factory"
 
-NO_PLUGINS = ("PYDANTIC_DISABLE_PLUGINS", "true")
-"""pydantic looks through every installed package for plug-ins otherwise: a twelfth of a dry run, and there are none."""
-
-CLICKS_BROKEN_PIPE = 1
-"""click itself ends the program with this code where a write to a pipe fails."""
-
 LATER = {
     "run_eval": "eval_factory.cli.run_command",
     "run_suite": "eval_factory.cli.suite_command",
@@ -94,8 +88,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.argument("task", required=False)
 @click.option("--all", "everything", is_flag=True, help="List every run spec that HELM knows: run one as helm:NAME.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything that is known as JSON.")
-@click.option("--tag", default=None, help="Only tasks with this tag.")
-@click.option("--benchmark", type=HomePath(), default=None, help="Tell all about a benchmark of your own (its YAML).")
+@click.option("--tag", help="Only tasks with this tag.")
+@click.option("--benchmark", type=HomePath(), help="Tell all about a benchmark of your own (its YAML).")
 def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None, benchmark: Path | None) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with.
 
@@ -156,7 +150,8 @@ def print_schema(name: str) -> None:
 
 def main() -> None:
     """All errors end here, and exit codes are made here."""
-    os.environ.setdefault(*NO_PLUGINS)
+    # else pydantic looks through every installed package for plug-ins: a twelfth of a dry run, and there are none
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
     make_streams_ready()
     interrupt_on_signals()
     try:
@@ -175,7 +170,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(_code_of(error))
     except SystemExit as error:
-        if error.code != CLICKS_BROKEN_PIPE or not nobody_reads(sys.stdout):
+        if error.code != 1 or not nobody_reads(sys.stdout):  # click's own code where a write to a pipe fails
             raise
         sys.exit(0)
     except Exception as error:  # a defect of ours: the traceback goes to a file, one line to the screen

@@ -6,16 +6,15 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from eval_factory.cli.console import HomePath, lasting
-from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.cli.console import HomePath, lasting, named_if_not_written
+from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 
@@ -25,15 +24,8 @@ if TYPE_CHECKING:
 
 @click.command("compare")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="A B [C...]")
-@click.option(
-    "--metric", default=None, help="A score's name, such as exact_match.corrected; the main metric if not given."
-)
-@click.option(
-    "--margin",
-    type=float,
-    default=None,
-    help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.",
-)
+@click.option("--metric", help="A score's name, such as exact_match.corrected; the main metric if not given.")
+@click.option("--margin", type=float, help="A difference that does not matter, in the metric's unit: 0.05 is 5 points.")
 @click.option(
     "--allow", multiple=True, metavar="REASON,...", help="Compare in spite of these reasons; may be repeated."
 )
@@ -73,13 +65,6 @@ def compare(
         raise NotReportableError(f"the results cannot be compared: {', '.join(found)}{hint}")
 
 
-JOB_SUMMARY = "GITHUB_STEP_SUMMARY"
-"""The file that GitHub Actions shows as Markdown on a job's page."""
-
-_FOLDER_OPTIONS = ("--candidate", "--baseline")
-_POLICY_ENDINGS = (".yml", ".yaml")
-
-
 class _FoldersUpToNextOption(click.Command):
     """`--candidate A B` is `--candidate A --candidate B`, as a shell writes `--candidate runs/*`."""
 
@@ -92,9 +77,9 @@ def spread(args: Iterable[str]) -> Iterable[str]:
     option, named = None, False
     for arg in args:
         if arg.startswith("-"):
-            option = arg if arg in _FOLDER_OPTIONS else None
+            option = arg if arg in ("--candidate", "--baseline") else None
             named = False
-        elif option is not None and named and not arg.endswith(_POLICY_ENDINGS):
+        elif option is not None and named and not arg.endswith((".yml", ".yaml")):
             yield option
         else:
             named = option is not None
@@ -105,10 +90,10 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 @click.argument("policy", type=HomePath())
 @click.option("--candidate", type=HomePath(), multiple=True, help="Output folder(s) of what is to be let through.")
 @click.option("--baseline", type=HomePath(), multiple=True, help="Output folder(s) of what it is compared with.")
-@click.option("--junit", type=HomePath(), default=None, help="Write JUnit XML to this file.")
+@click.option("--junit", type=HomePath(), help="Write JUnit XML to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that was found as JSON.")
-@click.option("--attest", type=HomePath(), default=None, metavar="DIR", help="Write in-toto statements, to be signed.")
-@click.option("--evaluator", default=None, metavar="URI", help="Who ran the evaluation, for --attest.")
+@click.option("--attest", type=HomePath(), metavar="DIR", help="Write in-toto statements, to be signed.")
+@click.option("--evaluator", metavar="URI", help="Who ran the evaluation, for --attest.")
 @click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
 def gate(
     policy: Path,
@@ -146,28 +131,17 @@ def gate(
     )
     lasting(sys.stdout).write(own_lines(found))
     if junit is not None:
-        with _named(junit):
+        with named_if_not_written(junit):
             gate_report.write_junit(result, junit)
     if attest is not None and evaluator is not None:
-        with _named(attest):
+        with named_if_not_written(attest):
             gate_report.write_statements(result, attest, evaluator)
-    if summary := os.environ.get(JOB_SUMMARY):
-        with _named(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):  # which GitHub Actions shows as Markdown on a job's page
+        with named_if_not_written(Path(summary)), Path(summary).open("a", encoding="utf-8") as file:
             file.write(gate_report.gate_markdown(result))
     if result.exit_code:
         counting = [one.task for one in result.benchmarks if one.counted_as != "pass"]
         raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """The message names a report that cannot be written; what was found is on the screen by then."""
-    try:
-        yield
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{path}: cannot be written: {error.strerror}; give a file in a folder of yours"
-        ) from None
 
 
 _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
@@ -175,11 +149,9 @@ _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
 
 @click.command("report")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
-@click.option("-o", "--output", type=HomePath(), default=None, help="Write the page to this file.")
+@click.option("-o", "--output", type=HomePath(), help="Write the page to this file.")
 @click.option("--for", "purpose", type=click.Choice(_PURPOSES), help="Write this instead, to standard output or -o.")
-@click.option(
-    "--plots", type=HomePath(), default=None, metavar="DIR", help="Write the plots to this folder, as SVG and PNG."
-)
+@click.option("--plots", type=HomePath(), metavar="DIR", help="Write the plots to this folder, as SVG and PNG.")
 @click.option("--no-text", "no_text", is_flag=True, help="Leave out every prompt, answer, reference and judge's words.")
 def report(
     folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None, no_text: bool

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from eval_factory.workflows.evaluate import Evaluated
     from eval_factory.workflows.options import DryRun, Submitted
 
-JSON_FLAG = "--json"
-SUBMITTED = "submitted"
-"""The status of a run that has no result yet."""
-
 
 @dataclass
 class RunOutput:
@@ -56,8 +52,8 @@ class RunOutput:
     def submitted(self, job: Submitted) -> None:
         """That the run goes on in Slurm, and what to do next."""
         if self.as_json:
-            record = {"event": "end", "exit_code": 0, "status": SUBMITTED, "output_dir": str(job.folder), "error": None}
-            self._write_end(record)
+            known = {"status": "submitted", "output_dir": str(job.folder), "error": None}
+            self._write_end({"event": "end", "exit_code": 0, **known})
         else:
             text = job.summary.split("\n")[0] if self.quiet else job.summary
             self.stdout.write(own_lines(text) + "\n")
@@ -91,7 +87,7 @@ class RecordingCommand(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        with RunOutput(as_json=JSON_FLAG in args).failures_reported():
+        with RunOutput(as_json="--json" in args).failures_reported():
             return super().make_context(info_name, args, parent, **extra)
 
 
@@ -116,36 +112,30 @@ SWITCHES = ("offline", "allow_code_execution")
 
 
 @click.command("run_eval", cls=RecordingCommand)
-@click.option("--run_config", type=HomePath(), default=None, help="The run config (YAML).")
-@click.option("--output_dir", default=None, help="Folder for results; made if it is not there.")
-@click.option("--eval_type", default=None, help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
-@click.option("--model_id", default=None, help="The model's id at the endpoint.")
-@click.option("--model_type", default=None, help="chat or completions.")
-@click.option("--model_url", default=None, help="The endpoint's base URL, or demo://baseline.")
-@click.option("--api_key_name", default=None, help="NAME of the environment variable that holds the key.")
-@click.option("--limit_samples", type=int, default=None, help="Instances to ask; all if not given.")
-@click.option("--parallelism", type=int, default=None, help="Requests at the same time.")
-@click.option(
-    "--max_new_tokens", type=int, default=None, help="Tokens that an answer may have; the benchmark's if not given."
-)
-@click.option("--temperature", type=float, default=None, help="The benchmark's if not given.")
-@click.option("--top_p", type=float, default=None, help="1 if not given.")
-@click.option("--request_timeout", type=float, default=None, help="Seconds for one attempt of a request.")
-@click.option("--max_retries", type=int, default=None, help="Further attempts where one fails.")
-@click.option(
-    "--data_dir", default=None, help="A data bundle ('eval-factory data --help'): the task's data are read from it."
-)
+@click.option("--run_config", type=HomePath(), help="The run config (YAML).")
+@click.option("--output_dir", help="Folder for results; made if it is not there.")
+@click.option("--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
+@click.option("--model_id", help="The model's id at the endpoint.")
+@click.option("--model_type", help="chat or completions.")
+@click.option("--model_url", help="The endpoint's base URL, or demo://baseline.")
+@click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
+@click.option("--limit_samples", type=int, help="Instances to ask; all if not given.")
+@click.option("--parallelism", type=int, help="Requests at the same time.")
+@click.option("--max_new_tokens", type=int, help="Tokens that an answer may have; the benchmark's if not given.")
+@click.option("--temperature", type=float, help="The benchmark's if not given.")
+@click.option("--top_p", type=float, help="1 if not given.")
+@click.option("--request_timeout", type=float, help="Seconds for one attempt of a request.")
+@click.option("--max_retries", type=int, help="Further attempts where one fails.")
+@click.option("--data_dir", help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
-@click.option("--shards", default=None, hidden=True)  # of earlier versions: config/model.py says what to do now
-@click.option(
-    "--executor", type=click.Choice(["local", "slurm"]), default=None, help="Where the run happens; local if not given."
-)
+@click.option("--shards", hidden=True)  # of earlier versions: config/model.py says what to do now
+@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the run happens; local if not given.")
 @click.option("--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted.")
-@click.option("--max_cost", type=float, default=None, help="US dollars at which the run stops, judges included.")
-@click.option("--max_requests", type=int, default=None, help="Requests after which the run stops, retries included.")
-@click.option("--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers at which it stops.")
-@click.option("--max_wall_s", type=float, default=None, help="Seconds after which nothing more is asked.")
+@click.option("--max_cost", type=float, help="US dollars at which the run stops, judges included.")
+@click.option("--max_requests", type=int, help="Requests after which the run stops, retries included.")
+@click.option("--max_tokens_total", type=int, help="Tokens of prompts and answers at which it stops.")
+@click.option("--max_wall_s", type=float, help="Seconds after which nothing more is asked.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")

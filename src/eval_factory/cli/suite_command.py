@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from eval_factory.cli.console import HomePath, lasting
+from eval_factory.cli.console import HomePath, lasting, named_if_not_written
 from eval_factory.cli.run_command import RecordingCommand, RunOutput
-from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
 _FLAGS = {
@@ -30,26 +30,20 @@ _FLAGS = {
 
 
 @click.command("run_suite", cls=RecordingCommand)
-@click.option("--run_config", type=HomePath(), default=None, help="The suite (YAML).")
-@click.option("--preset", default=None, help="A suite that comes with eval-factory, as the base of this one.")
-@click.option("--output_dir", default=None, help="Folder for the cells' folders and the table; made if not there.")
-@click.option("--limit_samples", type=int, default=None, help="Instances to ask in each cell; all if not given.")
-@click.option(
-    "--max_processes", type=int, default=None, help="Cells that run at once; twice the cores, 8 at most, if not given."
-)
-@click.option("--max_cost", type=float, default=None, help="US dollars that all cells together may cost.")
-@click.option("--max_requests", type=int, default=None, help="Requests that all cells together may send.")
-@click.option(
-    "--max_tokens_total", type=int, default=None, help="Tokens of prompts and answers, of all cells together."
-)
-@click.option("--max_wall_s", type=float, default=None, help="Seconds after which nothing more is asked.")
+@click.option("--run_config", type=HomePath(), help="The suite (YAML).")
+@click.option("--preset", help="A suite that comes with eval-factory, as the base of this one.")
+@click.option("--output_dir", help="Folder for the cells' folders and the table; made if not there.")
+@click.option("--limit_samples", type=int, help="Instances to ask in each cell; all if not given.")
+@click.option("--max_processes", type=int, help="Cells that run at once; twice the cores, 8 at most, if not given.")
+@click.option("--max_cost", type=float, help="US dollars that all cells together may cost.")
+@click.option("--max_requests", type=int, help="Requests that all cells together may send.")
+@click.option("--max_tokens_total", type=int, help="Tokens of prompts and answers, of all cells together.")
+@click.option("--max_wall_s", type=float, help="Seconds after which nothing more is asked.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option(
     "--reuse", type=HomePath(), multiple=True, metavar="DIR", help="Take finished runs over from here; may be repeated."
 )
-@click.option(
-    "--executor", type=click.Choice(["local", "slurm"]), default=None, help="Where the cells run; local if not given."
-)
+@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the cells run; local if not given.")
 @click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does, also of Slurm's jobs.")
 @click.option("--dry_run", is_flag=True, help="Show every cell and its command; start and write nothing.")
 @click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time of all cells; ask no endpoint.")
@@ -189,7 +183,7 @@ def cancel(folder: Path) -> None:
 
 @click.command("import_config")
 @click.argument("file", type=HomePath(), metavar="FILE")
-@click.option("-o", "--output", type=HomePath(), default=None, help="The file to write; standard output if not given.")
+@click.option("-o", "--output", type=HomePath(), help="The file to write; standard output if not given.")
 @click.option("--force", is_flag=True, help="Overwrite the file to write if it is there.")
 def import_config(file: Path, output: Path | None, force: bool) -> None:
     """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
@@ -217,11 +211,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     if output is None:
         click.echo(translation.text, nl=False)
         return
-    try:
+    with named_if_not_written(output):
         write_atomic(output, translation.text)
-    except OSError as error:
-        raise PrerequisiteError(
-            f"{output}: cannot be written: {error.strerror}; give a file in a folder of yours"
-        ) from None
     command = f"{'run_suite' if translation.is_suite else 'run_eval'} --run_config {shlex.quote(str(output))}"
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} --dry_run\n"))

@@ -32,8 +32,7 @@ from eval_factory.cli.suite_text import (
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.workflows.suite import suite_journal as events
-from eval_factory.workflows.suite import suite_journal as states
+from eval_factory.workflows.suite import suite_journal as journal
 from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import (
@@ -47,13 +46,12 @@ from eval_factory.workflows.suite.suite_status import (
 _PLAIN_INTERVAL_S = 10.0
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
-    states.COMPLETE: "green", states.FAILED: "red", states.PARTIAL: "yellow", states.PAUSED: "yellow",
-    states.MISSING: "yellow", states.WAITING: "dim",
+    journal.COMPLETE: "green", journal.FAILED: "red", journal.PARTIAL: "yellow", journal.PAUSED: "yellow",
+    journal.MISSING: "yellow", journal.WAITING: "dim",
 }  # fmt: skip
 _NARROWEST = 30
 """Columns below which no terminal is written for."""
-_STATUS_WIDTH = max(map(len, states.STATUSES))
-_GAPS = 4
+_STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
 
 
@@ -104,7 +102,7 @@ class SuiteScreen(SuiteObserver):
             return
         if self._live is not None:
             self._live.update(live_table(self._status(), self._console.width, self._console.height, now), refresh=True)
-        elif self._last and any(cell.status == states.RUNNING for cell in self._state.cells.values()):
+        elif self._last and any(cell.status == journal.RUNNING for cell in self._state.cells.values()):
             self.say(f"  {going_line(self._status())}")
         self._last = now
 
@@ -117,17 +115,17 @@ class SuiteScreen(SuiteObserver):
 
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
-        if kind == events.SUITE_STARTED:
+        if kind == SUITE_STARTED:
             return [f"{one_line(str(self._folder.root))}: {counts_line(self._status())}"]
-        if kind == events.ENDPOINT_PAUSED:
+        if kind == journal.ENDPOINT_PAUSED:
             pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
             return pause_lines(pauses, self._clock())
-        if kind == events.ENDPOINT_BACK:
+        if kind == journal.ENDPOINT_BACK:
             return [f"{one_line(str(event.get('group')))}: answers again"]
         cell = self._state.cells.get((str(event.get("target")), str(event.get("evaluation"))))
-        if cell is None or kind not in (events.CELL_STARTED, events.CELL_ENDED):
+        if cell is None or kind not in (journal.CELL_STARTED, journal.CELL_ENDED):
             return []
-        if kind == events.CELL_STARTED:
+        if kind == journal.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
             return [f"{one_line(cell.name)}: started{again}"]
         figures = self._reader.cell(cell).figures
@@ -167,7 +165,7 @@ def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Grou
     head += [Text(_fitted(line, width), style="yellow") for line in pause_lines(status.pauses, now)]
     head = head[: max(1, height // 2)]
     name_width = min(LONGEST_NAME, max((len(cell.state.name) for cell in status.cells), default=0))
-    found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - _GAPS))
+    found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=name_width, min_width=min(name_width, 12))
@@ -197,9 +195,18 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             output.stdout.write(own_lines(spent_line(status)) + "\n")
             output.stdout.write(wrapped(own_lines(report.summary), columns(output.stdout)) + "\n")
         if report.exit_code and not output.as_json:
-            line = f"exit code {report.exit_code}: {why(report)}"
+            blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
+            others = sum(cell.exit_code != 0 for cell in report.cells) - 1
+            if blamed:
+                have = "cell has" if others == 1 else "cells have"
+                more = "" if others <= 0 else f"; {others} more {have} something to look at"
+                why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
+            elif report.no_table is not None:
+                why = report.no_table.split("\n")[0]
+            else:
+                why = "the suite was stopped before its end"
             screen = lasting(sys.stderr)
-            screen.write(wrapped(own_lines(line), columns(screen)) + "\n")
+            screen.write(wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n")
 
 
 def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
@@ -222,18 +229,6 @@ def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
             console.print(Text(wrapped(f"    {row.what}", width)))
 
 
-def why(report: SuiteReport) -> str:
-    """The cell that the exit code is of."""
-    blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
-    others = sum(cell.exit_code != 0 for cell in report.cells) - 1
-    if not blamed and report.no_table is not None:
-        return report.no_table.split("\n")[0]
-    if not blamed:
-        return "the suite was stopped before its end"
-    more = "" if others <= 0 else f"; {others} more {'cell has' if others == 1 else 'cells have'} something to look at"
-    return f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
-
-
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
     figures = {cell.state.name: cell.figures for cell in status.cells}
@@ -241,20 +236,10 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
     cells = []
     for cell in report.cells:
         found = figures.get(cell.name)
-        numbers = {name: getattr(found, name, None) for name in ("main_metric", "value", "ci_low", "ci_high", "n")}
-        cells.append(
-            {
-                "target": cell.target,
-                "evaluation": cell.evaluation,
-                "status": cell.status,
-                "exit_code": cell.exit_code,
-                "reason": cell.reason,
-                **numbers,
-                "reportable": None if found is None else found.reportable,
-                "collected": cell.collected,
-                "folder": str(cell.folder),
-            }
-        )
+        record = {name: getattr(cell, name) for name in ("target", "evaluation", "status", "exit_code", "reason")}
+        for name in ("main_metric", "value", "ci_low", "ci_high", "n", "reportable"):
+            record[name] = getattr(found, name, None)
+        cells.append({**record, "collected": cell.collected, "folder": str(cell.folder)})
     return {
         "event": "end",
         "exit_code": report.exit_code,

@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     pass
 
 CUSTOM = "custom"
-COMMENT_WIDTH = 110
-EXAMPLE_SAMPLES = 20
-MAX_WIDTH = 48
-EDITORS = (
-    "for completion in an editor: `eval-factory schema run_config > run_config.schema.json` beside this file, and as"
-    " its first line: # yaml-language-server: $schema=run_config.schema.json"
-)
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
-_EXAMPLES = {"int": "1", "float": "0.5"}
 
 Record = dict[str, Any]
 
@@ -93,7 +84,7 @@ def record_of(name: str, framework: Framework) -> Record:
             )
         record = run_spec_record(short, specs[short], framework)
         values = {
-            parameter: _EXAMPLES.get(known.get("type", ""))
+            parameter: {"int": "1", "float": "0.5"}.get(known.get("type", ""))
             or _example_value(parameter, is_path=parameter in run_entry.PATH_PARAMETERS)
             for parameter, known in record["parameters"].items()
             if known["required"]
@@ -152,9 +143,10 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
 
 def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
-    params: Record = {"limit_samples": EXAMPLE_SAMPLES, **({"extra": extra} if extra else {})}
+    params: Record = {"limit_samples": 20, **({"extra": extra} if extra else {})}
+    output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
     document = {
-        "config": {"type": type_, "output_dir": f"results/{_UNSAFE.sub('_', folder or type_)}", "params": params},
+        "config": {"type": type_, "output_dir": output_dir, "params": params},
         "target": {
             "api_endpoint": {
                 "url": "https://api.openai.com/v1",
@@ -174,6 +166,10 @@ def _example_value(name: str, *, is_path: bool) -> str:
 def details(record: Record) -> str:
     """One task or run spec as a run config: what is known of it in comments, then the example."""
     lines = [f"{record['name']}: {record['description']}", ""]
+    published = ""  # of a run spec: nothing is known of its data
+    if record.get("answers_public") is not None:
+        is_public = "" if record["answers_public"] else "not "
+        published = f"{record['published'] or 'unknown'}; its answers are {is_public}public"
     facts = {
         "main metric": " or ".join(record.get("main_metrics") or [record["main_metric"] or "HELM names none"]),
         "main split": record.get("main_split"),
@@ -187,7 +183,7 @@ def details(record: Record) -> str:
         "revision": record.get("revision"),
         "instances": formats.count(record.get("instances")),
         "data size": _size(record.get("size_mb")),
-        "public since": _published(record),
+        "public since": published,
         "tried by us on": record.get("tried"),
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
@@ -214,7 +210,9 @@ def details(record: Record) -> str:
     if record["example"] is None:
         end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
     else:
-        end = [EDITORS]
+        schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
+        first_line = "# yaml-language-server: $schema=run_config.schema.json"
+        end = [f"for completion in an editor: {schema}, and as its first line: {first_line}"]
     shown = list(_commented(lines))
     if (prompt := record.get("judge_prompt")) is not None:  # as it is, not wrapped
         shown += ["#", "# what a judge is asked, with what is filled in between braces:", "#"]
@@ -247,19 +245,12 @@ def _parameter_lines(record: Record) -> Iterable[str]:
 def _commented(lines: Iterable[str]) -> Iterable[str]:
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip()) + 2)
-        for part in textwrap.wrap(line, COMMENT_WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]:
+        for part in textwrap.wrap(line, 110, subsequent_indent=indent, break_on_hyphens=False) or [""]:
             yield f"# {part}".rstrip()
 
 
 def _joined(values: Sequence[str] | None) -> str:
     return ", ".join(values or ())
-
-
-def _published(record: Record) -> str:
-    """Empty for a run spec: nothing is known of its data."""
-    if record.get("answers_public") is None:
-        return ""
-    return f"{record['published'] or 'unknown'}; its answers are {'' if record['answers_public'] else 'not '}public"
 
 
 def _size(megabytes: float | None) -> str:
@@ -313,7 +304,7 @@ def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)
     else:
-        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), MAX_WIDTH)[1:]))
+        click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), 48)[1:]))
 
 
 SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -18,12 +18,9 @@ from eval_factory.core.urls import origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.run_plan import Plan
 
-API_KEY_PATH = "target.api_endpoint.api_key"
 CREDENTIALS_FILES = ("credentials.conf", "prod_env/credentials.conf")
 """HELM's own credentials, looked for in the current folder when no variable is set."""
 CREDENTIALS_VARIABLE = "HELM_CREDENTIALS"
-_GENERAL_KEY = "openaiApiKey"
-_JUDGE_NAMES = {"gpt": "GPT"}
 
 
 @dataclass
@@ -45,8 +42,23 @@ def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:
         PrerequisiteError: a key that the configuration names is nowhere, or a secret holds what cannot be sent.
         ConfigError: credentials.conf cannot be read.
     """
-    report = credentials_of(plan.endpoints, env, required=_named_by_the_user(plan))
-    report.warnings += _unused_oauth_clients(plan, env)
+    framework, sources = plan.evaluation.framework, plan.evaluation.sources
+    extra, endpoint = plan.evaluation.run.config.params.extra, plan.evaluation.run.target.api_endpoint
+    named = {"target.api_endpoint.api_key": endpoint.api_key}
+    for default in framework.judges.values():
+        named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
+    # what somebody wrote into the configuration has to be set
+    required = {name for path, name in named.items() if sources.get(path) is not Source.FRAMEWORK}
+    required |= {judge.api_key for judge in extra.judges or []}
+    report = credentials_of(plan.endpoints, env, required={name for name in required if name})
+    # a token is never taken where the configuration names a key
+    used = plan.evaluation.oauth_services()
+    report.warnings += [
+        f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"
+        f" keys are used, no OAuth token; target.api_endpoint.oauth={service} signs in with tokens"
+        for service in framework.oauth
+        if service not in used and env.get(variable_of(service, "CLIENT_ID"))
+    ]
     report.lines += report.warnings
     return report
 
@@ -60,13 +72,14 @@ def credentials_of(
         PrerequisiteError, ConfigError: as above.
     """
     endpoints, report = list(endpoints), CredentialsReport()
-    settings = set(chain.from_iterable(map(_sign_in_variables, endpoints)))
+    services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
+    settings = {variable_of(service, name) for service in services for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)}
     keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
     values = {name: secret_in(env, name) for name in sorted(keys | settings)}
     report.found = {name: value or "" for name, value in values.items() if value != env.get(name, value)}
-    of_the_model = _hosts_of_the_model(endpoints)
+    of_the_model = {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
     missing: list[EndpointSettings] = []
-    credentials: _HelmCredentials | None = None
+    credentials: tuple[str, Any] | None = None
     for endpoint in endpoints:
         if not endpoint.key_names:
             if endpoint.oauth is not None:
@@ -75,43 +88,34 @@ def credentials_of(
         first = endpoint.key_names[0]
         name = next((name for name in endpoint.key_names if values[name]), None)
         if name is not None:
-            report.lines += _of_a_variable(endpoint, name, values[name] or "")
+            if name != first:
+                report.lines.append(f"{first} is not set, setting to {name}")
+            elif endpoint.role != MODEL_ROLE:
+                judge = "GPT" if endpoint.role == "gpt" else endpoint.role.capitalize()
+                report.lines.append(
+                    f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
+                )
+            report.lines.append(_used(name, endpoint.role, values[name] or ""))
             continue
-        credentials = credentials or _HelmCredentials.read(env)
-        key = checked_secret(credentials.key_for(endpoint, of_the_model) or "", credentials.origin)
+        credentials = credentials or _helm_credentials(env)
+        origin, known = credentials
+        key = checked_secret(_key_in(known, endpoint, of_the_model) or "", origin)
         if key is not None:
             report.found[first] = key
-            report.lines.append(f"{first} is not set, setting to the key of {credentials.origin}")
-            report.lines.append(_used(credentials.origin, endpoint.role, key))
+            report.lines.append(f"{first} is not set, setting to the key of {origin}")
+            report.lines.append(_used(origin, endpoint.role, key))
         elif set(required) & set(endpoint.key_names):
             missing.append(endpoint)
         else:
             report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
-    report.lines += _placeholders({**values, **report.found}, settings)
+    report.lines += [
+        f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
+        for name, value in {**values, **report.found}.items()
+        if value and is_placeholder(value) and name not in settings
+    ]
     if missing:
         raise PrerequisiteError("\n".join(dict.fromkeys(map(_what_to_set, missing))))
     return report
-
-
-def _hosts_of_the_model(endpoints: Iterable[EndpointSettings]) -> set[tuple[str, object]]:
-    return {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
-
-
-def _placeholders(values: Mapping[str, str | None], settings: Collection[str]) -> Iterator[str]:
-    for name, value in values.items():
-        if value and is_placeholder(value) and name not in settings:
-            yield f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
-
-
-def _of_a_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
-    """What is logged of a key that the environment holds."""
-    first = endpoint.key_names[0]
-    if name != first:
-        yield f"{first} is not set, setting to {name}"
-    elif endpoint.role != MODEL_ROLE:
-        judge = _JUDGE_NAMES.get(endpoint.role, endpoint.role.capitalize())
-        yield f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
-    yield _used(name, endpoint.role, key)
 
 
 def _what_to_set(endpoint: EndpointSettings) -> str:
@@ -131,69 +135,34 @@ def _what_to_set(endpoint: EndpointSettings) -> str:
     )
 
 
-def _sign_in_variables(endpoint: EndpointSettings) -> list[str]:
-    """Variables that tokens are asked for with."""
-    if endpoint.oauth is None:
-        return []
-    return [variable_of(endpoint.oauth.service, name) for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)]
-
-
-def _named_by_the_user(plan: Plan) -> set[str]:
-    """Variables that somebody wrote into the configuration; those have to be set."""
-    extra, endpoint = plan.evaluation.run.config.params.extra, plan.evaluation.run.target.api_endpoint
-    named = {API_KEY_PATH: endpoint.api_key}
-    for default in plan.evaluation.framework.judges.values():
-        named[f"config.params.extra.{default.api_key}"] = getattr(extra, default.api_key)
-    names = {name for path, name in named.items() if plan.evaluation.sources.get(path) is not Source.FRAMEWORK}
-    names |= {judge.api_key for judge in extra.judges or []}
-    return {name for name in names if name}
-
-
-def _unused_oauth_clients(plan: Plan, env: Mapping[str, str]) -> list[str]:
-    """Credentials that are set but not used: a token is never taken where the configuration names a key."""
-    used = plan.evaluation.oauth_services()
-    return [
-        f"{variable_of(service, 'CLIENT_ID')} is set, but nothing in the configuration says `oauth: {service}`:"
-        f" keys are used, no OAuth token; target.api_endpoint.oauth={service} signs in with tokens"
-        for service in plan.evaluation.framework.oauth
-        if service not in used and env.get(variable_of(service, "CLIENT_ID"))
-    ]
-
-
 def _used(name: str, role: str, key: str) -> str:
     return f"Using API key {name} for {role}, ends with {ending_of(key)}"
 
 
-@dataclass(frozen=True)
-class _HelmCredentials:
-    """HELM's credentials: a key per deployment, per organization, or for everything."""
-
-    origin: str
-    values: Any
-
-    @classmethod
-    def read(cls, env: Mapping[str, str]) -> _HelmCredentials:
-        origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
-        if text is None:
-            path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
-            if path is None:
-                return cls("", {})
-            try:
-                origin, text = str(path), path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                raise ConfigError([f"{path}: cannot be read"]) from None
-        from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed
-
+def _helm_credentials(env: Mapping[str, str]) -> tuple[str, Any]:
+    """Where HELM's credentials are from, and a key per deployment, per organization, or for everything."""
+    origin, text = CREDENTIALS_VARIABLE, env.get(CREDENTIALS_VARIABLE)
+    if text is None:
+        path = next((path for path in map(Path, CREDENTIALS_FILES) if path.is_file()), None)
+        if path is None:
+            return "", {}
         try:
-            return cls(origin, ConfigFactory.parse_string(text).as_plain_ordered_dict())
-        except Exception:  # pyhocon raises many kinds, and their text would quote the file
-            raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
+            origin, text = str(path), path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError([f"{path}: cannot be read"]) from None
+    from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and is seldom needed
 
-    def key_for(self, endpoint: EndpointSettings, of_the_model: Collection[object]) -> str | None:
-        deployments = self.values.get("deployments")
-        quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
-        candidates = [quoted.get(endpoint.model_id)]
-        if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
-            organization = endpoint.model_id.partition("/")[0]
-            candidates += [self.values.get(f"{organization}ApiKey"), self.values.get(_GENERAL_KEY)]
-        return next((key for key in candidates if isinstance(key, str) and key), None)
+    try:
+        return origin, ConfigFactory.parse_string(text).as_plain_ordered_dict()
+    except Exception:  # pyhocon raises many kinds, and their text would quote the file
+        raise ConfigError([f"{origin}: is no HOCON, the format of HELM's credentials"]) from None
+
+
+def _key_in(credentials: Any, endpoint: EndpointSettings, of_the_model: Collection[object]) -> str | None:
+    deployments = credentials.get("deployments")
+    quoted = {name.strip('"'): key for name, key in deployments.items()} if isinstance(deployments, Mapping) else {}
+    candidates = [quoted.get(endpoint.model_id)]
+    if set(map(origin_of, endpoint.urls)) <= set(of_the_model):
+        organization = endpoint.model_id.partition("/")[0]
+        candidates += [credentials.get(f"{organization}ApiKey"), credentials.get("openaiApiKey")]
+    return next((key for key in candidates if isinstance(key, str) and key), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,9 @@ from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, Reques
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, servers_of
 
-_PROMPT = "ping"
 _TIMEOUT_S = 10.0
 FEW_TOKENS, MORE_TOKENS = 1, 512
 """One is the cheapest; models that think first, and gateways that have a least number, refuse so few."""
-_OTHERS = "the other servers answer: without this URL in the list, the run goes on with them and what they answered"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
 _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
@@ -66,17 +64,14 @@ def probe(
 
     answers = map_at_once(answer, servers.all, len(servers.all))
     errors = [one for one in answers if isinstance(one, PrerequisiteError)]
-    if errors:
-        raise _together(errors, len(servers.all))
+    if len(servers.all) == 1 and errors:
+        raise errors[0]
+    if errors:  # of several servers: what to do with one that is gone for good
+        refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
+        hint = "without this URL in the list, the run goes on with them and what they answered"
+        hint = "" if len(servers.all) == len(errors) else f"\n  the other servers answer: {hint}"
+        raise type((refused or errors)[0])("\n".join(map(str, errors)) + hint)
     return "\n".join(one for one in answers if isinstance(one, str)) or None
-
-
-def _together(errors: Sequence[PrerequisiteError], servers: int) -> PrerequisiteError:
-    """One error for all; of several servers, what to do with one that is gone for good."""
-    refused = [error for error in errors if isinstance(error, EndpointRefusedError)]
-    text = "\n".join(map(str, errors))
-    hint = "" if servers == len(errors) else f"\n  {_OTHERS}"
-    return errors[0] if servers == 1 else type((refused or errors)[0])(f"{text}{hint}")
 
 
 def _failure_of(client: RetryingClient, body: Mapping[str, Any]) -> RequestFailed | None:
@@ -104,5 +99,5 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
 
 
 def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int) -> dict[str, Any]:
-    body = settings.body_of({"prompt": _PROMPT, "max_tokens": tokens, "temperature": 0.0})
+    body = settings.body_of({"prompt": "ping", "max_tokens": tokens, "temperature": 0.0})
     return {**body, **settings.secret_fields(env)}

@@ -20,7 +20,6 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 
 _LOCAL_NAMES = (".local", ".internal", ".localhost", ".lan")
-_BY_THE_REQUEST = "requests_kcount"
 _RATES = {
     "input_per_million": "input_mtok", "output_per_million": "output_mtok",
     "cached_input_per_million": "cache_read_mtok",
@@ -46,16 +45,11 @@ def budget_of(plan: Plan) -> Budget:
 
 def table_prices(plan: Plan) -> dict[str, Price]:
     """Role -> what the user's own table says: it was written for these very models, and goes before all but answers."""
-    table = {price.model_id: price for price in plan.evaluation.run.config.params.extra.prices or []}
-    return {
-        endpoint.role: Price(
-            table[endpoint.model_id].input_per_million,
-            table[endpoint.model_id].output_per_million,
-            table[endpoint.model_id].cached_input_per_million,
-        )
-        for endpoint in plan.endpoints
-        if endpoint.model_id in table
+    table = {
+        price.model_id: Price(price.input_per_million, price.output_per_million, price.cached_input_per_million)
+        for price in plan.evaluation.run.config.params.extra.prices or []
     }
+    return {one.role: table[one.model_id] for one in plan.endpoints if one.model_id in table}
 
 
 def prices_of(plan: Plan) -> Prices:
@@ -155,7 +149,7 @@ def price_from(stated: Any, source: str) -> Price | None:
     Args:
         stated: its `ModelPrice`.
     """
-    if getattr(stated, _BY_THE_REQUEST, None) is not None:
+    if getattr(stated, "requests_kcount", None) is not None:
         return None
     starts = {tier.start for name in _RATES.values() for tier in getattr(getattr(stated, name, None), "tiers", ())}
     base = _rates(stated, 0)
@@ -167,15 +161,14 @@ def price_from(stated: Any, source: str) -> Price | None:
 
 
 def _rates(stated: Any, prompt_tokens: int) -> Rates | None:
-    rates = {name: _rate(getattr(stated, field, None), prompt_tokens) for name, field in _RATES.items()}
+    rates = {}
+    for name, field in _RATES.items():
+        price = getattr(stated, field, None)
+        if price is not None and not isinstance(price, Decimal):
+            # it depends on how long the prompt is: the highest tier that it is beyond holds for all tokens
+            beyond = [tier for tier in price.tiers if prompt_tokens > tier.start]
+            price = max(beyond, key=lambda tier: tier.start).price if beyond else price.base
+        rates[name] = None if price is None else float(price)
     if rates["input_per_million"] is None or rates["output_per_million"] is None:
         return None
     return Rates(**rates)  # type: ignore[arg-type] # the two that may not be None are none
-
-
-def _rate(stated: Any, prompt_tokens: int) -> float | None:
-    """Of a price that may depend on how long the prompt is: the highest tier that it is beyond holds for all tokens."""
-    if stated is None or isinstance(stated, Decimal):
-        return None if stated is None else float(stated)
-    beyond = [tier for tier in stated.tiers if prompt_tokens > tier.start]
-    return float(max(beyond, key=lambda tier: tier.start).price if beyond else stated.base)

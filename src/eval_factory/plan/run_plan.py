@@ -68,9 +68,6 @@ CHANGES_RESULTS = frozenset(
     )
 )  # fmt: skip
 
-_UNSAFE = re.compile(r"[^a-z0-9.]+")
-_SLUG_LENGTH = 60
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -122,9 +119,25 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
     """
     rundir = rundir or RunDir(evaluation.output_dir.absolute())
     before = servers_before(evaluation, rundir)
-    model = _model_endpoint(evaluation, before)
-    extra = evaluation.run.config.params.extra
-    declared = evaluation.task.helm.parameters
+    params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
+    extra, declared = params.extra, evaluation.task.helm.parameters
+    has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
+    model = EndpointPlan(
+        **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, before),
+        endpoint_type=endpoint.type,
+        key_names=(str(endpoint.api_key),) if has_key else (),
+        parallelism=params.parallelism,
+        top_p=params.top_p,
+        max_length=None if "max_length" in declared else extra.max_length,
+        use_nvcf=endpoint.adapter_config.use_nvcf,
+        adapter=Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"})),
+    )
+    jury, defaults = extra.judges, evaluation.framework.judges
+    if not jury or not evaluation.task.helm.judges:  # the default jury, at the target's URL
+        jury = [
+            Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
+            for role in evaluation.task.helm.judges
+        ]
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
     for name in (*SCENARIO_PARAMETERS, "max_length"):
         value = getattr(extra, name)
@@ -135,7 +148,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         evaluation=evaluation,
         rundir=rundir,
         model=model,
-        judges=_judge_endpoints(evaluation, before),
+        judges=tuple(_judge_endpoint(evaluation, judge, before) for judge in jury),
         prescribed=_prescribed_judges(evaluation, before),
         scenario_arguments=arguments,
         identity=identity_of(evaluation, before),
@@ -151,22 +164,6 @@ def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:
         hosts = dict.fromkeys("{}://{}".format(*urlsplit(url)[:2]) for url in one.urls)
         lines += [f"{one.role} at {host}: {sent or 'no key'}" for host in hosts]
     return lines
-
-
-def _model_endpoint(evaluation: Evaluation, before: Mapping[str, SameServers]) -> EndpointPlan:
-    params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
-    scenario_has_length = "max_length" in evaluation.task.helm.parameters
-    has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
-    return EndpointPlan(
-        **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, before),
-        endpoint_type=endpoint.type,
-        key_names=(str(endpoint.api_key),) if has_key else (),
-        parallelism=params.parallelism,
-        top_p=params.top_p,
-        max_length=None if scenario_has_length else params.extra.max_length,
-        use_nvcf=endpoint.adapter_config.use_nvcf,
-        adapter=_adapter(evaluation, plain=False),
-    )
 
 
 def _shared_settings(
@@ -193,26 +190,6 @@ def _shared_settings(
     }
 
 
-def _adapter(evaluation: Evaluation, *, plain: bool) -> Adapter:
-    """The user's changes to requests; `plain` is a judge's: only the reasoning markers hold for it."""
-    settings = evaluation.run.target.api_endpoint.adapter_config.model_dump(exclude={"use_nvcf"})
-    if plain:
-        defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
-        settings.update({name: defaults[name] for name in settings if not name.endswith("_reasoning_token")})
-    return Adapter(**settings)
-
-
-def _judge_endpoints(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
-    if not evaluation.task.helm.judges:
-        return ()
-    extra, defaults = evaluation.run.config.params.extra, evaluation.framework.judges
-    jury = extra.judges or [
-        Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
-        for role in evaluation.task.helm.judges  # the default jury, at the target's URL
-    ]
-    return tuple(_judge_endpoint(evaluation, judge, before) for judge in jury)
-
-
 def _prescribed_judges(evaluation: Evaluation, before: Mapping[str, SameServers]) -> tuple[EndpointPlan, ...]:
     """At the target's URL with the default judge's key, unless one of `extra.judges` has the role's name."""
     extra = evaluation.run.config.params.extra
@@ -233,25 +210,25 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, S
     params, target = evaluation.run.config.params, evaluation.run.target.api_endpoint
     urls = urls_in(judge.url) or target.urls
     shared = _shared_settings(evaluation, judge.name, judge, urls, before)
+    # its own variable, then the main key, which is never sent to a host that is none of the target's; none after a null
+    keys = [judge.api_key]
+    if set(map(origin_of, urls)) <= set(map(origin_of, target.urls)) and not judge.sends_no_key:
+        keys.append(target.api_key)
+    has_key = not judge.oauth and shared["url"] not in DEMO_URLS
+    # of the user's changes to requests, only the reasoning markers hold for a judge
+    adapter = target.adapter_config.model_dump(exclude={"use_nvcf"})
+    defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
+    adapter |= {name: defaults[name] for name in adapter if not name.endswith("_reasoning_token")}
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
-    added = {name: value for name, value in sampling.items() if value is not None}
+    adapter["params_to_add"] = {name: value for name, value in sampling.items() if value is not None}
     return EndpointPlan(
         **shared,
         endpoint_type=CHAT,
-        key_names=() if judge.oauth or shared["url"] in DEMO_URLS else _judge_keys(judge, urls, target),
+        key_names=tuple(dict.fromkeys(name for name in keys if name)) if has_key else (),
         parallelism=judge.parallelism or params.parallelism,
         use_nvcf=judge.use_nvcf,
-        adapter=replace(_adapter(evaluation, plain=True), params_to_add=added),
+        adapter=Adapter(**adapter),
     )
-
-
-def _judge_keys(judge: Judge, urls: Iterable[str], target: ApiEndpoint) -> tuple[str, ...]:
-    """Its own variable, then the main key, which is never sent to a host that is none of the target's; none after a
-    null."""
-    names = [judge.api_key]
-    if set(map(origin_of, urls)) <= set(map(origin_of, target.urls)) and not judge.sends_no_key:
-        names.append(target.api_key)
-    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
@@ -301,7 +278,7 @@ def slug_of(model_id: str) -> str:
 
     Lower case, digits, dots and hyphens; where that lost something, a short hash of the whole id is added.
     """
-    slug = _UNSAFE.sub("-", model_id.lower()).strip("-.")[:_SLUG_LENGTH].rstrip("-.")
+    slug = re.sub(r"[^a-z0-9.]+", "-", model_id.lower()).strip("-.")[:60].rstrip("-.")
     if slug == model_id:
         return slug
     digest = hashlib.sha256(model_id.encode()).hexdigest()[:8]
@@ -316,10 +293,6 @@ class SameServers:
     """Their name."""
     servers: tuple[str, ...]
     """Every one that has been among them."""
-
-    def has_one_of(self, urls: Iterable[str]) -> bool:
-        known = set(map(base_of, self.servers))
-        return any(base_of(url) in known for url in urls)
 
 
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:
@@ -345,7 +318,8 @@ def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServ
 
 def _named(urls: Sequence[str], before: SameServers | None) -> tuple[str, tuple[str, ...]]:
     """The name of these servers, and they themselves; none where they are one with its own name."""
-    name = before.url if before is not None and before.has_one_of(urls) else urls[0]
+    is_known = before is not None and not set(map(base_of, before.servers)).isdisjoint(map(base_of, urls))
+    name = before.url if before is not None and is_known else urls[0]
     return name, () if tuple(urls) == (name,) else tuple(urls)
 
 

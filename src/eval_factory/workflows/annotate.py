@@ -42,9 +42,6 @@ from eval_factory.workflows.resume import remember_result
 
 MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
-MAX_RATERS = 50
-LEAST_FOR_CORRELATION = 10
-"""Answers that have to be rated before their correlation with the judge is taken for known."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,8 @@ def export_sheets(
     """
     stored = load_result(folder)
     rundir = RunDir(stored.folder)
-    if not 1 <= raters <= MAX_RATERS:
-        raise ConfigError(f"--raters {raters}: 1 to {MAX_RATERS} people can rate")
+    if not 1 <= raters <= 50:
+        raise ConfigError(f"--raters {raters}: 1 to 50 people can rate")
     names = tuple(str(number) for number in range(1, raters + 1))
     files = [out / f"rater_{name}.{ending}" for name in names for ending in ("csv", "html")]
     there = [str(file) for file in files if file.exists()]
@@ -320,7 +317,7 @@ def known_of(folder: Path) -> Known:
     people = people_scores(result, RunDir(stored.folder))
     pairs = [(rating, values[key]) for key, rating in people.items() if key in values]
     mean, stddev, correlation = 0.0, 0.0, None
-    if len(pairs) >= LEAST_FOR_CORRELATION:
+    if len(pairs) >= 10:  # of fewer, nobody takes the correlation for known
         ratings, scores = zip(*pairs, strict=True)
         mean, stddev = statistics.fmean(ratings), statistics.stdev(ratings)
         # where one of them is always the same it says nothing of the other

@@ -41,10 +41,6 @@ class RunContext:
         self.log.info(text)
         self.show(text)
 
-    def warn(self, text: str) -> None:
-        self.log.warning(text)
-        self.show(f"warning: {text}")
-
     def show(self, text: str) -> None:
         """To the screen alone."""
         self.screen.write(f"{text}\n")

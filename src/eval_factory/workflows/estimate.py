@@ -200,7 +200,13 @@ def estimate(
         look: what does so in place of `prompt_sizes`.
     """
     plan = make_plan(evaluation)
-    figures = {one.role: _earlier(plan, one) for one in plan.endpoints}
+    try:  # another task's prompts are longer or shorter
+        document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
+        is_of_task = document["config"]["type"] == evaluation.run.config.type
+    except (OSError, ValueError, KeyError, TypeError):
+        is_of_task = False
+    cache_db = plan.rundir.cache_db if is_of_task else plan.rundir.root / "none"
+    figures = {one.role: kept_figures(cache_db, one.role, one.model_id) for one in plan.endpoints}
     try:  # how many requests the result of this very run in the output folder is made of
         result = load_result(plan.rundir.root).result
         is_same = result.provenance.run_identity == plan.identity
@@ -224,17 +230,6 @@ def estimate(
         sources = {"requests": where, "tokens": of_tokens, "cost": of_cost, "time": of_hours}
         roles.append(RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources))
     return Estimate(plan.task_name, tuple(roles), sum(one.answers for one in figures.values()), budget_of(plan))
-
-
-def _earlier(plan: Plan, endpoint: EndpointPlan) -> KeptFigures:
-    """Of answers in the output folder; another task's prompts are longer or shorter."""
-    try:
-        document = parse_own(plan.rundir.run_config.read_text(encoding="utf-8"))
-        is_of_task = document["config"]["type"] == plan.evaluation.run.config.type
-    except (OSError, ValueError, KeyError, TypeError):
-        is_of_task = False
-    cache_db = plan.rundir.cache_db if is_of_task else plan.rundir.root / "none"
-    return kept_figures(cache_db, endpoint.role, endpoint.model_id)
 
 
 def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tuple[int | None, str]:

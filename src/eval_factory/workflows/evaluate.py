@@ -205,7 +205,8 @@ def probe_all(
             context.log.error(str(error))
             raise
     for warning in filter(None, warnings):
-        context.warn(warning)
+        context.log.warning(warning)
+        context.show(f"warning: {warning}")
     silent = {endpoint.role for endpoint, warning in zip(asked, warnings, strict=True) if warning}
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 

@@ -50,12 +50,6 @@ DATA_ERRORS = frozenset(
 )  # fmt: skip
 """What is raised where data are not there or cannot be downloaded."""
 
-ENDPOINT_ERRORS: Mapping[str | None, type[PrerequisiteError]] = {
-    event_names.UNREACHABLE: EndpointUnreachableError,
-    event_names.REFUSED_BY_ENDPOINT: EndpointRefusedError,
-}
-"""By the kind of a fatal event."""
-
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
 """What HELM's functions of run specs raise for values that they do not take."""
@@ -117,9 +111,8 @@ def run_helm(
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
-    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs.
-
-    (`AST constructor recursion depth mismatch` of Python's compiler, inside Mako.)
+    """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs:
+    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako.
 
     Args:
         keeps_log: whether the log is there afterwards, and can be named.
@@ -286,7 +279,11 @@ def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | No
                 refused = f"it was eval-factory that refused {', '.join(hosts)}, which is no host of an endpoint"
                 message = f"{message}\n  offline: {refused}"
             log.error(message)
-            raise ENDPOINT_ERRORS.get(event.get("kind"), PrerequisiteError)(message)
+            by_kind: dict[Any, type[PrerequisiteError]] = {
+                event_names.UNREACHABLE: EndpointUnreachableError,
+                event_names.REFUSED_BY_ENDPOINT: EndpointRefusedError,
+            }
+            raise by_kind.get(event.get("kind"), PrerequisiteError)(message)
         if event["event"] == event_names.REFUSED:
             log.error(event["message"])
             raise ConfigError(f"config.type: {event['message']}")

@@ -125,12 +125,6 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
         )
 
 
-_UNFINISHED = re.compile(r".+\.(part|tmp)")
-"""Names of files that are not complete yet: ours, HELM's output as our patch writes it, and HELM's downloads."""
-_PART_OF = re.compile(r"\.(?P<name>.+)\.[^.]+\.part")
-"""What `write_atomic` names a file until it is complete."""
-
-
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
     """Make sure that cache.db is there and ours; a damaged one is renamed, so that it is neither used nor lost."""
     try:
@@ -148,11 +142,13 @@ def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
 
 def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
     """Delete files that a run which was killed had not finished; nobody else writes here, for the folder is locked."""
-    parts = ((path, _PART_OF.fullmatch(path.name)) for path in rundir.root.glob(".*.part"))
-    found = [path for path, part in parts if part is not None and rundir.writes(part["name"])]
+    # what `write_atomic` names a file until it is complete
+    parts = ((path, re.fullmatch(r"\.(.+)\.[^.]+\.part", path.name)) for path in rundir.root.glob(".*.part"))
+    found = [path for path, part in parts if part is not None and rundir.writes(part[1])]
+    # ours, HELM's output as our patch writes it, and HELM's downloads
     for folder in (rundir.responses, rundir.model_configs, rundir.helm):
         for parent, _, files in os.walk(folder):  # which follows no links
-            found += [Path(parent) / name for name in files if _UNFINISHED.fullmatch(name)]
+            found += [Path(parent) / name for name in files if re.fullmatch(r".+\.(part|tmp)", name)]
     for path in found:
         path.unlink(missing_ok=True)
     if found:

@@ -38,8 +38,6 @@ OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "fra
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
 
 SHARDS = "shards"
-_OTHER_DATA = ("scenarios/", "hub:", f"{DATA_PATH}/")
-"""What names of data begin with that are no custom benchmark's own files."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,8 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
         ConfigError: that file is not there.
     """
     data = result.provenance.dataset_files
-    recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(_OTHER_DATA)}
+    others = ("scenarios/", "hub:", f"{DATA_PATH}/")  # that are no custom benchmark's own files
+    recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)}
     try:
         own = load_benchmark(path)
     except (ConfigError, OSError):

@@ -12,7 +12,7 @@ from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own, to_yaml
@@ -36,11 +36,7 @@ from eval_factory.workflows.view_site import (
     write_site,
 )
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 HOST = "127.0.0.1"
-SECRET_BYTES = 16
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "Cache-Control": "no-store",
@@ -49,7 +45,6 @@ HEADERS = {
 }
 """Nothing is kept in the browser's cache, and no link tells another site where it was followed."""
 SCHEMA = "schema.yaml"
-SITE = "site"
 SHOWN_ANSWERS = "display_predictions.json"
 _PREFIX = "eval-factory-view-"
 CANNOT_READ = (
@@ -121,11 +116,7 @@ def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], scr
 
 
 def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
-    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their tables.
-
-    Raises:
-        PrerequisiteError, HelmError: as `viewed_runs`.
-    """
+    """The runs in folders of runs and suites, or those of a leaderboard; and the schema of their tables."""
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
@@ -137,14 +128,9 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
 def _made(
     runs: Sequence[ViewedRun], schema: str, work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool
 ) -> Path:
-    """The folder of the pages, in `work`.
-
-    Raises:
-        PrerequisiteError: HELM is not installed, or without its pages.
-        HelmError: helm-summarize failed; with its last lines.
-    """
+    """The folder of the pages, in `work`."""
     look_for_helm()
-    site = work / SITE
+    site = work / "site"
     suite = write_site(site, runs)
     lay_out(runs, suite, copies=copies)
     rundir = RunDir(work)
@@ -167,7 +153,7 @@ def _made(
     return site
 
 
-class PageServer:
+class PageServer(ThreadingHTTPServer):
     """Serves a folder of patients' texts: takes its port at once, answers from `start` on, until it is closed.
 
     helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1 alone, where other users
@@ -183,56 +169,42 @@ class PageServer:
         Raises:
             PrerequisiteError: the port is not to be had.
         """
-        self._prefix = f"/{secrets.token_urlsafe(SECRET_BYTES)}/"
         try:
-            self._server = _Server((HOST, port), SimpleHTTPRequestHandler)
+            super().__init__((HOST, port), SimpleHTTPRequestHandler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise PrerequisiteError(
                 f"port {port} of {HOST} cannot be used: {reason}\n  give another with --port, or none for a free one"
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="view-server", daemon=True)
-
-    @property
-    def address(self) -> str:
-        return f"http://{self._own_name}{self._prefix}"
-
-    @property
-    def _own_name(self) -> str:
-        return f"{HOST}:{self._server.server_address[1]}"
+        self.own_name, self.prefix = f"{HOST}:{self.server_address[1]}", f"/{secrets.token_urlsafe(16)}/"
+        self.address = f"http://{self.own_name}{self.prefix}"
+        self._thread = threading.Thread(target=self.serve_forever, name="view-server", daemon=True)
 
     def start(self, site: Path) -> None:
-        handler = partial(_Handler, directory=str(site), prefix=self._prefix, own_name=self._own_name)
-        self._server.RequestHandlerClass = handler
+        self.RequestHandlerClass = partial(_Handler, directory=str(site))
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_args: object) -> None:
         if self._thread.is_alive():
-            self._server.shutdown()
+            self.shutdown()
             self._thread.join()
-        self._server.server_close()
+        self.server_close()
 
-
-class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away in the middle of an answer is nothing to report."""
 
 
 class _Handler(SimpleHTTPRequestHandler):
-    def __init__(self, *args: Any, directory: str, prefix: str, own_name: str) -> None:
-        self._prefix, self._own_name = prefix, own_name  # the base class handles the request in its __init__
-        super().__init__(*args, directory=directory)
+    server: PageServer
 
     def send_head(self) -> Any:
         """For GET and HEAD: what stands behind the prefix, and nothing else."""
-        is_known = secrets.compare_digest(self.path[: len(self._prefix)].encode(), self._prefix.encode())
-        if self.headers.get("Host") != self._own_name or not is_known:
+        prefix = self.server.prefix
+        is_known = secrets.compare_digest(self.path[: len(prefix)].encode(), prefix.encode())
+        if self.headers.get("Host") != self.server.own_name or not is_known:
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
-        self.path = self.path[len(self._prefix) - 1 :]
+        self.path = self.path[len(prefix) - 1 :]
         return super().send_head()
 
     def list_directory(self, path: Any) -> None:  # noqa: ARG002 - of the base class

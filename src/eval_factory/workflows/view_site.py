@@ -24,7 +24,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm.command import helm_program
 from eval_factory.helm.metric_facts import is_score
@@ -41,9 +41,6 @@ _NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE,
 OTHER = (names.SCENARIO_FILE,)
 NO_SCORE = "no_score"
 """A metric that no run has: HELM wants a name of each run's main metric."""
-LONGEST_RUN_NAME = 150
-LONGEST_ARGUMENT = 40
-"""Of a scenario's argument: HELM makes names of files of all of them together."""
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
 _INDEX, CONFIG = "index.html", "config.js"
@@ -138,20 +135,17 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
                 f"{folder}: HELM's files are not there ({', '.join(missing)}), and its pages are made of them\n"
                 f"  run the same evaluation again; what was answered is kept in {rundir.cache_db.name}"
             )
-        found.append(_Found(stored, folder, _spec(folder / names.RUN_SPEC_FILE)))
+        path = folder / names.RUN_SPEC_FILE
+        try:
+            spec: dict[str, Any] = json.loads(path.read_bytes())
+            is_one = isinstance(spec["adapter_spec"], dict) and isinstance(spec["scenario_spec"], dict)
+            is_one = is_one and all(isinstance(group, str) for group in spec["groups"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise HelmError(f"HELM's output {path} cannot be read: {error}") from error
+        if not is_one:
+            raise HelmError(f"HELM's output {path} cannot be read: it is no run spec")
+        found.append(_Found(stored, folder, spec))
     return found
-
-
-def _spec(path: Path) -> dict[str, Any]:
-    try:
-        spec: dict[str, Any] = json.loads(path.read_bytes())
-        is_one = isinstance(spec["adapter_spec"], dict) and isinstance(spec["scenario_spec"], dict)
-        is_one = is_one and all(isinstance(group, str) for group in spec["groups"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HelmError(f"HELM's output {path} cannot be read: {error}") from error
-    if not is_one:
-        raise HelmError(f"HELM's output {path} cannot be read: it is no run spec")
-    return spec
 
 
 def _shown(runs: Sequence[_Found], number: int | None) -> str:
@@ -175,11 +169,12 @@ def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
     model = names.deployment_name(plain_name(found.helm_model.rpartition("/")[2]) + ending)
     groups = tuple(plain_name(group) for group in found.spec["groups"])
     scenario = dict(found.spec["scenario_spec"])
-    # of a path among the scenario's arguments the last part, of a text what a file can be named by
+    # of a path among the scenario's arguments the last part, of a text what a file can be named by: HELM makes names of
+    # files of all of them together
     arguments = {
         plain_name(key): value
         if isinstance(value, (int, float))
-        else plain_name(str(value).rstrip("/").rpartition("/")[2], LONGEST_ARGUMENT)
+        else plain_name(str(value).rstrip("/").rpartition("/")[2], 40)
         for key, value in (scenario.get("args") or {}).items()
     }
     spec = {
@@ -202,7 +197,7 @@ def _viewed(found: _Found, number: int | None, shown_model: str) -> ViewedRun:
 
 def _run_name(name: str) -> str:
     """One that is cut keeps a hash of the whole: what tells two runs apart may stand at the end."""
-    plain = plain_name(name, LONGEST_RUN_NAME)
+    plain = plain_name(name, 150)
     if plain == name:
         return name
     return f"{plain}-{hashlib.sha256(name.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"
@@ -325,5 +320,5 @@ def make_tables(
     """
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
-    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    redactor = Redactor.from_environment(env)
     summarize(RunContext(work, lock, env, redactor, _LOG, screen), argv, keeps_log=keeps_log)

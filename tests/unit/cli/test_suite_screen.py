@@ -20,7 +20,7 @@ from rich.console import Console
 import suite_by_hand
 from eval_factory.cli import suite_screen, suite_text
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch, why
+from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch
 from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, rows_that_fit, status_lines
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
@@ -166,7 +166,11 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
 
 
-def test_why_the_exit_code_is_what_it_is(folder: SuiteDir) -> None:
+def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
+    def why(found: SuiteReport) -> str:
+        show_end(found, RunOutput(quiet=True, stdout=io.StringIO()))
+        return " ".join(capsys.readouterr().err.split()).removeprefix(f"exit code {found.exit_code}: ")
+
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
     assert why(report(folder, 1, 4)) == "a_longer_name/qa: failed; 1 more cell has something to look at"
     whole = report(folder, 4, 4)

@@ -38,3 +38,4 @@ def test_without_a_script_our_interpreter_runs_the_module(tmp_path: Path, monkey
     argv = command.command_line(plan())
     assert argv[:4] == [python, "-m", "helm.benchmark.run", "--run-entries"]
     assert shlex.split(shlex.join(argv)) == argv
+    assert helm_program("helm-server") == [python, "-m", "helm.benchmark.server"]

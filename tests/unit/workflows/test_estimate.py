@@ -163,7 +163,7 @@ def test_the_result_of_this_very_run_says_how_many(finished: RunDir, monkeypatch
     given = {path: value for path, value in leaves if value is not None}
     monkeypatch.setattr(module, "prompt_sizes", lambda *_: pytest.fail("the data are looked at"))
     same = {"config.output_dir": str(finished.root)}
-    monkeypatch.setattr(module, "_earlier", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
+    monkeypatch.setattr(module, "kept_figures", lambda *_: KeptFigures(4, 10.0, 1.0, 0.5, None))
     found = estimate(evaluation({**given, **same}), {})
     assert found.requests == load_result(finished.root).result.validity.instances.requested
     assert found.roles[0].sources["requests"].startswith("as many as the result")

@@ -143,7 +143,7 @@ def test_it_listens_on_this_machine_alone_and_the_address_is_a_secret(tmp_path: 
         assert len(parts.path) >= 22
         assert parts.path.endswith("/")
         assert parts.path != urlsplit(two.address).path
-        assert one._server.server_address[0] == "127.0.0.1"
+        assert one.server_address[0] == "127.0.0.1"
 
 
 def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:

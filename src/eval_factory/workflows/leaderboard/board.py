@@ -30,8 +30,6 @@ from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leader
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, missing_prerequisites, refuse_unready
 
 OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
-NO_KEY = "no API key"
-"""What is said of a missing key begins so. It is no matter of one entry."""
 PRESCRIBED = {
     "temperature": None,
     "max_new_tokens": None,
@@ -205,8 +203,13 @@ def _with_runs(
         if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
             reason = "; ".join(problems).replace("config.type: ", "")
             not_run.append(NotRun(entry, reason, HelmError.exit_code))
-        else:
-            named.setdefault(_name_of(entry, named, evaluation), []).append(entry)
+            continue
+        # two entries that would have the same folders are numbered
+        plain = name_of_type(entry.description, evaluation.framework)
+        possible = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
+        used = {name.lower(): same[0].description for name, same in named.items()}
+        name = next(one for one in possible if used.get(one.lower(), entry.description) == entry.description)
+        named.setdefault(name, []).append(entry)
     paths = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())
     for path, count in paths.items():
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
@@ -215,7 +218,7 @@ def _with_runs(
     if dry_run:
         screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
         cells = tuple(replace(one, missing=()) for one in cells)
-    lacks_a_key = any(NO_KEY in text for one in cells for text in one.missing)
+    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)  # no matter of one entry
     if lacks_a_key or (cells and not any(one.ready for one in cells)):
         refuse_unready(cells)
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
@@ -239,14 +242,6 @@ def _type_of(entry: Entry, evaluation: Evaluation) -> str:
     return f"{prefix_of(evaluation.framework)}{entry.description}"
 
 
-def _name_of(entry: Entry, named: Mapping[str, Sequence[Entry]], evaluation: Evaluation) -> str:
-    """Of the folders of an entry's runs; two entries that would have the same are numbered."""
-    plain = name_of_type(entry.description, evaluation.framework)
-    names = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
-    used = {name.lower(): same[0] for name, same in named.items()}
-    return next(n for n in names if n.lower() not in used or used[n.lower()].description == entry.description)
-
-
 def _suite(board: Board, named: Mapping[str, Sequence[Entry]], evaluation: Evaluation, env: Mapping[str, str]) -> Suite:
     """Every entry, and what the user said of endpoints, judges and parameters."""
     given = evaluation.as_given()
@@ -263,8 +258,15 @@ def _suite(board: Board, named: Mapping[str, Sequence[Entry]], evaluation: Evalu
     for name, (entry, *_) in named.items():
         # null: for what the entry says of its own, where the suite says something for all
         of_entry: dict[str, Any] = {"extra": {}}
-        if asked := _judges_of(entry, judges, evaluation):
-            of_entry["extra"]["judges"] = asked
+        # those of the user's judges that the entry asks; of a jury the others stay at the model's URL
+        asked = {role: judges.get(role) for role in _roles_of(entry, evaluation.framework)}
+        if judges and entry.known is not None and entry.known.has_jury:
+            all_extra = evaluation.run.config.params.extra
+            for role, judge in evaluation.framework.judges.items():
+                key = getattr(all_extra, judge.api_key)
+                asked[role] = asked[role] or {"name": role, "model_id": judge.model_id, "api_key": key}
+        if any(asked.values()):
+            of_entry["extra"]["judges"] = [judge for judge in asked.values() if judge is not None]
         if entry.argument("num_train_trials") is not None:
             of_entry["extra"]["num_train_trials"] = None
         if entry.argument("max_eval_instances") is not None:
@@ -279,18 +281,6 @@ def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
     """Of the judges that the entry asks."""
     has_jury = entry.known is not None and entry.known.has_jury
     return tuple(framework.judges if has_jury else prescribed_roles(entry.judges))
-
-
-def _judges_of(entry: Entry, own: Mapping[str, Mapping[str, Any]], evaluation: Evaluation) -> list[Mapping[str, Any]]:
-    """Those of the user's judges that the entry asks; of a jury the others stay at the model's URL."""
-    judges = {role: own.get(role) for role in _roles_of(entry, evaluation.framework)}
-    if own and entry.known is not None and entry.known.has_jury:
-        extra = evaluation.run.config.params.extra
-        for role, judge in evaluation.framework.judges.items():
-            judges[role] = judges[role] or {
-                "name": role, "model_id": judge.model_id, "api_key": getattr(extra, judge.api_key)
-            }  # fmt: skip
-    return [judge for judge in judges.values() if judge is not None]
 
 
 def evaluation_of(
@@ -326,9 +316,7 @@ def evaluation_of(
     task = Task(
         name=row.name,
         description=row.description,
-        defaults={
-            "config": {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES},
-        },
+        defaults={"config": {"type": row.name, "output_dir": folder, "supported_endpoint_types": ENDPOINT_TYPES}},
         helm=HelmEntry(
             run_spec=row.name,
             scenario=row.name,

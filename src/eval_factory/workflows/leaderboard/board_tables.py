@@ -16,7 +16,7 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.secrets import Redactor, names_a_secret
+from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line, helm_program
 from eval_factory.plan.run_plan import where_keys_go
@@ -181,7 +181,7 @@ def tables_of(
     Raises:
         HelmError: HELM could not make them.
     """
-    redactor = Redactor.from_environment(env, filter(names_a_secret, env))
+    redactor = Redactor.from_environment(env)
     found = [
         (replace(row, reason=row.reason and redactor.text(row.reason)), code) for row, code in board_rows(board, cells)
     ]

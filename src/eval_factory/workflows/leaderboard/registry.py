@@ -22,9 +22,7 @@ from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
 
 _ORGANIZATION = "{organization}"
-BUNDLE_FOLDER = "presentation"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
-_TIMEOUT_S = 20.0
 
 
 class Leaderboard(StrictModel):
@@ -132,7 +130,7 @@ def conf_of(
             f"{row.name}: whose benchmarks? Name the organization ({row.name}_stanford), or give the conf with --conf"
         )
     if data_dir is not None:
-        bundled = data_dir / BUNDLE_FOLDER / row.conf
+        bundled = data_dir / "presentation" / row.conf
         if not bundled.is_file():
             raise PrerequisiteError(
                 f"{bundled} is not there\n  with a network: eval-factory data pull leaderboards --to {data_dir};"
@@ -145,7 +143,7 @@ def conf_of(
     import requests  # imported here: it is slow, and seldom needed
 
     try:
-        reply = requests.get(address, timeout=_TIMEOUT_S)
+        reply = requests.get(address, timeout=20.0)
         reply.raise_for_status()
     except requests.RequestException as error:
         status = error.response.status_code if error.response is not None else None
@@ -166,7 +164,7 @@ def _read(path: Path) -> str:
 
 # Confs name models in three ways: a group (`model=text`), somebody's model (`model=openai/gpt-4o,model_deployment=...`,
 # an entry for each), or not at all. Here no entry names one: the target of each run does.
-_MODEL, DEPLOYMENT, LIMIT, DATA_PATH = "model", "model_deployment", "num_output_tokens", "data_path"
+_MODEL, _LIMIT, DATA_PATH = "model", "num_output_tokens", "data_path"
 
 
 @dataclass(frozen=True)
@@ -265,11 +263,11 @@ def of_any_model(entries: Iterable[Entry], *, reasoning: bool = False) -> list[E
     kept: dict[tuple[Any, ...], Entry] = {}
     for entry in (one for given in entries for one in _single(given)):
         of_somebody = "/" in (entry.argument(_MODEL) or "")
-        ours = entry.without(_MODEL, DEPLOYMENT)
+        ours = entry.without(_MODEL, "model_deployment")
         # The order of arguments is no difference to HELM.
-        key = (ours.run_spec, frozenset(ours.without(LIMIT if of_somebody else "").arguments), ours.groups)
+        key = (ours.run_spec, frozenset(ours.without(_LIMIT if of_somebody else "").arguments), ours.groups)
         before = kept.setdefault(key, ours)
-        limited, other = (ours.argument(LIMIT) is not None), (before.argument(LIMIT) is not None)
+        limited, other = (ours.argument(_LIMIT) is not None), (before.argument(_LIMIT) is not None)
         chosen = ours if limited != other and limited == reasoning else before
         always = before.priority is None or ours.priority is None
         kept[key] = replace(chosen, priority=None if always else min(before.priority or 0, ours.priority or 0))
