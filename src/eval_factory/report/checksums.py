@@ -29,20 +29,16 @@ class ChecksumsError(Exception):
     """The file is no list of checksums."""
 
 
-def write_checksums(
-    rundir: RunDir, runs: Iterable[Path], result: TaskResult, known: Mapping[str, str] | None = None
-) -> None:
+def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, str]) -> None:
     """Of a finished result; SHA256SUMS is written last: where it is there, everything is.
 
     Args:
-        runs: the run folders of the result.
         result: as it was written, so that a reader of the statement finds the same numbers.
-        known: what `digests_of` gives, where somebody has it already.
+        digests: what `digests_of` gives.
     """
-    digests = digests_of(rundir, runs) if known is None else dict(known)
     document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    digests[rundir.attestation.name] = sha256_of(rundir.attestation)
+    digests = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
     lines = []
     for name, digest in sorted(digests.items()):
         # as GNU coreutils writes it: a name with a backslash or a line break is escaped, and its line begins so

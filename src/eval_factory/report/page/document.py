@@ -19,10 +19,9 @@ from markupsafe import Markup
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
-from eval_factory.report import documents, sentences
+from eval_factory.report import documents, papers, sentences
 from eval_factory.report.drawing import page_css, plot_template, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
-from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
 from eval_factory.report.sentences import clinician_headline, cost_line, rubric_headline, usage_rows
@@ -143,10 +142,12 @@ def page_environment() -> Environment:
 
 
 def compile_templates() -> None:
-    """Those of a run's page; the first page would compile them."""
+    """Those of a run's page, and the sentences of its methods text; the first page would compile them."""
     for part in ("page", "run", "clinicians", "rubric", "instances"):
         page_environment().get_template(f"{part}.html.j2")
     plot_template()
+    for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
+        papers.template_of(text)
 
 
 def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
@@ -172,6 +173,6 @@ def shown_of(
         )  # fmt: skip
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))
-        methods = methods_text(result, one.config, one.target)
+        methods = papers.methods_text(result, one.config, one.target)
         found.append(ShownResult(result, one.command, packer.finish(), methods, label))
     return found
