@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -101,9 +101,10 @@ def _task(result: results.TaskResult) -> dict[str, Any]:
     Of the metric, split and perturbation stands what does not follow from the score's name: a plain name is HELM's own
     name of the metric, over the main split, with nothing perturbed.
     """
-    split = result.validity.main_split
-    usual = {name: {"metric": name, "split": split, "perturbation": None} for name in result.scores}
-    scores = {name: OneLine(_score_and_facts(score, usual[name])) for name, score in result.scores.items()}
+    scores = {}
+    for name, score in result.scores.items():
+        usual = {"metric": name, "split": result.validity.main_split, "perturbation": None}
+        scores[name] = OneLine(_score_and_facts(score, usual))
     main = scores.get(result.main_metric)
     first = {} if main is None else {result.main_metric: {**main, "stats": OneLine(main["stats"])}}
     return {result.task: {"metrics": {"score": {"scores": {**first, **scores, **first}}}}}
@@ -111,7 +112,7 @@ def _task(result: results.TaskResult) -> dict[str, Any]:
 
 def _groups(result: results.TaskResult) -> dict[str, Any]:
     """A score of a group does not repeat what the score of that name in `tasks` says of its metric."""
-    known = {name: _facts(score) for name, score in result.scores.items()}
+    known = {name: vars(score) for name, score in result.scores.items()}
     groups: dict[str, Any] = {}
     for field, by_value in result.groups.items():
         written = {}
@@ -123,16 +124,12 @@ def _groups(result: results.TaskResult) -> dict[str, Any]:
 
 
 def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str, Any]:
-    """What a score says of itself beside its value and statistics, but for what is known without it."""
-    facts = {name: fact for name, fact in _facts(score).items() if name not in known or known[name] != fact}
+    """With what a score says of itself beside its value and statistics, but for what is known without it."""
+    facts = {name: fact for name, fact in vars(score).items() if name not in ("value", "stats")}
+    facts = {name: fact for name, fact in facts.items() if name not in known or known[name] != fact}
+    if facts.get("scale") is not None:  # its end is written as 1, not 1.0
+        facts["scale"] = OneLineList(int(end) if float(end).is_integer() else end for end in facts["scale"])
     return {**_score(score), **facts}
-
-
-def _facts(score: results.Score) -> dict[str, Any]:
-    """Every other field of a score, null where it does not have it; an end of its scale is 1, not 1.0."""
-    facts = {field.name: getattr(score, field.name) for field in fields(score) if field.name not in ("value", "stats")}
-    scale = score.scale and OneLineList(int(end) if float(end).is_integer() else end for end in score.scale)
-    return {**facts, "scale": scale}
 
 
 def _validity(result: results.TaskResult) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +165,7 @@ def _scores(
     """What a group's score does not say of its metric, the score of that name over all instances does."""
     found = {}
     for name, document in metrics["score"]["scores"].items():
-        known: dict[str, Any] = {"metric": name, "split": main_split}
-        if name in of_task:
-            known = {field.name: getattr(of_task[name], field.name) for field in fields(results.Score)}
+        known: dict[str, Any] = vars(of_task[name]) if name in of_task else {"metric": name, "split": main_split}
         found[name] = _SCORE({**known, **document, "stats": {**_OF_NO_STATS, **document["stats"]}})
     return found
 
