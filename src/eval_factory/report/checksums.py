@@ -21,8 +21,6 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-_LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)")
-_ESCAPES = {"\\\\": "\\", "\\n": "\n", "\\r": "\r"}
 
 
 class ChecksumsError(Exception):
@@ -82,12 +80,12 @@ def read_checksums(path: Path) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1):
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
         if match is None:
             raise ChecksumsError(f"line {number} is no SHA-256 with the path of a file")
         name = match["name"]
         if match["escaped"]:
-            name = re.sub(r"\\[\\nr]", lambda escape: _ESCAPES[escape[0]], name)
+            name = re.sub(r"\\([\\nr])", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], "\\"), name)
         if not leads_inside(name):
             raise ChecksumsError(f"line {number} names a file outside of the folder")
         found[name] = match["digest"]

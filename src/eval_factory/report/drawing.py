@@ -159,18 +159,14 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
 
 
-def page_css(*, dark: bool = False) -> str:
-    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), which the page may set.
-
-    Args:
-        dark: the properties of a dark page alone, to stand in its `prefers-color-scheme` rule or the like.
-    """
-    if dark:
-        return "".join(f"--plot-{name}: {colour}; " for name, colour in DARK_COLOURS.items()).rstrip()
+def page_css() -> str:
+    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), those of a dark page last."""
     rules = [".plot { max-width: 100%; height: auto; display: block; }"]
     for name, colour in _OF_THE_PAGE.items():
         if name != "paper":
             rules += [f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}" for kind in ("fill", "stroke")]
+    dark = " ".join(f"--plot-{name}: {colour};" for name, colour in DARK_COLOURS.items())
+    rules.append(f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}")
     return "\n".join(rules)
 
 

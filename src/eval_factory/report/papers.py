@@ -42,12 +42,12 @@ def forms() -> Mapping[str, Any]:
     return read
 
 
+@dataclass
 class Citations:
     """The sources that a text cites, numbered in the order in which they are first cited."""
 
-    def __init__(self, form: str = "[{}]") -> None:
-        self._form = form
-        self._cited: list[str] = []
+    form: str = "[{}]"
+    _cited: list[str] = field(default_factory=list)
 
     def __call__(self, *names: str) -> str:
         """The numbers of these sources in the form: `[1]`, `[1, 3]`. Raises KeyError where there is no such source."""
@@ -55,7 +55,7 @@ class Citations:
             forms()["sources"][name]
             if name not in self._cited:
                 self._cited.append(name)
-        return self._form.format(", ".join(str(self._cited.index(name) + 1) for name in names))
+        return self.form.format(", ".join(str(self._cited.index(name) + 1) for name in names))
 
     def listed(self) -> list[str]:
         """Each source that was cited, in the order of the numbers."""

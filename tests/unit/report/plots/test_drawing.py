@@ -76,8 +76,8 @@ def test_in_a_page_it_takes_the_colours_of_the_page_which_are_lighter_on_a_dark_
     assert ".plot-fill-data { fill: var(--plot-data, #0072b2); }" in css
     assert ".plot-stroke-ink { stroke: var(--plot-ink, currentColor); }" in css
     assert "paper" not in css
-    assert drawings.page_css(dark=True).startswith("--plot-faint: #b0b0b0; --plot-grid: #484848; --plot-data: #56b4e9;")
-    assert drawings.page_css(dark=True).endswith(";")
+    dark = ":root { --plot-faint: #b0b0b0; --plot-grid: #484848; --plot-data: #56b4e9; --plot-second: #e69f00; }"
+    assert css.endswith(f"\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}")
 
 
 def luminance(colour: str) -> float:
