@@ -321,7 +321,7 @@ class InstancePacker:
             "criteria": criteria_rows(record.criteria, with_texts=self.with_texts, tags=self.tags),
         }  # fmt: skip
         if self.with_texts:
-            asked = {
+            asked: dict[str, Any] = {
                 "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
                 "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
             }  # fmt: skip
