@@ -15,7 +15,7 @@ import yaml
 
 from eval_factory import api
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.report.checksums import write_checksums
+from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.annotate import import_sheets
 from eval_factory.workflows.recollect import last_state
@@ -116,7 +116,7 @@ def remake_checksums(folder: Path, name: str) -> None:
     rundir = RunDir(folder)
     if name != rundir.attestation.name:
         result = load_result(folder).result
-        write_checksums(rundir, (folder / one for one in last_state(rundir).runs), result)
+        write_checksums(rundir, result, digests_of(rundir, (folder / one for one in last_state(rundir).runs)))
         return
     lines = rundir.checksums.read_text("utf-8").splitlines()
     names = [line.split("  ", 1)[1] for line in lines]

@@ -21,28 +21,22 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-_LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)")
-_ESCAPES = {"\\\\": "\\", "\\n": "\n", "\\r": "\r"}
 
 
 class ChecksumsError(Exception):
     """The file is no list of checksums."""
 
 
-def write_checksums(
-    rundir: RunDir, runs: Iterable[Path], result: TaskResult, known: Mapping[str, str] | None = None
-) -> None:
+def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, str]) -> None:
     """Of a finished result; SHA256SUMS is written last: where it is there, everything is.
 
     Args:
-        runs: the run folders of the result.
         result: as it was written, so that a reader of the statement finds the same numbers.
-        known: what `digests_of` gives, where somebody has it already.
+        digests: what `digests_of` gives.
     """
-    digests = digests_of(rundir, runs) if known is None else dict(known)
     document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    digests[rundir.attestation.name] = sha256_of(rundir.attestation)
+    digests = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
     lines = []
     for name, digest in sorted(digests.items()):
         # as GNU coreutils writes it: a name with a backslash or a line break is escaped, and its line begins so
@@ -86,12 +80,12 @@ def read_checksums(path: Path) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1):
-        match = _LINE.fullmatch(line)
+        match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)
         if match is None:
             raise ChecksumsError(f"line {number} is no SHA-256 with the path of a file")
         name = match["name"]
         if match["escaped"]:
-            name = re.sub(r"\\[\\nr]", lambda escape: _ESCAPES[escape[0]], name)
+            name = re.sub(r"\\([\\nr])", lambda escape: {"n": "\n", "r": "\r"}.get(escape[1], "\\"), name)
         if not leads_inside(name):
             raise ChecksumsError(f"line {number} names a file outside of the folder")
         found[name] = match["digest"]

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from eval_factory.core import results
 from eval_factory.core.formats import rounded
 from eval_factory.core.plain_yaml import OneLine, OneLineList
-from eval_factory.core.results import (
-    MODEL_ROLE,
-    SCHEMA_VERSION,
-    Clinicians,
-    InstanceRecord,
-    Score,
-    Scores,
-    Spent,
-    SpentByRole,
-    TaskResult,
-    Usage,
-)
 
 DIGITS_OF_SECONDS = 4
 """Significant digits: a clock is no better."""
@@ -75,7 +64,7 @@ RESULTS_SCHEMA = "results.schema.json"
 SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 
 
-def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+def evaluation_config(result: results.TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
     """The standardised result, the most important first, and no number twice.
 
     Args:
@@ -91,7 +80,7 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
         if asked["servers"] is None:  # there is one, as there was before there could be several
             del asked["servers"]
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": results.SCHEMA_VERSION,
         "status": result.status,
         "main_metric": result.main_metric,
         "results": {"tasks": _task(result), "groups": _groups(result)},
@@ -106,23 +95,24 @@ def evaluation_config(result: TaskResult, config: Mapping[str, Any], command: st
     }
 
 
-def _task(result: TaskResult) -> dict[str, Any]:
+def _task(result: results.TaskResult) -> dict[str, Any]:
     """The main metric's score a value a line and first, the others in short.
 
     Of the metric, split and perturbation stands what does not follow from the score's name: a plain name is HELM's own
     name of the metric, over the main split, with nothing perturbed.
     """
-    split = result.validity.main_split
-    usual = {name: {"metric": name, "split": split, "perturbation": None} for name in result.scores}
-    scores = {name: OneLine(_score_and_facts(score, usual[name])) for name, score in result.scores.items()}
+    scores = {}
+    for name, score in result.scores.items():
+        usual = {"metric": name, "split": result.validity.main_split, "perturbation": None}
+        scores[name] = OneLine(_score_and_facts(score, usual))
     main = scores.get(result.main_metric)
     first = {} if main is None else {result.main_metric: {**main, "stats": OneLine(main["stats"])}}
     return {result.task: {"metrics": {"score": {"scores": {**first, **scores, **first}}}}}
 
 
-def _groups(result: TaskResult) -> dict[str, Any]:
+def _groups(result: results.TaskResult) -> dict[str, Any]:
     """A score of a group does not repeat what the score of that name in `tasks` says of its metric."""
-    known = {name: _facts(score) for name, score in result.scores.items()}
+    known = {name: vars(score) for name, score in result.scores.items()}
     groups: dict[str, Any] = {}
     for field, by_value in result.groups.items():
         written = {}
@@ -133,20 +123,16 @@ def _groups(result: TaskResult) -> dict[str, Any]:
     return {result.task: {"groups": groups}} if groups else {}
 
 
-def _score_and_facts(score: Score, known: Mapping[str, Any]) -> dict[str, Any]:
-    """What a score says of itself beside its value and statistics, but for what is known without it."""
-    facts = {name: fact for name, fact in _facts(score).items() if name not in known or known[name] != fact}
+def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str, Any]:
+    """With what a score says of itself beside its value and statistics, but for what is known without it."""
+    facts = {name: fact for name, fact in vars(score).items() if name not in ("value", "stats")}
+    facts = {name: fact for name, fact in facts.items() if name not in known or known[name] != fact}
+    if facts.get("scale") is not None:  # its end is written as 1, not 1.0
+        facts["scale"] = OneLineList(int(end) if float(end).is_integer() else end for end in facts["scale"])
     return {**_score(score), **facts}
 
 
-def _facts(score: Score) -> dict[str, Any]:
-    """Every other field of a score, null where it does not have it; an end of its scale is 1, not 1.0."""
-    facts = {field.name: getattr(score, field.name) for field in fields(score) if field.name not in ("value", "stats")}
-    scale = score.scale and OneLineList(int(end) if float(end).is_integer() else end for end in score.scale)
-    return {**facts, "scale": scale}
-
-
-def _validity(result: TaskResult) -> dict[str, Any]:
+def _validity(result: results.TaskResult) -> dict[str, Any]:
     """Whether it may be reported first, the words last; a jury only where there is one."""
     record = asdict(result.validity)
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
@@ -165,7 +151,7 @@ def _validity(result: TaskResult) -> dict[str, Any]:
     return {**written, "floors": floors}
 
 
-def _clinicians(found: Clinicians) -> Any:
+def _clinicians(found: results.Clinicians) -> Any:
     """What is not defined is left out."""
     record = asdict(found)
     record["judges"] = {judge: rounded_fields(without_nulls(one)) for judge, one in record["judges"].items()}
@@ -174,7 +160,7 @@ def _clinicians(found: Clinicians) -> Any:
     return formatted({name: value for name, value in record.items() if value not in (None, {}, ())})
 
 
-def usage(record: Usage) -> dict[str, Any]:
+def usage(record: results.Usage) -> dict[str, Any]:
     """At the top the figures of this run; by role, and of all runs, where these are others."""
     found = {**_spent(record.this_run.total), "wall_s": rounded(record.wall_s, DIGITS_OF_SECONDS)}
     if record.cost_unknown is not None:
@@ -186,14 +172,14 @@ def usage(record: Usage) -> dict[str, Any]:
     return found
 
 
-def _roles(spent: SpentByRole) -> dict[str, Any]:
+def _roles(spent: results.SpentByRole) -> dict[str, Any]:
     """Nothing where the figures of the model are those of all."""
-    if dict(spent.roles) == {MODEL_ROLE: spent.total}:
+    if dict(spent.roles) == {results.MODEL_ROLE: spent.total}:
         return {}
     return {"roles": {role: _spent(one) for role, one in spent.roles.items()}}
 
 
-def _spent(spent: Spent) -> dict[str, Any]:
+def _spent(spent: results.Spent) -> dict[str, Any]:
     """The cost only where something of it is known; its price to the last digit: from it the cost is made again."""
     fields_of_it = rounded_fields({name: value for name, value in asdict(spent).items() if name != "cost"})
     if spent.cost is None:
@@ -203,7 +189,7 @@ def _spent(spent: Spent) -> dict[str, Any]:
     return {**fields_of_it, "cost": {**cost, **price}}
 
 
-def results_yml(result: TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
+def results_yml(result: results.TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
     """The same in EvalFactory's own shape, in which `groups` holds the scores of the whole again."""
     groups = {
         field: {"groups": {value: {"metrics": _metrics(scores)} for value, scores in by_value.items()}}
@@ -236,11 +222,11 @@ def run_config(
     }
 
 
-def _metrics(scores: Scores) -> dict[str, Any]:
+def _metrics(scores: results.Scores) -> dict[str, Any]:
     return {"score": {"scores": {name: _score(score) for name, score in scores.items()}}}
 
 
-def _score(score: Score) -> dict[str, Any]:
+def _score(score: results.Score) -> dict[str, Any]:
     """The value to the last digit, its statistics rounded; a statistic that is not defined is left out."""
     return {"value": score.value, "stats": rounded_fields(without_nulls(asdict(score.stats)), "mean")}
 
@@ -256,7 +242,7 @@ OF_SOME_RESULTS = (
 )  # fmt: skip
 
 
-def instance_line(record: InstanceRecord) -> dict[str, Any]:
+def instance_line(record: results.InstanceRecord) -> dict[str, Any]:
     """One line of instances.jsonl."""
     return {
         **{name: getattr(record, name) for name in OF_AN_INSTANCE},
@@ -266,7 +252,7 @@ def instance_line(record: InstanceRecord) -> dict[str, Any]:
     }
 
 
-def result_line(record: InstanceRecord) -> dict[str, Any]:
+def result_line(record: results.InstanceRecord) -> dict[str, Any]:
     """One line of results.jsonl."""
     found = {name: getattr(record, name) for name in OF_A_RESULT}
     if record.latency_s is not None:

@@ -32,9 +32,6 @@ FONT_SIZE = 13.0
 ELLIPSIS = "…"
 MAX_TITLE = 2_000
 """Characters of a label that its tooltip has."""
-_EM_OF_A_LETTER = 0.6
-"""The width of most sans-serif letters and digits, in units of the font's size, rather more than less."""
-_EM_OF_A_WIDE_LETTER = 1.05
 
 Colour = Literal["ink", "faint", "grid", "data", "second", "paper"]
 Anchor = Literal["start", "middle", "end"]
@@ -109,7 +106,7 @@ class Drawing:
 def text_width(text: str, size: float = FONT_SIZE) -> float:
     """About how wide a text is in a sans-serif font, which nobody knows before it is shown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return size * (wide * _EM_OF_A_WIDE_LETTER + (len(text) - wide) * _EM_OF_A_LETTER)
+    return size * (wide * 1.05 + (len(text) - wide) * 0.6)  # rather more than less for most letters and digits
 
 
 def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
@@ -162,18 +159,14 @@ def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
 
 
-def page_css(*, dark: bool = False) -> str:
-    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), which the page may set.
-
-    Args:
-        dark: the properties of a dark page alone, to stand in its `prefers-color-scheme` rule or the like.
-    """
-    if dark:
-        return "".join(f"--plot-{name}: {colour}; " for name, colour in DARK_COLOURS.items()).rstrip()
+def page_css() -> str:
+    """The rules for a page's style sheet: colours as custom properties (`--plot-data`), those of a dark page last."""
     rules = [".plot { max-width: 100%; height: auto; display: block; }"]
     for name, colour in _OF_THE_PAGE.items():
         if name != "paper":
             rules += [f".plot-{kind}-{name} {{ {kind}: var(--plot-{name}, {colour}); }}" for kind in ("fill", "stroke")]
+    dark = " ".join(f"--plot-{name}: {colour};" for name, colour in DARK_COLOURS.items())
+    rules.append(f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}")
     return "\n".join(rules)
 
 
@@ -238,7 +231,7 @@ def png(drawing: Drawing) -> bytes:
             "plots as files need matplotlib, which is not installed\n  pip install 'eval-factory-helm[plots]'"
         ) from None
 
-    width, height = pixels_of(drawing)
+    width, height = (math.ceil(length * DPI / CSS_DPI) for length in (drawing.width, drawing.height))
     with style.context("default"):  # whatever the user's matplotlibrc says
         figure = Figure((width / DPI, height / DPI), DPI, facecolor=COLOURS["paper"])
         pixels = Affine2D().scale(DPI / CSS_DPI, -DPI / CSS_DPI).translate(0, height)
@@ -248,11 +241,6 @@ def png(drawing: Drawing) -> bytes:
         about = {"Title": drawing.title, "Description": drawing.description, "Software": None}
         figure.savefig(file, format="png", metadata=about)
     return file.getvalue()
-
-
-def pixels_of(drawing: Drawing) -> tuple[int, int]:
-    """Width and height in pixels."""
-    return math.ceil(drawing.width * DPI / CSS_DPI), math.ceil(drawing.height * DPI / CSS_DPI)
 
 
 def _artist(shape: Shape, **how: Any) -> Any:

@@ -103,28 +103,51 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     Raises:
         ConfigError: the model's developer is not known, or no score can be exported.
     """
-    developer, model = _names_of_model(stored, publisher)
+    record = aggregate(stored, publisher, now=now)
+    developer = record["model_info"]["developer"]
     # a UUID of the form of version 4, made of the result: a second export writes the same file
     name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
     inside = Path("data")
-    for component in (stored.result.task, developer, model):  # as a name of a folder on any system
-        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"
+    for component in (stored.result.task, developer, record["model_info"]["id"].removeprefix(f"{developer}/")):
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"  # as a name of a folder on any system
         inside /= f"{safe}_" if safe == "data" else safe
-    record = aggregate(stored, publisher, now=now)
     samples = inside / f"{name}_samples.jsonl"
-    if stored_facts.texts_may_leave(stored):
-        record |= _write_samples(stored, record, folder, samples)
+    main = f"{stored.result.task}/{stored.result.main_metric}"
+    exported = [result["evaluation_result_id"] for result in record["evaluation_results"]]
+    digest, rows = hashlib.sha256(), 0
+    if stored_facts.texts_may_leave(stored) and main in exported:
+        with atomic_file(folder / samples) as lines:
+            for sample in samples_of(stored, record):
+                check_document(sample, _SCHEMA, "instance")
+                line = json_line(sample) + "\n"
+                digest.update(line.encode())
+                lines.write(line)
+                rows += 1
+    if rows:
+        about = {"format": "jsonl", "file_path": samples.as_posix(), "hash_algorithm": "sha256"}
+        record["detailed_evaluation_results"] = {**about, "checksum": digest.hexdigest(), "total_rows": rows}
     else:
         (folder / samples).unlink(missing_ok=True)
     check_document(record, _SCHEMA, "aggregate")
     path = folder / inside / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    return [path, *([folder / samples] if "detailed_evaluation_results" in record else [])]
+    return [path, *([folder / samples] if rows else [])]
 
 
 def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
     """The record without samples: names of metrics, numbers and versions; no text of the data is in it."""
     result, provenance = stored.result, stored.result.provenance
+    model_id = stored_facts.model_id(stored)
+    developer, slash, model = model_id.partition("/")
+    if slash and developer and model:
+        developer = publisher.developer or developer
+    elif publisher.developer is None:
+        raise ConfigError(
+            f"{stored.folder}: the model id {model_id!r} does not say who developed the model\n"
+            "  give --developer NAME, as it is called on the Hugging Face Hub"
+        )
+    else:
+        developer, model = publisher.developer, model_id
     results = []
     for name, score in result.scores.items():
         # the schema demands the direction of a metric; main metrics of framework.yml are the better the greater
@@ -135,11 +158,10 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
         raise ConfigError(
             f"{stored.folder}: no score of {result.task} can be exported: of none is it known whether more is better"
         )
-    developer, model = _names_of_model(stored, publisher)
     asked = provenance.endpoints.get(MODEL_ROLE)
     return {
         "schema_version": _SCHEMA_VERSION,
-        "evaluation_id": f"{result.task}/{stored_facts.model_id(stored)}/{stored_facts.result_digest(stored)[:16]}",
+        "evaluation_id": f"{result.task}/{model_id}/{stored_facts.result_digest(stored)[:16]}",
         "retrieved_timestamp": str(int(now)),
         "source_metadata": {
             "source_name": "eval-factory", "source_type": "evaluation_run",
@@ -150,26 +172,12 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "additional_details": {"eval_factory": provenance.eval_factory, "run_identity": provenance.run_identity},
         },
         "model_info": {
-            "name": stored_facts.model_id(stored), "id": f"{developer}/{model}", "developer": developer,
+            "name": model_id, "id": f"{developer}/{model}", "developer": developer,
             **({} if asked is None else {"inference_platform": asked.host}),
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": results,
     }  # fmt: skip
-
-
-def _names_of_model(stored: StoredResult, publisher: Publisher) -> tuple[str, str]:
-    """(developer, model)."""
-    model = stored_facts.model_id(stored)
-    developer, slash, name = model.partition("/")
-    if slash and developer and name:
-        return publisher.developer or developer, name
-    if publisher.developer is None:
-        raise ConfigError(
-            f"{stored.folder}: the model id {model!r} does not say who developed the model\n"
-            "  give --developer NAME, as it is called on the Hugging Face Hub"
-        )
-    return publisher.developer, model
 
 
 def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
@@ -250,23 +258,3 @@ def _source_data(stored: StoredResult) -> dict[str, Any]:
     elif (repository := re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)) is not None:
         address = {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}
     return {"dataset_name": name, **address, "additional_details": {"source": task.about.source}}
-
-
-def _write_samples(stored: StoredResult, record: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
-    """The field of the record that tells of the file; nothing where there is no sample."""
-    digest, rows = hashlib.sha256(), 0
-    main = f"{stored.result.task}/{stored.result.main_metric}"
-    if main not in (result["evaluation_result_id"] for result in record["evaluation_results"]):
-        return {}
-    with atomic_file(folder / file) as lines:
-        for sample in samples_of(stored, record):
-            check_document(sample, _SCHEMA, "instance")
-            line = json_line(sample) + "\n"
-            digest.update(line.encode())
-            lines.write(line)
-            rows += 1
-    if not rows:
-        (folder / file).unlink()
-        return {}
-    about = {"format": "jsonl", "file_path": file.as_posix(), "hash_algorithm": "sha256"}
-    return {"detailed_evaluation_results": {**about, "checksum": digest.hexdigest(), "total_rows": rows}}

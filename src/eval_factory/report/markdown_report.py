@@ -15,14 +15,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
-from eval_factory.report.sentences import (
-    choice_order_line,
-    clinician_headline,
-    corrected_score,
-    cost_line,
-    ratings_line,
-    rubric_headline,
-)
+from eval_factory.report import sentences
 
 _MOST = 5
 """Causes of failures, and notes."""
@@ -72,10 +65,10 @@ def _headline(result: TaskResult) -> Iterator[str]:
         interval = f", 95 % interval {_interval(score)}" if _interval(score) else ""
         over = counted(score.stats.count, "instance")
         yield f"**{code(result.main_metric)}: {formats.score(score.value)}**{interval}, {over}"
-        if (better := corrected_score(result)) is not None:
+        if (better := sentences.corrected_score(result)) is not None:
             yield f"\nCorrected for a known defect: **{formats.score(better.value)}**"
         if result.clinicians is not None:
-            yield f"\n{prose(clinician_headline(result.clinicians))}"
+            yield f"\n{prose(sentences.clinician_headline(result.clinicians))}"
         if floor is not None:
             yield f"\nBest answer that needs no model: {prose(floor.named)}, {formats.score(floor.value)}"
     yield ""
@@ -104,18 +97,18 @@ def _validity(result: TaskResult) -> Iterator[str]:
     judges = [f"{code(name)} {one.scored:,} of {one.asked:,}" for name, one in result.validity.judges.items()]
     if judges:
         yield f"\nJudgements: {', '.join(judges)}"
-    if (line := ratings_line(result)) is not None:
+    if (line := sentences.ratings_line(result)) is not None:
         yield f"\n{prose(line)}"
     if jury is not None and jury.krippendorff_alpha is not None:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {formats.coefficient(jury.krippendorff_alpha)}"
-    if (line := choice_order_line(result)) is not None:
+    if (line := sentences.choice_order_line(result)) is not None:
         yield f"\n{prose(line[:1].upper() + line[1:])}"
     yield from _rubric(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)
         yield f"\nSettings of MedHELM's leaderboard: {'yes' if record.medhelm_settings else f'no ({unlike})'}"
-    if (cost := cost_line(result.usage)) is not None:
+    if (cost := sentences.cost_line(result.usage)) is not None:
         yield f"\n{prose(cost)}"
 
 
@@ -123,7 +116,7 @@ def _rubric(found: RubricReport | None) -> Iterator[str]:
     """Two tables: of the judges, and of pairs of them."""
     if found is None:
         return
-    yield f"\nCriteria: {rubric_headline(found)}"
+    yield f"\nCriteria: {sentences.rubric_headline(found)}"
     yield ""
     head = ["criteria judged by", "asked", "met", "not met", "tied", "unjudged", "score by it alone"]
     majority: dict[TableCell, RubricVotes] = {"majority": found.criteria} if len(found.judges) > 1 else {}

@@ -42,12 +42,12 @@ def forms() -> Mapping[str, Any]:
     return read
 
 
+@dataclass
 class Citations:
     """The sources that a text cites, numbered in the order in which they are first cited."""
 
-    def __init__(self, form: str = "[{}]") -> None:
-        self._form = form
-        self._cited: list[str] = []
+    form: str = "[{}]"
+    _cited: list[str] = field(default_factory=list)
 
     def __call__(self, *names: str) -> str:
         """The numbers of these sources in the form: `[1]`, `[1, 3]`. Raises KeyError where there is no such source."""
@@ -55,7 +55,7 @@ class Citations:
             forms()["sources"][name]
             if name not in self._cited:
                 self._cited.append(name)
-        return self._form.format(", ".join(str(self._cited.index(name) + 1) for name in names))
+        return self.form.format(", ".join(str(self._cited.index(name) + 1) for name in names))
 
     def listed(self) -> list[str]:
         """Each source that was cited, in the order of the numbers."""
@@ -90,7 +90,7 @@ class Described:
     def _values(self) -> dict[str, Any]:
         """What templates are filled with, the `facts` of papers.yml among it."""
         known = _facts(self.result, self.config, self.target)
-        return {**known, **vars(_template(forms()["facts"]).make_module(known)), "cite": self.cite, "say": self.say}
+        return {**known, **vars(template_of(forms()["facts"]).make_module(known)), "cite": self.cite, "say": self.say}
 
     def said(self, template: str) -> list[str]:
         return rendered(template, self._values)
@@ -107,18 +107,12 @@ class Described:
 
 def rendered(template: str, values: Mapping[str, Any]) -> list[str]:
     """The lines of a template, without empty ones."""
-    return [line.strip() for line in _template(template).render(values).splitlines() if line.strip()]
+    return [line.strip() for line in template_of(template).render(values).splitlines() if line.strip()]
 
 
 @lru_cache(maxsize=256)
-def _template(text: str) -> Template:
+def template_of(text: str) -> Template:
     return _ENVIRONMENT.from_string(text)
-
-
-def compile_sentences() -> None:
-    """Those of the methods text; the first to need one would compile it."""
-    for text in (forms()["facts"], *forms()["sentences"].values()):
-        _template(text)
 
 
 def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,7 +262,7 @@ def tripod_of(run: Writer, of: str) -> str:
         filled.append({"number": number, "is_list": False, "other": None, **item, "sentences": sentences})
     table = "\n".join(markdown(Table(["item", "topic"], left)))
     values = {"of": of, "source": source, "items": filled, "left": table, "references": run.cite.listed()}
-    return _template(forms()["tripod_document"]).render(values)
+    return template_of(forms()["tripod_document"]).render(values)
 
 
 def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, Any]) -> str:
@@ -302,7 +296,7 @@ def model_card(result: TaskResult, config: Mapping[str, Any], target: Mapping[st
         texts = {"goal": run.said(kind["goal"]), "interpretation": run.said(kind["interpretation"])}
         results = found or {card["unknown"]: {"kind": "single", "value": None}}
         kinds.append({"name": name, "results": results, "data": data, "process": process, **texts})
-    return _template(card["document"]).render(kinds=kinds, test_type=card["test_type"], namespace=CHAI)
+    return template_of(card["document"]).render(kinds=kinds, test_type=card["test_type"], namespace=CHAI)
 
 
 def _value(score: Score) -> dict[str, Any]:

@@ -7,34 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.results import (
-    MODEL_ROLE,
-    Clinicians,
-    Comparability,
-    InstanceRecord,
-    Provenance,
-    Score,
-    Spent,
-    SpentByRole,
-    TaskResult,
-    Usage,
-    Validity,
-)
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import refuse_foreign
 from eval_factory.report import documents
 from eval_factory.report.result_views import ResultViews
 
-_KINDS: tuple[Any, ...] = (Validity, Provenance, Spent, Score, Comparability | None, Clinicians | None)
+_KINDS: tuple[Any, ...] = (
+    results.Validity, results.Provenance, results.Spent, results.Score, results.Comparability | None,
+    results.Clinicians | None,
+)  # fmt: skip
 _VALIDITY, _PROVENANCE, _SPENT, _SCORE, _COMPARABILITY, _CLINICIANS = (
     TypeAdapter(kind).validate_python for kind in _KINDS
 )
@@ -49,7 +40,7 @@ _MAX_NAMED = 8
 class StoredResult(ResultViews):
     """One output folder, read."""
 
-    result: TaskResult
+    result: results.TaskResult
     folder: Path
     command: str
     config: Mapping[str, Any]
@@ -100,13 +91,13 @@ def _over(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def result_in(document: Mapping[str, Any], instances: Iterable[InstanceRecord]) -> TaskResult:
+def result_in(document: Mapping[str, Any], instances: Iterable[results.InstanceRecord]) -> results.TaskResult:
     """The record that evaluation_config.yaml tells of."""
     validity = document["validity"]
     (task,) = document["results"]["tasks"]
     groups = document["results"]["groups"].get(task, {}).get("groups", {})
     scores = _scores(document["results"]["tasks"][task]["metrics"], {}, validity.get("main_split"))
-    return TaskResult(
+    return results.TaskResult(
         task=task,
         main_metric=document["main_metric"],
         scores=scores,
@@ -132,7 +123,7 @@ class StoredInstances:
 
     rundir: RunDir
 
-    def __iter__(self) -> Iterator[InstanceRecord]:
+    def __iter__(self) -> Iterator[results.InstanceRecord]:
         """
         Raises:
             PrerequisiteError: a file is missing, or the two do not tell of the same instances.
@@ -140,15 +131,15 @@ class StoredInstances:
         try:
             with (
                 self.rundir.instances.open(encoding="utf-8") as instances,
-                self.rundir.results_jsonl.open(encoding="utf-8") as results,
+                self.rundir.results_jsonl.open(encoding="utf-8") as outcomes,
             ):
-                for instance, outcome in zip(instances, results, strict=True):
+                for instance, outcome in zip(instances, outcomes, strict=True):
                     yield instance_record(json.loads(instance), json.loads(outcome))
         except (OSError, ValueError, KeyError) as error:
             raise PrerequisiteError(f"{self.rundir.root}: its instances cannot be read: {error}") from error
 
 
-def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> InstanceRecord:
+def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> results.InstanceRecord:
     """From one line of instances.jsonl and the same line of results.jsonl.
 
     Raises:
@@ -165,16 +156,16 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
     found |= {"references": instance["references"], "turns": instance.get("turns", ())}
     found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     categories = {name[6:]: value for name, value in instance.items() if name.startswith("extra.")}
-    return InstanceRecord(**found, categories=categories)
+    return results.InstanceRecord(**found, categories=categories)
 
 
-def _scores(metrics: Mapping[str, Any], of_task: Mapping[str, Score], main_split: str | None) -> dict[str, Score]:
+def _scores(
+    metrics: Mapping[str, Any], of_task: Mapping[str, results.Score], main_split: str | None
+) -> dict[str, results.Score]:
     """What a group's score does not say of its metric, the score of that name over all instances does."""
     found = {}
     for name, document in metrics["score"]["scores"].items():
-        known: dict[str, Any] = {"metric": name, "split": main_split}
-        if name in of_task:
-            known = {field.name: getattr(of_task[name], field.name) for field in fields(Score)}
+        known: dict[str, Any] = vars(of_task[name]) if name in of_task else {"metric": name, "split": main_split}
         found[name] = _SCORE({**known, **document, "stats": {**_OF_NO_STATS, **document["stats"]}})
     return found
 
@@ -183,20 +174,20 @@ def _without(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in names}
 
 
-def _usage(document: Mapping[str, Any]) -> Usage:
+def _usage(document: Mapping[str, Any]) -> results.Usage:
     """What is not written by role, or of all runs, is what stands at the top."""
     top = _without(document, "this_run", "all_runs", "wall_s", "cost_unknown")
     this_run = _spent_by_role({**top, **document.get("this_run", {})})
     every = document.get("all_runs")
     all_runs, runs = (this_run, 1) if every is None else (_spent_by_role(every), every["runs"])
-    return Usage(this_run, all_runs, runs, document["wall_s"], document.get("cost_unknown"))
+    return results.Usage(this_run, all_runs, runs, document["wall_s"], document.get("cost_unknown"))
 
 
-def _spent_by_role(document: Mapping[str, Any]) -> SpentByRole:
+def _spent_by_role(document: Mapping[str, Any]) -> results.SpentByRole:
     total = _SPENT(_without(document, "roles", "runs"))
     roles = document.get("roles")
-    of_role = {MODEL_ROLE: total} if roles is None else {role: _SPENT(spent) for role, spent in roles.items()}
-    return SpentByRole(total, of_role)
+    of_role = {results.MODEL_ROLE: total} if roles is None else {role: _SPENT(spent) for role, spent in roles.items()}
+    return results.SpentByRole(total, of_role)
 
 
 def is_suite_folder(folder: Path) -> bool:

@@ -38,8 +38,6 @@ JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
 """Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name is another column's."""
 MAX_ROWS = 12
 _MAX_NOTES = 5
-_NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
-"""Classes in which MathJax, which notebooks load, makes nothing of dollar signs and backslashes."""
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
@@ -105,7 +103,8 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
 
 def html_block(title: str, parts: Iterable[str]) -> str:
     """HTML of a record: its title as text, then parts that are HTML."""
-    return "\n".join([f'<div class="{_NO_FORMULAS}">', f"<p><b>{_text(title)}</b></p>", *parts, "</div>"])
+    # classes in which MathJax, which notebooks load, makes nothing of dollar signs and backslashes
+    return "\n".join(['<div class="tex2jax_ignore mathjax_ignore">', f"<p><b>{_text(title)}</b></p>", *parts, "</div>"])
 
 
 def paragraph(text: str) -> str:
@@ -156,10 +155,8 @@ class HasResult(Protocol):
 
     @property
     def result(self) -> TaskResult: ...
-
     @property
     def folder(self) -> Path: ...
-
     def instances_frame(self) -> DataFrame: ...
 
 

@@ -6,21 +6,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from eval_factory.core import formats
+from eval_factory.core import formats, results
 from eval_factory.core.formats import counted, money
 from eval_factory.core.jury_form import HELMS_FORM
-from eval_factory.core.results import (
-    ALL_ORDERS,
-    Agreement,
-    Clinicians,
-    Floor,
-    Instances,
-    JudgeAgreement,
-    RubricReport,
-    Score,
-    TaskResult,
-    Usage,
-)
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
 
@@ -31,7 +19,7 @@ FEW_FILES = 5
 _IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
-def ratings_line(result: TaskResult) -> str | None:
+def ratings_line(result: results.TaskResult) -> str | None:
     """One line; None where no jury was asked, or on HELM's own scale."""
     jury = result.validity.jury
     if jury is None:
@@ -58,12 +46,12 @@ def amount(value: float, score: Any) -> str:
     return formats.short(value)
 
 
-def interval_text(score: Score) -> str:
+def interval_text(score: results.Score) -> str:
     low, high = score.stats.ci_low, score.stats.ci_high
     return "" if low is None or high is None else f"{amount(low, score)} to {amount(high, score)}"
 
 
-def measured(result: TaskResult, who: str = "The model") -> str:
+def measured(result: results.TaskResult, who: str = "The model") -> str:
     """On what it was measured, and how often."""
     asked = sum(result.validity.splits.values()) or result.validity.instances.requested
     requested = result.validity.instances.requested
@@ -78,7 +66,7 @@ def measured(result: TaskResult, who: str = "The model") -> str:
     return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
 
 
-def meaning(result: TaskResult) -> str:
+def meaning(result: results.TaskResult) -> str:
     """What the main score counts."""
     score = result.scores.get(result.main_metric)
     if score is None:
@@ -99,7 +87,7 @@ def meaning(result: TaskResult) -> str:
     return f"{result.main_metric}, {over}" + (f" ({parts})." if parts else ".")
 
 
-def how_sure(result: TaskResult) -> str:
+def how_sure(result: results.TaskResult) -> str:
     score = result.scores.get(result.main_metric)
     if score is None:
         return ""
@@ -109,7 +97,7 @@ def how_sure(result: TaskResult) -> str:
     return f"With 95 % confidence the score on all such questions is between {between}."
 
 
-def missing_scores(result: TaskResult) -> str:
+def missing_scores(result: results.TaskResult) -> str:
     """Why a score may not be reported, beside the reasons that the result states; empty where that is none."""
     instances = result.validity.instances
     gaps = instances.scored < instances.requested
@@ -119,7 +107,7 @@ def missing_scores(result: TaskResult) -> str:
     return f"{instances.scored:,} of {instances.requested:,} instances have a score of their own.{again}"
 
 
-def troubles(instances: Instances) -> Iterator[tuple[int, str, str]]:
+def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
     """(instances, what went wrong with them, the flag by which the table shows them), the worst first."""
     counts = (
         (instances.failed, "got no answer: the request failed", "failed"),
@@ -135,7 +123,7 @@ def troubles(instances: Instances) -> Iterator[tuple[int, str, str]]:
     return ((count, text, flag) for count, text, flag in counts if count)
 
 
-def beside_chance(result: TaskResult, label: str) -> str:
+def beside_chance(result: results.TaskResult, label: str) -> str:
     """A score beside the best answer that needs no model; empty where that is not known."""
     floor, score = result.validity.floors.get(label), result.scores.get(label)
     if floor is None or score is None:
@@ -145,7 +133,7 @@ def beside_chance(result: TaskResult, label: str) -> str:
     return f"{least} {_above(score, floor)}{unknown if floor.assumed else ''}"
 
 
-def _above(score: Score, floor: Floor) -> str:
+def _above(score: results.Score, floor: results.Floor) -> str:
     sign = -1 if floor.lower_is_better else 1
     end = score.stats.ci_high if floor.lower_is_better else score.stats.ci_low
     if sign * score.value <= sign * floor.value:
@@ -155,17 +143,17 @@ def _above(score: Score, floor: Floor) -> str:
     return _IS_ABOVE
 
 
-def chance_may_explain(result: TaskResult) -> bool:
+def chance_may_explain(result: results.TaskResult) -> bool:
     """Whether the main score is not shown to be better than what needs no model, as far as that is known."""
     floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
     return floor is not None and score is not None and _above(score, floor) != _IS_ABOVE
 
 
-def corrected_score(result: TaskResult) -> Score | None:
+def corrected_score(result: results.TaskResult) -> results.Score | None:
     return result.scores.get(f"{result.main_metric}{CORRECTED}")
 
 
-def leaderboard_sentence(result: TaskResult) -> str:
+def leaderboard_sentence(result: results.TaskResult) -> str:
     record = result.comparability
     if record is None:
         return ""
@@ -177,7 +165,7 @@ def leaderboard_sentence(result: TaskResult) -> str:
     return f"{len(record.deviations)} {differ} from MedHELM's leaderboard: do not put this score beside its scores."
 
 
-def rubric_headline(found: RubricReport) -> str:
+def rubric_headline(found: results.RubricReport) -> str:
     """One line: how many criteria are met, and how far the judges agree."""
     votes = found.criteria
     rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
@@ -195,7 +183,7 @@ def of_criteria(count: int) -> str:
     return counted(count, "criterion", "criteria")
 
 
-def cost_line(usage: Usage) -> str | None:
+def cost_line(usage: results.Usage) -> str | None:
     """Of this run, and of all runs where there are others; None where there is nothing to say."""
     now, ever = usage.this_run.total.cost, usage.all_runs.total.cost
     if ever is None:
@@ -210,7 +198,7 @@ def cost_line(usage: Usage) -> str | None:
     return f"{line}; without the {ever.unpriced_requests} answers whose cost is not known{why}"
 
 
-def clinician_headline(found: Clinicians) -> str:
+def clinician_headline(found: results.Clinicians) -> str:
     """One line: the corrected score, or how many ratings it lacks."""
     by = f"{found.rated} of {found.answers} answers rated by {counted(found.raters, 'rater')}"
     if found.corrected is not None:
@@ -223,33 +211,29 @@ def clinician_headline(found: Clinicians) -> str:
     return by
 
 
-def clinician_lines(found: Clinicians) -> Iterator[str]:
+def clinician_lines(found: results.Clinicians) -> Iterator[str]:
     """The headline, then agreement, bias and notes."""
     yield clinician_headline(found)
     if found.agreement is not None:
         yield f"agreement of the raters: {agreement_text(found.agreement)}"
     for judge, one in found.judges.items():
-        yield f"{judge} with the raters: {agreement_text(one)}; {bias_text(one)}"
+        bias = "not known"  # above 0: the judge is more lenient than the raters, where more is better
+        if one.bias is not None:
+            bias = formats.bias(one.bias)
+            if one.bias_low is not None and one.bias_high is not None:
+                bias += f" ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
+        yield f"{judge} with the raters: {agreement_text(one)}; bias {bias}"
     yield from (f"note: {note}" for note in found.notes)
 
 
-def agreement_text(one: Agreement) -> str:
+def agreement_text(one: results.Agreement) -> str:
     """The measures that are defined."""
     named = {"alpha": one.alpha, "ICC": one.icc, "weighted kappa": one.weighted_kappa, "AC1": one.ac1}
     measures = ", ".join(f"{name} {formats.mean_rating(value)}" for name, value in named.items() if value is not None)
     return f"{measures or 'not defined'} (n = {one.n})"
 
 
-def bias_text(one: JudgeAgreement) -> str:
-    """Above 0: the judge is more lenient than the raters, where more is better."""
-    if one.bias is None:
-        return "bias not known"
-    if one.bias_low is None or one.bias_high is None:
-        return f"bias {formats.bias(one.bias)}"
-    return f"bias {formats.bias(one.bias)} ({formats.bias(one.bias_low)} .. {formats.bias(one.bias_high)})"
-
-
-def choice_order_line(result: TaskResult) -> str | None:
+def choice_order_line(result: results.TaskResult) -> str | None:
     """What becomes of the answers when choices stand in another order; None where there was one order only."""
     record = result.validity.choice_orders
     if record is None:
@@ -264,7 +248,7 @@ def choice_order_line(result: TaskResult) -> str | None:
         interval = f" (95 % interval {_percent(changed.ci_low)} .. {_percent(changed.ci_high)})"
     if record.right_in_all is not None:
         right = f", {_percent(record.right_in_all.value)} right in every order"
-    score = result.scores.get(result.main_metric + ALL_ORDERS)
+    score = result.scores.get(result.main_metric + results.ALL_ORDERS)
     over = "" if score is None else f"; {result.main_metric} over all orders {formats.score(score.value)}"
     asked = f"{record.orders} orders, {counted(changed.count, 'question')}"
     changes = f"the answer changes with it for {_percent(changed.value)}"
@@ -275,7 +259,7 @@ def _percent(share: float) -> str:
     return formats.percent(formats.rounded(share), 0)
 
 
-def usage_rows(usage: Usage) -> Iterator[tuple[str, dict[str, Any]]]:
+def usage_rows(usage: results.Usage) -> Iterator[tuple[str, dict[str, Any]]]:
     """This run and all runs, each in all and, where others than the model were asked, by role."""
     for label, spent in (("this run", usage.this_run), ("all runs", usage.all_runs)):
         yield label, asdict(spent.total)

@@ -222,7 +222,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
         program = None if rundir.evaluation_config in changed else state.program  # a result that no run wrote
         digests = remember_result(rundir, replace(state, program=program), digests, vars(result.provenance))
     forget_checksums(rundir)
-    write_checksums(rundir, runs, result, digests)
+    write_checksums(rundir, result, digests)
 
 
 @contextmanager

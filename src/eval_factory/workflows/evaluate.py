@@ -231,12 +231,11 @@ def get_ready_to_collect() -> None:
     import jsonschema  # noqa: F401
     import numpy  # noqa: F401
 
-    from eval_factory.report import papers, write  # noqa: F401
+    from eval_factory.report import write  # noqa: F401
     from eval_factory.report.page import document
     from eval_factory.scoring import collect, provenance  # noqa: F401
 
     document.compile_templates()
-    papers.compile_sentences()
     provenance.installed_packages()
 
 
@@ -269,7 +268,7 @@ def collect_and_report(
     state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
     state = replace(state, program=resume.program_of_this(), given=resume.digest_of_given(plan))
     digests = resume.remember_result(plan.rundir, state, digests, vars(written.provenance))
-    write_checksums(plan.rundir, ran.folders, written, digests)
+    write_checksums(plan.rundir, written, digests)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
     return _evaluated(context, plan, result, written)
 

@@ -22,7 +22,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import Verdict
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.checksums import write_checksums
+from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.reader import StoredResult, load_result
 from stored_results import PROVENANCE, right_or_wrong
 
@@ -145,7 +145,7 @@ SALT = b"0123456789abcdef"
 @pytest.fixture
 def stored(tmp_path: Path) -> StoredResult:
     folder = right_or_wrong(tmp_path / "a", "1101", provenance=MADE)
-    write_checksums(RunDir(folder), [], load_result(folder).result)
+    write_checksums(RunDir(folder), load_result(folder).result, digests_of(RunDir(folder), []))
     return load_result(folder)
 
 

@@ -15,7 +15,7 @@ from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import drawings_of, spread
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.checksums import write_checksums
+from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.page.instance_data import readable_page
 from eval_factory.report.reader import load_result
 from stored_results import instance, result, right_or_wrong, written
@@ -40,11 +40,11 @@ def test_a_page_without_texts_does_not_replace_the_one_with_texts(tmp_path: Path
 
 def test_a_page_that_is_part_of_the_result_is_not_replaced_by_another(tmp_path: Path) -> None:
     folder = right_or_wrong(tmp_path / "a", "101")
-    write_checksums(RunDir(folder), [], load_result(folder).result)
+    write_checksums(RunDir(folder), load_result(folder).result, digests_of(RunDir(folder), []))
     before = (folder / "report.html").read_bytes()
     assert report(folder) == f"{folder / 'report.html'}\n"  # the same page
     (folder / "report.html").write_bytes(before.replace(b"</html>", b"<!-- of another version --></html>"))
-    write_checksums(RunDir(folder), [], load_result(folder).result)
+    write_checksums(RunDir(folder), load_result(folder).result, digests_of(RunDir(folder), []))
     done = CliRunner().invoke(cli, ["report", str(folder)])
     assert isinstance(done.exception, ConfigError)
     assert "this version's page differs: give -o page.html" in str(done.exception)

@@ -81,13 +81,13 @@ def test_names_are_escaped_as_coreutils_does(finished: RunDir, tmp_path: Path) -
     odd = finished.root / "responses" / "a\\b\nc.jsonl"
     odd.write_text("x", "utf-8")
     try:
-        write_checksums(finished, [finished.root / RUN], load_result(finished.root).result)
+        write_checksums(finished, load_result(finished.root).result, digests_of(finished, [finished.root / RUN]))
         text = finished.checksums.read_text("utf-8")
         assert f"\\{sha256(odd)}  responses/a\\\\b\\nc.jsonl\n" in text
         assert read_checksums(finished.checksums)["responses/a\\b\nc.jsonl"] == sha256(odd)
     finally:
         odd.unlink()
-        write_checksums(finished, [finished.root / RUN], load_result(finished.root).result)
+        write_checksums(finished, load_result(finished.root).result, digests_of(finished, [finished.root / RUN]))
 
 
 ZEROS = "0" * 64

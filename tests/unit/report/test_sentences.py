@@ -189,9 +189,11 @@ def test_what_people_say_in_lines() -> None:
     assert sentences.clinician_headline(few) == told
     assert len(list(sentences.clinician_lines(few))) == 3
     assert sentences.clinician_headline(replace(few, too_few=None)) == "9 of 200 answers rated by 1 rater"
-    assert sentences.agreement_text(results.Agreement(0)) == "not defined (n = 0)"
-    assert sentences.bias_text(results.JudgeAgreement(0)) == "bias not known"
-    assert sentences.bias_text(results.JudgeAgreement(3, bias=-0.5)) == "bias -0.500"
+    little = {"a": results.JudgeAgreement(0), "b": results.JudgeAgreement(3, bias=-0.5)}
+    assert list(sentences.clinician_lines(replace(FOUND, agreement=None, judges=little, notes=())))[1:] == [
+        "a with the raters: not defined (n = 0); bias not known",
+        "b with the raters: not defined (n = 3); bias -0.500",
+    ]
 
 
 NOW, EVER, PARTLY = Cost(0.012341, "table", 3, 0), Cost(1234.5, "endpoint, table", 9, 0), Cost(0.5, "table", 3, 2)

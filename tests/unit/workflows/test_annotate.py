@@ -19,7 +19,7 @@ from eval_factory.core.annotations import read_annotations
 from eval_factory.core.errors import ConfigError, HelmError
 from eval_factory.core.rundir import RunDir
 from eval_factory.plan.run_plan import make_plan
-from eval_factory.report.checksums import read_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from eval_factory.scoring.intervals import design_effect
 from eval_factory.scoring.prediction_powered import Expected, half_width_of, needed_for
@@ -196,7 +196,7 @@ def test_an_altered_sheet_is_found_whoever_makes_the_checksums_again(folder: Run
         before = file.read_text("utf-8")
         file.write_text(before.replace('"rater": "1"', '"rater": "3"', 1) if file == folder.ratings else before + " ")
         runs = [folder.root / name for name in last_state(folder).runs]
-        write_checksums(folder, runs, load_result(folder.root).result)
+        write_checksums(folder, load_result(folder.root).result, digests_of(folder, runs))
         found = verify(folder.root)
         assert any(one.file == f"annotations/{file.name}" and "(files)" in one.message for one in found.findings), found
         file.write_text(before, "utf-8")

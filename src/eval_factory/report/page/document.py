@@ -19,13 +19,11 @@ from markupsafe import Markup
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
-from eval_factory.report import documents, sentences
+from eval_factory.report import documents, papers, sentences
 from eval_factory.report.drawing import page_css, plot_template, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
-from eval_factory.report.papers import methods_text
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
-from eval_factory.report.sentences import clinician_headline, cost_line, rubric_headline, usage_rows
 
 STYLE, SCRIPT = "\0style\0", "\0script\0"
 """Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
@@ -81,8 +79,8 @@ def page(
     text = page_environment().get_template("page.html.j2").render(
         shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
         data=Markup(DATA), policy=policy(style, script), words=sentences,  # noqa: S704
-        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=cost_line,
-        usage_rows=usage_rows, asdict=asdict,
+        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=sentences.cost_line,
+        usage_rows=sentences.usage_rows, asdict=asdict,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
@@ -105,8 +103,7 @@ def policy(style: str, script: str) -> str:
 @cache
 def page_style() -> str:
     """With the rules of the plots, light and dark."""
-    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {page_css(dark=True)} }} }}"
-    return f"\n{page_file('page.css')}\n{page_css()}\n{dark}\n"
+    return f"\n{page_file('page.css')}\n{page_css()}\n"
 
 
 def tables_style() -> str:
@@ -133,20 +130,22 @@ def page_environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "decimal": lambda number, digits=4: formats.decimals(number, digits),
-        "clinician_headline": clinician_headline,
+        "clinician_headline": sentences.clinician_headline,
         "p_value": formats.p_value,
         "points": lambda number: f"{number:,.10g}",
         "grouped": formats.count,
-        "rubric_headline": rubric_headline,
+        "rubric_headline": sentences.rubric_headline,
     }
     return environment
 
 
 def compile_templates() -> None:
-    """Those of a run's page; the first page would compile them."""
+    """Those of a run's page, and the sentences of its methods text; the first page would compile them."""
     for part in ("page", "run", "clinicians", "rubric", "instances"):
         page_environment().get_template(f"{part}.html.j2")
     plot_template()
+    for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
+        papers.template_of(text)
 
 
 def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
@@ -172,6 +171,6 @@ def shown_of(
         )  # fmt: skip
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))
-        methods = methods_text(result, one.config, one.target)
+        methods = papers.methods_text(result, one.config, one.target)
         found.append(ShownResult(result, one.command, packer.finish(), methods, label))
     return found

@@ -199,7 +199,6 @@ _FLAGS = (
     *SIGNS,
 )  # fmt: skip
 """What an instance can be filtered by, each a bit of the index in this order."""
-_SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
 
 _Key = tuple[str, int, str | None, str]
 
@@ -231,11 +230,9 @@ class _Row:
     key: _Key
     value: float | None
     flags: set[str]
-    groups: tuple[str | None, ...]
-    latency_s: float | None
-    tokens: int | None
-    preview: str
-    answer: str
+    groups: list[int | None]
+    shown: tuple[float | None, int | None, str, str]
+    """Seconds, tokens, and the first words of question and answer."""
     lost: tuple[int, ...]
 
 
@@ -261,9 +258,12 @@ class InstancePacker:
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(init=False)
+    _groups: dict[str, dict[str, int]] = field(init=False)
+    """Of each of the fields, its values, numbered as they come."""
 
     def __post_init__(self) -> None:
         self._lost = LostPoints(self.with_texts, self.tags)
+        self._groups = {name: {} for name in self.fields}
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
@@ -299,18 +299,15 @@ class InstancePacker:
             self._beginning = common_beginning([_text_of_prompt(record) for record in records])
         for record in records:
             prompt = _text_of_prompt(record).removeprefix(self._beginning).rpartition("Question:")[2]
-            groups = (record.categories.get(name) for name in self.fields)
-            self._rows.append(_Row(
-                key=_key_of(record),
-                value=None if self.main is None or record.error is not None else record.metrics.get(self.main.metric),
-                flags=set(flags_of(record)),
-                groups=tuple(None if one is None else str(one) for one in groups),
-                latency_s=record.latency_s,
-                tokens=record.completion_tokens,
-                preview=first_words(prompt, 90) if self.with_texts else "",
-                answer=first_words(record.completion or "", 48) if self.with_texts else "",
-                lost=() if record.error is not None else self._lost.add(record.criteria),
-            ))  # fmt: skip
+            texts = first_words(prompt, 90), first_words(record.completion or "", 48)
+            value = None if self.main is None or record.error is not None else record.metrics.get(self.main.metric)
+            groups: list[int | None] = []
+            for name, known in self._groups.items():
+                one = record.categories.get(name)
+                groups.append(None if one is None else known.setdefault(str(one), len(known)))
+            shown = (record.latency_s, record.completion_tokens, *(texts if self.with_texts else ("", "")))
+            lost = () if record.error is not None else self._lost.add(record.criteria)
+            self._rows.append(_Row(_key_of(record), value, set(flags_of(record)), groups, shown, lost))
             self._numbers.add(record, self.main)
         lines = (json_line(self._detail(record)) for record in records)
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
@@ -343,23 +340,17 @@ class InstancePacker:
 
     def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
-        names: list[dict[str, int]] = [{} for _ in self.fields]
-        numbered = [
-            [None if one is None else known.setdefault(one, len(known)) for one, known in zip(row.groups, names)]  # noqa: B905
-            for row in self._rows
-        ]
-        groups = [[name, list(known)] for name, known in zip(self.fields, names, strict=True)]
+        groups = [[name, list(known)] for name, known in self._groups.items()]
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line({
             "chunk": _CHUNK, "flags": _FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
             "metric": None if self.main is None else self.main.metric, **lost,
         })  # fmt: skip
         numbers = {label: number for number, label in enumerate(most)}
-        for row, members in zip(self._rows, numbered, strict=True):
+        for row in self._rows:
             bits = sum(1 << bit for bit, flag in enumerate(_FLAGS) if flag in row.flags)
             cost = [[numbers[label] for label in row.lost if label in numbers]] if numbers else []
-            shown = [row.latency_s, row.tokens, row.preview, row.answer]
-            yield json_line([*row.key, row.value, bits, members, *shown, *cost])
+            yield json_line([*row.key, row.value, bits, row.groups, *row.shown, *cost])
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:
@@ -378,7 +369,8 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.injection:
         yield "injection"
     yield from criterion_signs(record)
-    yield from (sign for sign in _SIGNS if sign in record.signs)
+    told = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
+    yield from (sign for sign in told if sign in record.signs)
 
 
 def common_beginning(texts: Sequence[str]) -> str:

@@ -26,12 +26,12 @@ def rater_form(
         shown: code -> what the rater sees.
     """
     style, script = page_file("page.css") + page_file("rater_form.css"), form_script()
+    data = form_data(sample, rater, order, shown, with_reference=with_reference)
     text = page_environment().get_template("rater_form.html.j2").render(
         sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
-        keys=[(rating_key(one, place, sample.choices), one.label) for place, one in enumerate(sample.choices)],
+        keys=[(one["key"], one["label"]) for one in data["choices"]],
         style=Markup(STYLE), script=Markup(SCRIPT), data=Markup(DATA), policy=policy(style, script),  # noqa: S704
     )  # fmt: skip
-    data = form_data(sample, rater, order, shown, with_reference=with_reference)
     for slot, part in {STYLE: style, SCRIPT: script, DATA: in_a_script(data)}.items():
         text = text.replace(slot, part)
     return text
@@ -41,14 +41,12 @@ def form_data(
     sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
 ) -> dict[str, Any]:
     """What the page's script gets: neither a score nor the id of an answer."""
+    keys = rating_keys(sample.choices)
     questions = {one.code: [asked.name for asked in one.questions] for one in sample.answers}
     return {
         "sheet": sample.id,
         "rater": rater,
-        "choices": [
-            {"label": one.label, "key": rating_key(one, place, sample.choices)}
-            for place, one in enumerate(sample.choices)
-        ],
+        "choices": [{"label": one.label, "key": key} for one, key in zip(sample.choices, keys, strict=True)],
         "items": [
             {
                 "code": code,
@@ -62,11 +60,12 @@ def form_data(
     }
 
 
-def rating_key(choice: RatingChoice, place: int, choices: Sequence[RatingChoice]) -> str:
-    """The number key of a rating: the rating itself where all are single digits, else its place from 1."""
-    if all(one.label.isascii() and one.label.isdigit() and len(one.label) == 1 for one in choices):
-        return choice.label
-    return str(place + 1) if place < 9 else ""
+def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
+    """The number key of each rating: the rating itself where all are single digits, else its place from 1."""
+    labels = [one.label for one in choices]
+    if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
+        return labels
+    return [str(place) if place < 10 else "" for place in range(1, len(labels) + 1)]
 
 
 def in_a_script(value: Any) -> str:

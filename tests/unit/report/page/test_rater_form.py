@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice, ShownAnswer
-from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, rater_form, rating_key
+from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, rater_form, rating_keys
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import SAMPLE
 
@@ -68,12 +68,12 @@ def test_no_text_leaves_its_place(name: str) -> None:
 
 
 def test_the_keys_of_ratings() -> None:
-    assert [rating_key(one, place, FIVE) for place, one in enumerate(FIVE)] == ["1", "2", "3", "4", "5"]
-    assert [rating_key(one, place, YES_NO) for place, one in enumerate(YES_NO)] == ["1", "2"]
+    assert rating_keys(FIVE) == ["1", "2", "3", "4", "5"]
+    assert rating_keys(YES_NO) == ["1", "2"]
     eleven = tuple(RatingChoice(float(one), str(one)) for one in range(11))
-    assert [rating_key(one, place, eleven) for place, one in enumerate(eleven)] == [*"123456789", "", ""]
+    assert rating_keys(eleven) == [*"123456789", "", ""]
     from_zero = tuple(RatingChoice(float(one), str(one)) for one in range(4))
-    assert rating_key(from_zero[0], 0, from_zero) == "0"
+    assert rating_keys(from_zero) == ["0", "1", "2", "3"]
 
 
 def test_the_script_shares_what_shows_foreign_texts_with_the_report_and_data_cannot_end_it() -> None:

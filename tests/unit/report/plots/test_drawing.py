@@ -76,8 +76,8 @@ def test_in_a_page_it_takes_the_colours_of_the_page_which_are_lighter_on_a_dark_
     assert ".plot-fill-data { fill: var(--plot-data, #0072b2); }" in css
     assert ".plot-stroke-ink { stroke: var(--plot-ink, currentColor); }" in css
     assert "paper" not in css
-    assert drawings.page_css(dark=True).startswith("--plot-faint: #b0b0b0; --plot-grid: #484848; --plot-data: #56b4e9;")
-    assert drawings.page_css(dark=True).endswith(";")
+    dark = ":root { --plot-faint: #b0b0b0; --plot-grid: #484848; --plot-data: #56b4e9; --plot-second: #e69f00; }"
+    assert css.endswith(f"\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}")
 
 
 def luminance(colour: str) -> float:
@@ -138,8 +138,8 @@ def box_of(picture: Any, colour: Colour) -> list[float]:
 
 def test_it_has_300_dots_per_inch_and_is_the_same_each_time() -> None:
     picture = image(drawn())
-    assert picture.size == (300, 150) == drawings.pixels_of(drawn())
-    assert drawings.pixels_of(drawn(width=96.1)) == (301, 150)
+    assert picture.size == (300, 150)
+    assert image(drawn(width=96.1)).size == (301, 150)
     assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.01)
     assert (picture.info["Title"], picture.info["Description"]) == ("Title", "What it shows.")
     assert picture.getcolors() == [(300 * 150, (255, 255, 255))]
@@ -178,7 +178,7 @@ def test_png_and_svg_agree() -> None:
     blue = [element for element in root.iter() if element.get("stroke") == drawings.COLOURS["data"]]
     ends = [float(element.get(name) or "nan") for element in blue for name in ("x1", "x2")]
     assert [box[0], box[2]] == pytest.approx([min(ends), max(ends)], abs=2)
-    assert drawings.pixels_of(drawing) == (2000, -(-int(root.get("height") or "0") * 300 // 96))
+    assert image(drawing).size == (2000, -(-int(root.get("height") or "0") * 300 // 96))
 
 
 def of(text: str) -> bytes:
