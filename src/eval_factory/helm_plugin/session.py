@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,6 +190,12 @@ def session_for(root: Path) -> Session:
                 limits.watch(session.ask_no_more)
             _sessions[root] = session
         return session
+
+
+def raised_at(error: BaseException) -> str:
+    """File and line: the error's own text may quote a prompt or an answer."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def current_session() -> Session:
