@@ -65,9 +65,15 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
         before = own[group].metrics if group in own else ()
         own[group] = replace(run, metrics=tuple(dict.fromkeys([*before, *run.metrics])))
     helms_groups = _with_members(helms.get("run_groups", ()), used)
+    metrics = _metrics(runs, helms.get("metrics", ()))
+    # Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM.
     shown_together = {name for run in own.values() for name in run.metrics}
+    short = Counter(metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together)
+    for metric in metrics:
+        if short[metric.get("short_display_name")] > 1:
+            metric.pop("short_display_name", None)
     return {
-        "metrics": _told_apart(_metrics(runs, helms.get("metrics", ())), shown_together),
+        "metrics": metrics,
         "perturbations": list(helms.get("perturbations", ())),
         "metric_groups": [*helms.get("metric_groups", ()), *_metric_groups(own)],
         "run_groups": [*helms_groups, *_run_groups(own)],
@@ -106,15 +112,6 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
             if better is not None:
                 found[name]["lower_is_better"] = not better
     return list(found.values())
-
-
-def _told_apart(metrics: list[dict[str, Any]], shown_together: set[str]) -> list[dict[str, Any]]:
-    """Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM."""
-    short = Counter(metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together)
-    return [
-        {key: value for key, value in metric.items() if key != "short_display_name" or short[value] < 2}
-        for metric in metrics
-    ]
 
 
 def _metric_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
