@@ -217,9 +217,6 @@ class RunRecord:
         """Where it is; None until somebody says so."""
         self._lock = threading.Lock()
 
-    def document(self) -> Mapping[str, Any]:
-        return self.known
-
     def write_down(self, file: Path) -> None:
         """Now, and again whenever something changes; what an earlier run wrote there is no longer true."""
         with self._lock:
@@ -231,24 +228,19 @@ class RunRecord:
 
     def _changed(self) -> None:
         if self.file is not None:
-            write_atomic(self.file, json.dumps(self.document(), indent=2) + "\n")
+            write_atomic(self.file, json.dumps(self.known, indent=2) + "\n")
 
 
 class JudgePrompts(RunRecord):
     """Annotator -> hashes of the templates that its judges were asked with: an annotation holds HELM's fields alone."""
 
-    def document(self) -> Mapping[str, Any]:
-        return {
-            annotator: sorted(hashlib.sha256(template.encode()).hexdigest() for template in templates)
-            for annotator, templates in self.known.items()
-        }
-
     def note(self, annotator: str, template: str) -> None:
         """`template` holds neither a question nor an answer."""
+        sha256 = hashlib.sha256(template.encode()).hexdigest()
         with self._lock:
-            known = self.known.setdefault(annotator, set())
-            if template not in known:
-                known.add(template)
+            known = self.known.setdefault(annotator, [])
+            if sha256 not in known:
+                self.known[annotator] = sorted([*known, sha256])
                 self._changed()
 
 
