@@ -159,15 +159,6 @@ class JuryNames:
 
 
 @dataclass(frozen=True)
-class Rubric:
-    """What our metric of a rubric is called, and which judges it hears."""
-
-    metric: str
-    judges: Mapping[str, str]
-    """Name -> deployment."""
-
-
-@dataclass(frozen=True)
 class HelmRun:
     """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for.
 
@@ -189,10 +180,11 @@ class HelmRun:
         return None
 
     @property
-    def rubric(self) -> Rubric | None:
+    def rubric(self) -> tuple[str, Mapping[str, str]] | None:
+        """What our metric of a rubric is called, and the judges that it hears: name -> deployment."""
         for spec in self.run_spec.metric_specs:
             if spec.class_name == names.RUBRIC_METRIC_CLASS:
-                return Rubric(spec.args["metric_name"], spec.args["judges"])
+                return spec.args["metric_name"], spec.args["judges"]
         return None
 
     def has_metric(self, class_name: str) -> bool:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _MAX_TOKENS = 4096
 """What HELM grants a judge."""
 
-TRIES = 2
 ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
     "\nAnswer again with the single JSON object described above and nothing else."
@@ -68,7 +67,7 @@ def judgement(
     )  # fmt: skip
     asked: list[Request] = []
     reason = ""
-    for number in range(TRIES):
+    for number in range(2):
         asked.append(request)
         if number > 0 and role is not None:
             current_session().expect_more(role)
@@ -188,12 +187,8 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         for judge in self._judges:
             current_session().expect(judge.role, len(questions))
 
-        def judge_one(judge: _Judge, question: _Question) -> None:
-            for by_judge, one in zip(question.decided, _decided_by(judge, question, self._ask), strict=True):
-                by_judge[judge.name] = one
-
         def judge_all(judge: _Judge) -> None:
-            map_at_once(lambda question: judge_one(judge, question), questions, judge.parallelism)
+            map_at_once(lambda question: _decide(judge, question, self._ask), questions, judge.parallelism)
 
         map_at_once(judge_all, self._judges, len(self._judges))
         return [{ANNOTATION: annotation_of(decided)} for decided in of_answers]
@@ -209,8 +204,8 @@ def is_answered(state: RequestState) -> bool:
     return result is not None and (result.success or result.error == FILTERED_MESSAGE)
 
 
-def _decided_by(judge: _Judge, question: _Question, ask: _Ask) -> list[dict[str, Any]]:
-    """One judge's decisions, or why there are none."""
+def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
+    """Put one judge's decisions, or why there are none, where the question says."""
     state, count = question.state, len(question.criteria)
     answer = state.result.completions[0].text if state.result and state.result.completions else ""
     references = [one.output.text for one in state.instance.references]
@@ -221,9 +216,11 @@ def _decided_by(judge: _Judge, question: _Question, ask: _Ask) -> list[dict[str,
         return [one.as_dict() for one in parse_decisions(text, count, answer)]
 
     try:
-        return judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role)
+        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role)
     except NotJudged as reason:
-        return [{ERROR: str(reason)} for _ in range(count)]
+        found = [{ERROR: str(reason)} for _ in range(count)]
+    for by_judge, one in zip(question.decided, found, strict=True):
+        by_judge[judge.name] = one
 
 
 def requests_to_judges(state: ScenarioState) -> int:
