@@ -255,7 +255,7 @@ def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     found, error = _predicted_rows(database, predicted)
     # What HELM takes for the gold result where the gold query gives no row.
     stated = (request_state.instance.extra_data or {}).get("value", {})
-    annotation = {
+    annotation: dict[str, Any] = {
         "predicted_result": found or [],
         "ground_truth_result": rows or list(stated.values()),
         "query_error": error,
