@@ -67,8 +67,17 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
 
     def stands(found: Mapping[str, Any]) -> bool:
         """A decision with its explanation, in any layout, escape or disguise, whatever stands between the two."""
-        of_each = map(_parts_of, _decisions_in(found, count))
-        return any(all(part in squeeze for part in parts) for parts in of_each for squeeze in squeezes)
+        listed = [found] if count == 1 else found[JUDGEMENTS]
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, Mapping):
+                met, explanation = one.get(_MET), one.get(EXPLANATION)
+                parts = [f"{_MET} {str(met).lower() if isinstance(met, bool) else met}"]
+                if isinstance(explanation, str):
+                    parts.append(f"{EXPLANATION} {explanation}")
+                parts = [squeezed(undisguised(part)) for part in parts]
+                if any(all(part in squeeze for part in parts) for squeeze in squeezes):
+                    return True
+        return False
 
     return own_judgement(
         text,
@@ -89,13 +98,6 @@ def decision_signs(answer: str) -> list[str]:
             found.add(READY_MADE)
         found |= {sign for sign, pattern in _SIGNS.items() if pattern.search(reading)}
     return [sign for sign in (READY_MADE, *_SIGNS) if sign in found]
-
-
-def _decisions_in(found: Mapping[str, Any], count: int) -> Sequence[Mapping[str, Any]]:
-    if count == 1:
-        return [found]
-    listed = found[JUDGEMENTS]
-    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
 
 
 def _numbered(listed: Any, count: int) -> list[Decision]:
@@ -120,15 +122,6 @@ def _decision(found: Mapping[str, Any]) -> Decision:
     return Decision(met, explanation)
 
 
-def _parts_of(found: Mapping[str, Any]) -> list[str]:
-    """The decision and its explanation as they may have been written down."""
-    met = found.get(_MET)
-    fields = [f"{_MET} {str(met).lower() if isinstance(met, bool) else met}"]
-    if isinstance(found.get(EXPLANATION), str):
-        fields.append(f"{EXPLANATION} {found[EXPLANATION]}")
-    return [squeezed(undisguised(field)) for field in fields]
-
-
 ANNOTATION = "rubric"
 _CRITERIA = "criteria"
 
@@ -150,7 +143,12 @@ def decisions_of(
 ) -> list[dict[str, bool | None]]:
     """Of each criterion each judge's decision; None where it gave none."""
     judges = tuple(judges)
-    return [{judge: _met(one.get(judge)) for judge in judges} for one in said_of(annotations, count)]
+    decided: list[dict[str, bool | None]] = []
+    for said in said_of(annotations, count):
+        found = {judge: said.get(judge) for judge in judges}
+        met = {judge: one.get(_MET) if isinstance(one, Mapping) else None for judge, one in found.items()}
+        decided.append({judge: one if isinstance(one, bool) else None for judge, one in met.items()})
+    return decided
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:
@@ -158,8 +156,3 @@ def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None
     found = decided.get(judge)
     reason = found.get(ERROR) if isinstance(found, Mapping) else None
     return reason if isinstance(reason, str) else None
-
-
-def _met(decision: Any) -> bool | None:
-    met = decision.get(_MET) if isinstance(decision, Mapping) else None
-    return met if isinstance(met, bool) else None

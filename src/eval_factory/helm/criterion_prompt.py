@@ -11,9 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
+from eval_factory.helm.packages import installed
 from eval_factory.tasks.rubric_case import Criterion
 
 _TASK = """\
@@ -68,10 +68,13 @@ def criterion_prompt(
     """The prompt about one criterion, or about several at once."""
     turns = [*messages, {"role": "assistant", "content": answer}]
     alone = len(criteria) == 1
+    items = [f"[{one.points:g}] {one.text}" for one in criteria]
+    if not alone:
+        items = [f"{number}. {item}" for number, item in enumerate(items, start=1)]
     values = {
         "conversation": "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns),
         "reference": "" if reference is None else _filled(_REFERENCE, {"reference": reference}),
-        "criteria": _item(criteria[0]) if alone else _numbered(criteria),
+        "criteria": "\n".join(items),
     }
     return _filled(template(alone=alone), values)
 
@@ -88,14 +91,6 @@ def template(*, alone: bool) -> str:
     return _filled(_TASK, words)
 
 
-def _item(criterion: Criterion) -> str:
-    return f"[{criterion.points:g}] {criterion.text}"
-
-
-def _numbered(criteria: Sequence[Criterion]) -> str:
-    return "\n".join(f"{number}. {_item(one)}" for number, one in enumerate(criteria, start=1))
-
-
 def _filled(text: str, values: Mapping[str, str]) -> str:
     """Each name in braces replaced once, from left to right: what a value holds is never looked at."""
     parts: list[str] = []
@@ -107,10 +102,6 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
         name = min(places, key=lambda one: places[one])
         parts += [rest[: places[name]], values[name]]
         rest = rest[places[name] + len(name) + 2 :]
-
-
-ANNOTATIONS = Path("benchmark", "annotation")
-_TEMPLATE = "PROMPT_TEMPLATE"
 
 
 def prompt_of_rubric() -> str:
@@ -125,27 +116,17 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
         annotators: names of classes.
         folder: that HELM's annotators are in; of the installed HELM where None.
     """
-    folder = folder or _installed()
+    folder = folder or installed("benchmark", "annotation")  # files of the package: nothing of it is imported
     if folder is None or not annotators:
         return None
     defined = re.compile(rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE)
     for file in sorted(folder.glob("*_annotator.py")):
         source = file.read_text(encoding="utf-8")
         if defined.search(source):
-            return _template_in(source)
+            assigned = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+            for node in assigned:
+                if any(ast.unparse(target) == "PROMPT_TEMPLATE" for target in node.targets):
+                    value = node.value.value if isinstance(node.value, ast.Constant) else None
+                    return value if isinstance(value, str) else None
+            return None
     return None
-
-
-def _template_in(source: str) -> str | None:
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and any(ast.unparse(target) == _TEMPLATE for target in node.targets):
-            value = node.value.value if isinstance(node.value, ast.Constant) else None
-            return value if isinstance(value, str) else None
-    return None
-
-
-def _installed() -> Path | None:
-    found = find_spec("helm")  # of the package itself: nothing of it is imported
-    places = [] if found is None else list(found.submodule_search_locations or ())
-    folders = [Path(place) / ANNOTATIONS for place in places]
-    return next((folder for folder in folders if folder.is_dir()), None)

@@ -82,7 +82,14 @@ def readings(text: str) -> Iterator[str]:
     plain = undisguised(text)
     if plain != text:
         yield plain
-    for hidden in (_in_base64(plain), _in_hex(plain)):
+    # Base64 is read token by token and, where it goes over several lines, as one.
+    tokens = [token.rstrip("=").replace("-", "+").replace("_", "/") for token in _BASE64.findall(plain)]
+    found = [_decoded(token) for token in tokens]
+    if len(tokens) > 1 and "" in found:
+        found.append(_decoded("".join(tokens)))
+    digits = (re.sub("[ :]", "", token) for token in _HEX.findall(plain))
+    in_hex = "".join(_as_text(bytes.fromhex(token)) for token in digits)
+    for hidden in ("".join(found), in_hex):
         if hidden:
             yield undisguised(hidden)
 
@@ -119,25 +126,11 @@ def _unescaped(match: re.Match[str]) -> str:
         return match[0]
 
 
-def _in_base64(text: str) -> str:
-    """What is encoded in the text, read token by token and, where it goes over several lines, as one."""
-    tokens = [token.rstrip("=").replace("-", "+").replace("_", "/") for token in _BASE64.findall(text)]
-    found = [_decoded(token) for token in tokens]
-    if len(tokens) > 1 and "" in found:
-        found.append(_decoded("".join(tokens)))
-    return "".join(found)
-
-
 def _decoded(token: str) -> str:
     try:
         return _as_text(base64.b64decode(token + "=" * (-len(token) % 4)))
     except (binascii.Error, ValueError):
         return ""
-
-
-def _in_hex(text: str) -> str:
-    digits = (re.sub("[ :]", "", token) for token in _HEX.findall(text))
-    return "".join(_as_text(bytes.fromhex(token)) for token in digits)
 
 
 def _as_text(data: bytes) -> str:
@@ -190,7 +183,17 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryFor
         return any(written in squeeze for written in chain.from_iterable(forms) for squeeze in squeezes)
 
     def read(found: dict[str, Any]) -> dict[str, Any]:
-        _look_for_faults(found, criteria, form)
+        if form.criteria and (unknown := [name for name in found if name not in criteria]):
+            raise UnusableJudgeOutput(f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}")
+        for name, fields in criteria.items():
+            rating = found.get(name)
+            if not isinstance(rating, Mapping):
+                raise UnusableJudgeOutput(f"the criterion {name!r} is missing or no object")
+            for field in fields:
+                if field not in rating:
+                    raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
+            if "score" in fields and form.value_of(rating["score"]) is None:
+                raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
         return found
 
     ratings = own_judgement(
@@ -202,8 +205,10 @@ def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryFor
         read=read,
         verdict=lambda found: json.dumps({name: found[name]["score"] for name in criteria}),
     )
-    # HELM's mean takes everything else that stands there.
-    return {name: _as_number(ratings[name], form) for name in criteria}
+    own = {name: ratings[name] for name in criteria}  # HELM's mean takes everything else that stands there
+    if not form.labels:  # the judge's own spelling of a number stays
+        return own
+    return {name: {**rating, "score": form.value_of(rating["score"])} for name, rating in own.items()}
 
 
 def own_judgement(
@@ -277,11 +282,6 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
     raise UnusableJudgeOutput(f"it holds more than {MAX_BRACES} opening braces that begin no JSON object")
 
 
-def _as_number(rating: Mapping[str, Any], form: JuryForm) -> Any:
-    """HELM takes the score for a number; the judge's own spelling of a number stays."""
-    return {**rating, "score": form.value_of(rating["score"])} if form.labels else rating
-
-
 def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -> set[str]:
     """A rating as it may have been written down: with its fields in any order, its score as any kind of number."""
     if not isinstance(rating, Mapping):
@@ -303,20 +303,6 @@ def _forms_of(name: str, rating: Any, fields: Collection[str], form: JuryForm) -
 
 def _written(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _look_for_faults(found: Mapping[str, Any], criteria: Criteria, form: JuryForm) -> None:
-    if form.criteria and (unknown := [name for name in found if name not in criteria]):
-        raise UnusableJudgeOutput(f"it rates {unknown[0]!r}, and the criteria are {', '.join(criteria)}")
-    for name, fields in criteria.items():
-        rating = found.get(name)
-        if not isinstance(rating, Mapping):
-            raise UnusableJudgeOutput(f"the criterion {name!r} is missing or no object")
-        for field in fields:
-            if field not in rating:
-                raise UnusableJudgeOutput(f"{name!r} has no {field!r}")
-        if "score" in fields and form.value_of(rating["score"]) is None:
-            raise UnusableJudgeOutput(f"the score of {name!r} is not {form.wanted}")
 
 
 _NEAR = r"[^.\n]{0,60}"

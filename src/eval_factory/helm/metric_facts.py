@@ -24,7 +24,6 @@ class MetricFacts:
     unit: str | None = None
 
 
-_UNKNOWN = MetricFacts()
 _ZERO_TO_ONE = (0.0, 1.0)
 
 _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
@@ -99,7 +98,7 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
     known = _FACTS.get(base)
     if known is None and scale == HELMS_SCALE:
         return _RATING
-    return known or _UNKNOWN
+    return known or MetricFacts()
 
 
 BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")
@@ -136,16 +135,11 @@ def chosen_main_metric(entry: HelmEntry, labels: Sequence[str]) -> tuple[str, li
     declared = next((name for name in entry.main_metrics if name in labels), None)
     if declared is not None:
         return declared, []
-    of_main_split = [label for label in labels if _is_plain(label)]
+    # Of the main split is a label without `@`, or with HELM's own in a metric's name: a number follows (NDCG@10).
+    of_main_split = (label for label in labels if "@" not in label or label.rpartition("@")[2].isdigit())
     usual = (f"{entry.run_spec}_score", *USUAL_MAIN_METRICS)
-    main = next((name for name in usual if name in labels), next(iter(of_main_split), None))
+    main = next((name for name in usual if name in labels), next(of_main_split, None))
     if main is None:
         return NONE, ["HELM computed no score for this run: nothing is reportable"]
     names = f"{' or '.join(entry.main_metrics)}, which this run does not hold" if entry.main_metrics else "none"
     return main, [f"main metric: HELM names {names}; {main} was taken, the first that the run holds of a fixed list"]
-
-
-def _is_plain(label: str) -> bool:
-    """Whether a score is of the main split: after an `@` in HELM's own name of a metric (NDCG@10) stands a number."""
-    _, _, last = label.rpartition("@")
-    return "@" not in label or last.isdigit()

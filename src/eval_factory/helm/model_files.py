@@ -6,7 +6,6 @@ No file holds a key: a client gets the NAME of the variable to read.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
     if plan.evaluation.benchmark is not None:
         files |= benchmark_files(plan.evaluation.benchmark, plan.judges, plan.rundir.model_configs)
     elif plan.judges:
-        files[names.JUDGES] = judges(plan.judges)
+        files[names.JUDGES] = _dump({"judges": _named(plan.judges)})  # in the form of HELM's jury configuration
     if not debug:
         files[names.LOGGING] = quiet_logging()
     return files
@@ -39,17 +38,16 @@ def model_files(plan: Plan, *, debug: bool = False) -> dict[str, str]:
 
 def model_deployments(endpoints: tuple[EndpointPlan, ...], *, cache_db: str) -> str:
     """model_deployments.yaml: one deployment per distinct role."""
-    return _dump({"model_deployments": [_deployment(endpoint, cache_db) for endpoint in endpoints]})
-
-
-def _deployment(endpoint: EndpointPlan, cache_db: str) -> dict[str, Any]:
-    deployment: dict[str, Any] = {"name": deployment_of(endpoint), "model_name": deployment_of(endpoint)}
-    if endpoint.max_length is not None:
-        deployment["tokenizer_name"] = names.LENGTH_TOKENIZER
-        deployment["max_sequence_length"] = endpoint.max_length
-        deployment["max_sequence_and_generated_tokens_length"] = endpoint.max_length
-    deployment["client_spec"] = {"class_name": names.CLIENT_CLASS, "args": {**endpoint.to_args(), "cache_db": cache_db}}
-    return deployment
+    deployments = []
+    for endpoint in endpoints:
+        made: dict[str, Any] = {"name": deployment_of(endpoint), "model_name": deployment_of(endpoint)}
+        if endpoint.max_length is not None:
+            made["tokenizer_name"] = names.LENGTH_TOKENIZER
+            made["max_sequence_length"] = endpoint.max_length
+            made["max_sequence_and_generated_tokens_length"] = endpoint.max_length
+        made["client_spec"] = {"class_name": names.CLIENT_CLASS, "args": {**endpoint.to_args(), "cache_db": cache_db}}
+        deployments.append(made)
+    return _dump({"model_deployments": deployments})
 
 
 def deployment_of(endpoint: EndpointPlan) -> str:
@@ -71,66 +69,49 @@ def model_metadata(endpoints: tuple[EndpointPlan, ...]) -> str:
     return _dump({"models": models})
 
 
-def judges(endpoints: tuple[EndpointPlan, ...]) -> str:
-    """judges.yaml, in the form of HELM's jury configuration."""
-    return _dump({"judges": _named(endpoints)})
-
-
 def _named(judges: tuple[EndpointPlan, ...]) -> list[dict[str, str]]:
     return [{"name": one.role, "model": deployment_of(one), "model_deployment": deployment_of(one)} for one in judges]
 
 
 def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Path) -> dict[str, str]:
-    """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in."""
+    """benchmark.yaml, and the judges' prompt beside it where its scale or criteria are filled in.
+
+    It is for HELM's configurable benchmark, with absolute paths, and our judges by their deployments; or for our own
+    run spec of rubric benchmarks. HELM passes over the jury's scale and criteria, which our plug-in and the collector
+    read (`jury_form_in`), and over `has_clusters`, which is for whoever collects the folder without the data.
+    """
+    from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
+
+    files: dict[str, str] = {}
     prompt = own.judge_prompt_file
     if prompt is not None and own.jury_form.places:
         text = prompt.read_text(encoding="utf-8")
         filled = own.jury_form.filled(text)
         if filled != text:
-            own = replace(own, judge_prompt_file=folder / names.JUDGE_PROMPT)
-            return {names.BENCHMARK: benchmark(own, judges), names.JUDGE_PROMPT: filled}
-    return {names.BENCHMARK: benchmark(own, judges)}
-
-
-def benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
-    """benchmark.yaml for HELM's configurable benchmark: absolute paths, and our judges by their deployments.
-
-    HELM passes over the jury's scale and criteria; our plug-in and the collector read them (`jury_form_in`).
-    """
-    from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
-
+            prompt = folder / names.JUDGE_PROMPT
+            files[names.JUDGE_PROMPT] = filled
+    document: dict[str, Any] = {"name": own.name, "description": own.description}
+    if not own.is_rubric:
+        document["prompt_file"] = str(own.prompt_file)
+    document["dataset_file"] = str(own.dataset_file)
     if own.is_rubric:
-        return _rubric_benchmark(own, judges)
-    metrics: list[dict[str, Any]] = [{"name": name} for name in own.metrics]
-    for metric in metrics:
-        if metric["name"] == JURY:
-            metric["prompt_file"] = str(own.judge_prompt_file)
-            metric["judges"] = [{"name": deployment_of(judge), "model_name": deployment_of(judge)} for judge in judges]
-            metric |= own.jury_form.as_dict()
-    document: dict[str, Any] = {
-        "name": own.name,
-        "description": own.description,
-        "prompt_file": str(own.prompt_file),
-        "dataset_file": str(own.dataset_file),
-    }
-    return _dump({**document, **_where_said(own), "metrics": metrics})
-
-
-def _rubric_benchmark(own: Benchmark, judges: tuple[EndpointPlan, ...]) -> str:
-    """benchmark.yaml for our own run spec of rubric benchmarks."""
-    document: dict[str, Any] = {
-        "name": own.name,
-        "description": own.description,
-        "dataset_file": str(own.dataset_file),
-        "metric": own.main_metric,
-    }
-    return _dump({**document, **_where_said(own), "judges": _named(judges)})
-
-
-def _where_said(own: Benchmark) -> dict[str, Any]:
-    """`has_clusters` is not for HELM, which passes over it, but for whoever collects the folder without the data."""
-    tokens = {} if own.max_tokens is None else {"max_tokens": own.max_tokens}
-    return {**tokens, **({"has_clusters": True} if own.has_clusters else {})}
+        document["metric"] = own.main_metric
+    if own.max_tokens is not None:
+        document["max_tokens"] = own.max_tokens
+    if own.has_clusters:
+        document["has_clusters"] = True
+    if own.is_rubric:
+        document["judges"] = _named(judges)
+    else:
+        metrics: list[dict[str, Any]] = [{"name": name} for name in own.metrics]
+        for metric in metrics:
+            if metric["name"] == JURY:
+                metric["prompt_file"] = str(prompt)
+                asked = [deployment_of(judge) for judge in judges]
+                metric["judges"] = [{"name": name, "model_name": name} for name in asked]
+                metric |= own.jury_form.as_dict()
+        document["metrics"] = metrics
+    return {names.BENCHMARK: _dump(document), **files}
 
 
 def quiet_logging() -> str:

@@ -131,7 +131,14 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
     try:
         tree: Any = json.loads(text)
     except ValueError:
-        tree = _parsed_hocon(text)
+        from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and what eval-factory itself writes is JSON
+
+        try:
+            tree = ConfigFactory.parse_string(text)
+            tree = tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
+        except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
+            line = getattr(error, "lineno", None)
+            raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None
     entries = tree.get("entries") if isinstance(tree, dict) else None
     if not isinstance(entries, list):
         raise ValueError("it has no list `entries`")
@@ -139,17 +146,6 @@ def conf_entries(text: str) -> list[dict[str, Any]]:
         if not isinstance(entry, dict) or not isinstance(entry.get("description"), str):
             raise ValueError(f"entry {number} has no description")
     return entries
-
-
-def _parsed_hocon(text: str) -> Any:
-    from pyhocon import ConfigFactory  # imported here: it takes 130 ms, and what eval-factory itself writes is JSON
-
-    try:
-        tree = ConfigFactory.parse_string(text)
-        return tree.as_plain_ordered_dict() if hasattr(tree, "as_plain_ordered_dict") else tree
-    except Exception as error:  # pyhocon, and the parser that it stands on, raise many kinds
-        line = getattr(error, "lineno", None)
-        raise ValueError("it is not HOCON" + (f" (line {line})" if line else "")) from None
 
 
 def scenario_name(folder: Path) -> str | None:

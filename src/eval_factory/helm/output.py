@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
@@ -18,7 +18,6 @@ from eval_factory.helm import names
 
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
-_SPLITS_BY_WEIGHT = ("test", "valid", "train")
 BLOCK = 256 * 1024
 """Bytes of a large file that are read at once."""
 SMALL = 8_000_000
@@ -29,7 +28,7 @@ class HelmRecord(StrictModel, extra="ignore", coerce_numbers_to_str=True):
     """Of what HELM writes only a part is read. A scenario may number its instances: ids become text."""
 
 
-_Entry = TypeVar("_Entry", bound=HelmRecord)
+_Read = TypeVar("_Read")
 
 
 class Perturbation(HelmRecord):
@@ -160,15 +159,6 @@ class JuryNames:
 
 
 @dataclass(frozen=True)
-class Rubric:
-    """What our metric of a rubric is called, and which judges it hears."""
-
-    metric: str
-    judges: Mapping[str, str]
-    """Name -> deployment."""
-
-
-@dataclass(frozen=True)
 class HelmRun:
     """One finished run folder. What grows with the instances is read entry by entry, each time it is asked for.
 
@@ -190,10 +180,11 @@ class HelmRun:
         return None
 
     @property
-    def rubric(self) -> Rubric | None:
+    def rubric(self) -> tuple[str, Mapping[str, str]] | None:
+        """What our metric of a rubric is called, and the judges that it hears: name -> deployment."""
         for spec in self.run_spec.metric_specs:
             if spec.class_name == names.RUBRIC_METRIC_CLASS:
-                return Rubric(spec.args["metric_name"], spec.args["judges"])
+                return spec.args["metric_name"], spec.args["judges"]
         return None
 
     def has_metric(self, class_name: str) -> bool:
@@ -202,7 +193,7 @@ class HelmRun:
     def main_split(self, preferred: str | None = None) -> str | None:
         """The preferred split where the run has it; else `test`, else `valid`, else the first there is."""
         splits = {stat.name.split for stat in self.stats if stat.name.split}
-        by_weight = (preferred, *_SPLITS_BY_WEIGHT, *sorted(splits))
+        by_weight = (preferred, "test", "valid", "train", *sorted(splits))
         return next((split for split in by_weight if split in splits), None)
 
     @property
@@ -238,16 +229,7 @@ def read_run(folder: Path) -> HelmRun:
     )
 
 
-def model_of(folder: Path) -> str | None:
-    """HELM's name of the model that a run evaluated; None where the folder does not say."""
-    try:
-        spec: StoredRunSpec = read_record(folder / names.RUN_SPEC_FILE, StoredRunSpec)
-    except HelmError:
-        return None
-    return spec.adapter_spec.model
-
-
-def read_record(path: Path, shape: Any) -> Any:
+def read_record(path: Path, shape: type[_Read]) -> _Read:
     """A complete file as a record, or several. Raises HelmError."""
     try:
         return _parsed(TypeAdapter(shape), path.read_bytes())
@@ -255,7 +237,7 @@ def read_record(path: Path, shape: Any) -> Any:
         raise _unreadable(path, error) from error
 
 
-def _entries(path: Path, shape: type[_Entry], member: str | None = None) -> Iterator[_Entry]:
+def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Iterator[_Read]:
     """The entries of the list that a file holds, or of the list that is a member of the record it holds.
 
     HELM indents by two blanks and a text in JSON has no line breaks, so where an entry begins and ends can be seen.
@@ -270,26 +252,20 @@ def _entries(path: Path, shape: type[_Entry], member: str | None = None) -> Iter
                 return
             if first != beginning + b"\n":
                 raise ValueError("it is not indented as HELM 0.5.16 does it")
-            for text in _texts_of_entries(file, depth):
-                yield _parsed(adapter, text)
+            opening, closing = depth + b"{\n", re.compile(b"\n" + depth + rb"}(,?)\n")
+            rest = b""
+            while block := file.read(max(BLOCK, len(rest))):  # block by block: an entry may have 300 lines
+                *ended, rest = closing.split(rest + block)
+                for text, comma in zip(ended[::2], ended[1::2], strict=True):
+                    yield _parsed(adapter, b"{" + text.partition(opening)[2] + b"}")
+                    if not comma:
+                        return
+        raise ValueError("it ends in the middle")
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
 
-def _texts_of_entries(file: BinaryIO, depth: bytes) -> Iterator[bytes]:
-    """Each entry as it stands in a file that is read from its list on. Block by block: an entry may have 300 lines."""
-    opening, closing = depth + b"{\n", re.compile(b"\n" + depth + rb"}(,?)\n")
-    rest = b""
-    while block := file.read(max(BLOCK, len(rest))):
-        *ended, rest = closing.split(rest + block)
-        for text, comma in zip(ended[::2], ended[1::2], strict=True):
-            yield b"{" + text.partition(opening)[2] + b"}"
-            if not comma:
-                return
-    raise ValueError("it ends in the middle")
-
-
-def _parsed(adapter: TypeAdapter[Any], text: bytes) -> Any:
+def _parsed(adapter: TypeAdapter[_Read], text: bytes) -> _Read:
     try:
         return adapter.validate_json(text)
     except ValueError:  # half a character escaped in an answer is JSON to Python only
@@ -412,25 +388,22 @@ class _CodeExecution(HelmRecord):
 
 def hub_datasets(helm_dir: Path) -> list[LoadedDataset]:
     """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
-    return list(_of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[LoadedDataset]) or ())
+    return _of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[LoadedDataset]) or []
 
 
 def applied_patches(helm_dir: Path) -> AppliedPatches | None:
     """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
-    found: AppliedPatches | None = _of_the_plugin(helm_dir / names.PATCHES_FILE, AppliedPatches)
-    return found
+    return _of_the_plugin(helm_dir / names.PATCHES_FILE, AppliedPatches)
 
 
 def limited_records(helm_dir: Path) -> LimitedRecords | None:
     """None where no scenario wrote such down. Raises HelmError."""
-    found: LimitedRecords | None = _of_the_plugin(helm_dir / names.LIMITED_RECORDS_FILE, LimitedRecords)
-    return found
+    return _of_the_plugin(helm_dir / names.LIMITED_RECORDS_FILE, LimitedRecords)
 
 
 def stored_code_execution(helm_dir: Path) -> _CodeExecution | None:
     """None where nothing was executed. Raises HelmError."""
-    found: _CodeExecution | None = _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, _CodeExecution)
-    return found
+    return _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, _CodeExecution)
 
 
 def stored_judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
@@ -438,10 +411,10 @@ def stored_judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | N
 
     Raises HelmError.
     """
-    found: dict[str, list[str]] = _of_the_plugin(helm_dir / names.JUDGE_PROMPTS_FILE, dict[str, list[str]]) or {}
+    found = _of_the_plugin(helm_dir / names.JUDGE_PROMPTS_FILE, dict[str, list[str]]) or {}
     return tuple(found[annotation]) if annotation in found else None
 
 
-def _of_the_plugin(file: Path, shape: Any) -> Any:
+def _of_the_plugin(file: Path, shape: type[_Read]) -> _Read | None:
     """What our plug-in wrote beside HELM's files, if it did."""
     return read_record(file, shape) if file.is_file() else None

@@ -49,10 +49,18 @@ def look_for_packages(task: str, run_spec: str) -> None:
     """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
 
     Raises:
-        PrerequisiteError: one is not installed; with the command that installs it.
+        PrerequisiteError: one is not installed, or HELM in an unsupported version; with the command that installs it.
     """
     look_for_helm()
-    refuse_unsupported_helm(task, run_spec)
+    helm = installed_helm()
+    # Other run specs run with any version, without patches; helm-run then warns.
+    if helm not in SUPPORTED_HELM and run_spec in NEEDS_PATCHES:
+        raise PrerequisiteError(
+            f"{task} needs HELM ({HELM}) {' or '.join(SUPPORTED_HELM)}; {helm} is installed\n"
+            "  eval-factory replaces parts of HELM for this task, and has checked that with these versions only\n"
+            f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}\n"
+            "  nothing was asked"
+        )
     missing = missing_for(run_spec)
     if missing:
         raise PrerequisiteError(not_installed(task, missing) + "\n  nothing was asked")
@@ -69,24 +77,6 @@ def look_for_helm() -> None:
             f"HELM ({HELM}) is not installed in the environment of eval-factory, {sys.prefix}\n"
             f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}"
         ) from None
-
-
-def refuse_unsupported_helm(task: str, run_spec: str) -> None:
-    """Another version than the supported ones is refused where the run spec needs patches of HELM.
-
-    The other run specs run with any version, without patches; helm-run then warns.
-
-    Raises:
-        PrerequisiteError: it is refused; with the versions that are supported.
-    """
-    helm = installed_helm()
-    if helm not in SUPPORTED_HELM and run_spec in NEEDS_PATCHES:
-        raise PrerequisiteError(
-            f"{task} needs HELM ({HELM}) {' or '.join(SUPPORTED_HELM)}; {helm} is installed\n"
-            "  eval-factory replaces parts of HELM for this task, and has checked that with these versions only\n"
-            f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}\n"
-            "  nothing was asked"
-        )
 
 
 def missing_for(run_spec: str) -> list[str]:

@@ -65,12 +65,19 @@ def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, 
         before = own[group].metrics if group in own else ()
         own[group] = replace(run, metrics=tuple(dict.fromkeys([*before, *run.metrics])))
     helms_groups = _with_members(helms.get("run_groups", ()), used)
+    metrics = _metrics(runs, helms.get("metrics", ()))
+    # Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM.
     shown_together = {name for run in own.values() for name in run.metrics}
+    short = Counter(metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together)
+    for metric in metrics:
+        if short[metric.get("short_display_name")] > 1:
+            metric.pop("short_display_name", None)
+    metric_groups, run_groups = _groups_of(own) if own else ([], [])
     return {
-        "metrics": _told_apart(_metrics(runs, helms.get("metrics", ())), shown_together),
+        "metrics": metrics,
         "perturbations": list(helms.get("perturbations", ())),
-        "metric_groups": [*helms.get("metric_groups", ()), *_metric_groups(own)],
-        "run_groups": [*helms_groups, *_run_groups(own)],
+        "metric_groups": [*helms.get("metric_groups", ()), *metric_groups],
+        "run_groups": [*helms_groups, *run_groups],
     }
 
 
@@ -108,29 +115,18 @@ def _metrics(runs: Sequence[PageRun], defined: Iterable[Mapping[str, Any]]) -> l
     return list(found.values())
 
 
-def _told_apart(metrics: list[dict[str, Any]], shown_together: set[str]) -> list[dict[str, Any]]:
-    """Without the short names that several columns of a table would have: HELM calls exact and quasi-exact match EM."""
-    short = Counter(metric.get("short_display_name") for metric in metrics if metric["name"] in shown_together)
-    return [
-        {key: value for key, value in metric.items() if key != "short_display_name" or short[value] < 2}
-        for metric in metrics
-    ]
-
-
-def _metric_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
-    """The main metric side by side, and for each group a table of all its metrics. Without win rates.
+def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(the main metric side by side, and for each group a table of all its metrics; the groups). Without win rates.
 
     A win rate says nothing of evaluations that are not a set that somebody put together.
     """
-    if not own:
-        return []
     main = {
         "name": _MAIN,
         "display_name": "Main metric",
         "aggregation_strategies": [],
         "metrics": [{"name": "${main_name}", "split": "${main_split}"}],
     }
-    return [main, *(
+    tables = [
         {
             "name": f"{ALL_OF}{group}",
             "display_name": f"All metrics of {run.task}",
@@ -138,12 +134,7 @@ def _metric_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
             "metrics": [{"name": name, "split": "${main_split}"} for name in run.metrics],
         }
         for group, run in own.items()
-    )]  # fmt: skip
-
-
-def _run_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
-    if not own:
-        return []
+    ]
     single = [
         {
             "name": group,
@@ -162,4 +153,4 @@ def _run_groups(own: Mapping[str, PageRun]) -> list[dict[str, Any]]:
         "category": "Evaluations",
         "subgroups": list(own),
     }
-    return [together, *single]
+    return [main, *tables], [together, *single]

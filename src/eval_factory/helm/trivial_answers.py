@@ -32,7 +32,7 @@ _REPEATED = 2
 """What is right once only is nobody's habit."""
 
 EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME, RANDOM_NAME = "empty", "refusal", "majority", "random"
-_LONGEST_NAME, SHORTEST_NAME = "longest option", "shortest option"
+SHORTEST_NAME = "shortest option"
 LENGTH_NAME, LEAD_NAME = "length threshold", "first sentences"
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -67,11 +67,6 @@ class Strategy:
         return self.answers[0][0] if len(set(self.answers)) == 1 and len(self.answers[0]) == 1 else None
 
 
-def always(answer: str) -> str:
-    """The name of the strategy."""
-    return f"always {answer}"
-
-
 def strategies(
     questions: Sequence[AskedQuestion], form: str | None = None, *, by: str = "source", overlap: bool = False
 ) -> list[Strategy]:
@@ -86,12 +81,14 @@ def strategies(
         return []
     labels = _labels(questions, form)
     suited = (*labels, *SUITED.get(form or "", ()))
-    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {always(answer): answer for answer in suited}
+    same = {EMPTY_NAME: "", REFUSAL_NAME: REFUSAL} | {f"always {answer}": answer for answer in suited}
     found = {name: (answer,) * len(questions) for name, answer in same.items()}
     if form != "sql":  # each answer is executed there; the most frequent gold query is none at all
         found |= dict(_that_look_at_the_data(questions, by))
     if overlap and not labels:
-        found[LEAD_NAME] = _first_sentences(questions)
+        # Complete sentences, up to as many words as half of the references have.
+        enough = statistics.median([len(text.split()) for question in questions for text in question.right] or [0])
+        found[LEAD_NAME] = tuple(_lead(question.text, enough) for question in questions)
     first = [name for name in (LEAD_NAME, EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME) if name in found]
     made = [Strategy(name, tuple((answer,) for answer in found[name])) for name in dict.fromkeys([*first, *found])]
     if labels:
@@ -106,17 +103,14 @@ def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Itera
     by_source = _majority_by_source(questions, majority or ("",) * len(questions))
     if by_source is not None:
         yield f"{MAJORITY_NAME} by {by}", by_source
-    yield from _by_length_of_options(questions)
+    offered = {tuple(sorted(question.options.values())) for question in questions}
+    if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
+        longest = tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
+        shortest = tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
+        yield from (("longest option", longest), (SHORTEST_NAME, shortest))
     classes = Counter(text for question in questions for text in question.right)
     if len(classes) == 2 and min(classes.values()) >= _REPEATED and all(len(one.right) == 1 for one in questions):
         yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
-
-
-def _by_length_of_options(questions: Sequence[AskedQuestion]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    offered = {tuple(sorted(question.options.values())) for question in questions}
-    if len(offered) > 1 and min(map(len, offered)) > 1:  # else one option is the longest of every question
-        yield _LONGEST_NAME, tuple(max(one.options, key=lambda label: len(one.options[label])) for one in questions)
-        yield SHORTEST_NAME, tuple(min(one.options, key=lambda label: len(one.options[label])) for one in questions)
 
 
 _Answering = Callable[[AskedQuestion], str | None]
@@ -153,15 +147,15 @@ def _majority_by_source(questions: Sequence[AskedQuestion], otherwise: Sequence[
             sources[question.source].append(at)
     shared = [numbers for numbers in sources.values() if len(numbers) > 1]
     answers = list(otherwise)
+
+    def most_usual(fitted: Sequence[AskedQuestion]) -> _Answering:
+        usual = Counter(text for question in fitted for text in question.right).most_common(1)
+        return lambda question: _answer_of(question, usual[0][0]) if usual else None
+
     for numbers in shared:
-        for at, answer in zip(numbers, _cross_fitted([questions[at] for at in numbers], _most_usual), strict=True):
+        for at, answer in zip(numbers, _cross_fitted([questions[at] for at in numbers], most_usual), strict=True):
             answers[at] = answers[at] if answer is None else answer
     return tuple(answers) if shared else None
-
-
-def _most_usual(fitted: Sequence[AskedQuestion]) -> _Answering:
-    usual = Counter(text for question in fitted for text in question.right).most_common(1)
-    return lambda question: _answer_of(question, usual[0][0]) if usual else None
 
 
 def _by_length(fitted: Sequence[AskedQuestion]) -> _Answering:
@@ -196,13 +190,8 @@ def _answer_of(question: AskedQuestion, text: str) -> str | None:
     return _label_of(question, text) if question.options else text
 
 
-def _first_sentences(questions: Sequence[AskedQuestion]) -> tuple[str, ...]:
-    """What stands first in the source, in complete sentences, up to as many words as half of the references have."""
-    enough = statistics.median([len(text.split()) for question in questions for text in question.right] or [0])
-    return tuple(_lead(question.text, enough) for question in questions)
-
-
 def _lead(text: str, enough: float) -> str:
+    """What stands first in the source."""
     taken: list[str] = []
     words = 0
     for sentence in _SENTENCE_END.split(text.strip()):
@@ -234,16 +223,14 @@ def _majority(questions: Sequence[AskedQuestion]) -> tuple[str, ...] | None:
     text, times = texts.most_common(1)[0] if texts else ("", 0)
     if not any(question.options for question in questions):
         return (text,) * len(questions) if times >= _REPEATED else None
-    letters = Counter(label for question in questions for label in _right_labels(question))
+    letters = Counter(
+        label for question in questions for label, option in question.options.items() if option in question.right
+    )
     letter = letters.most_common(1)[0][0] if letters else ""
     found = [_label_of(question, text) for question in questions]
     if times < _REPEATED or found.count(None) * 2 > len(found):
         return (letter,) * len(questions)
     return tuple(letter if label is None else label for label in found)
-
-
-def _right_labels(question: AskedQuestion) -> list[str]:
-    return [label for label, text in question.options.items() if text in question.right]
 
 
 def _label_of(question: AskedQuestion, text: str) -> str | None:
@@ -259,11 +246,9 @@ def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> 
     made = {**annotation, **of_answer}
     evaluated = annotation.get("as_evaluated")
     if evaluated is not None:
-        made["as_evaluated"] = {**evaluated, **{key: of_answer[key] for key in of_answer if key in _EXECUTED}}
+        executed = ("predicted_result", "query_error")
+        made["as_evaluated"] = {**evaluated, **{key: of_answer[key] for key in of_answer if key in executed}}
     return made
-
-
-_EXECUTED = ("predicted_result", "query_error")
 
 
 VERSION = 2
@@ -320,17 +305,15 @@ class TrivialScores:
         Raises:
             OSError, ValueError: it cannot be written.
         """
-        strategies = [_given(one) | {"values": _plain(one.values)} for one in self.strategies]
+        strategies = []
+        for one in self.strategies:  # whole numbers without a fraction: there are dozens of columns
+            columns = {
+                name: [int(value) if isinstance(value, float) and value.is_integer() else value for value in column]
+                for name, column in one.values.items()
+            }
+            strategies.append(_given(one) | {"values": columns})
         document = {"version": self.version} | _given(self) | {"strategies": strategies}
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
-
-
-def _plain(values: dict[str, list[int | float | None]]) -> dict[str, list[int | float | None]]:
-    """Whole numbers without a fraction: there are dozens of columns."""
-    return {
-        name: [int(value) if isinstance(value, float) and value.is_integer() else value for value in column]
-        for name, column in values.items()
-    }
 
 
 def _given(record: Any) -> dict[str, Any]:

@@ -24,10 +24,8 @@ from helm.benchmark.scenarios.scenario import (
 from helm.common.general import ensure_file_downloaded
 
 from eval_factory.helm_plugin.conversation_scenario import refuse_problems
-from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
 
-_MAX_TOKENS = 5
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
 
 
@@ -47,48 +45,46 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         self._published, self._tier, self._own = published, tier, data_path
 
     def get_instances(self, output_path: str) -> list[Instance]:
-        file = self._downloaded(Path(output_path)) if self._own is None else Path(self._own)
+        if self._own is None:
+            path, address = PUBLISHED[self._published]
+            file = Path(output_path) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            ensure_file_downloaded(source_url=f"{address}{path}", target_path=str(file))
+        else:
+            file = Path(self._own)
         read = read_choice_file(file, self._published.partition(":")[0])
         refuse_problems(file, read.problems)
-        return [_instance(question) for question in read.of_tier(self._tier)]
-
-    def _downloaded(self, folder: Path) -> Path:
-        path, address = PUBLISHED[self._published]
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        ensure_file_downloaded(source_url=f"{address}{path}", target_path=str(file))
-        return file
-
-
-def _instance(question: ChoiceQuestion) -> Instance:
-    references = [
-        Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
-        for number, text in enumerate(question.choices)
-    ]
-    return Instance(
-        input=Input(text=question.question),
-        references=references,
-        split=TEST_SPLIT,
-        id=question.id,
-        extra_data=question.extra_data(),
-    )
+        return [
+            Instance(
+                input=Input(text=question.question),
+                references=[
+                    Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
+                    for number, text in enumerate(question.choices)
+                ],
+                split=TEST_SPLIT,
+                id=question.id,
+                extra_data=question.extra_data(),
+            )
+            for question in read.of_tier(self._tier)
+        ]
 
 
 def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str, data_path: str | None) -> RunSpec:
-    scenario = {"name": name, "published": published, "tier": tier, "data_path": data_path}
-    adapter_spec = get_multiple_choice_adapter_spec(
-        method=ADAPT_MULTIPLE_CHOICE_JOINT,
-        instructions=INSTRUCTIONS,
-        input_noun="Question",
-        output_noun="Answer",
-        max_tokens=_MAX_TOKENS,
-        max_train_instances=0,
-    )
     stated = ",".join(f"{key}={value}" for key, value in arguments.items())
     return RunSpec(
         name=f"{name}:{stated}" if stated else name,
-        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=scenario),
-        adapter_spec=adapter_spec,
+        scenario_spec=ScenarioSpec(
+            class_name=f"{__name__}.{ChoiceScenario.__name__}",
+            args={"name": name, "published": published, "tier": tier, "data_path": data_path},
+        ),
+        adapter_spec=get_multiple_choice_adapter_spec(
+            method=ADAPT_MULTIPLE_CHOICE_JOINT,
+            instructions=INSTRUCTIONS,
+            input_noun="Question",
+            output_noun="Answer",
+            max_tokens=5,
+            max_train_instances=0,
+        ),
         metric_specs=get_exact_match_metric_specs(),
         groups=[name],
     )

@@ -12,7 +12,6 @@ import sqlite3
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.session import Session, session_for
+from eval_factory.helm_plugin.session import Session, raised_at, session_for
 
 SAY_BUSY_EVERY_S = 10.0
 _KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
@@ -137,9 +136,7 @@ class Endpoint:
         except sqlite3.Error as error:
             self._stop(f"cannot write {self._cache.path}: {error}\n  check the disk; what was kept stays")
         except Exception as error:  # whatever an answer sets off here: HELM would pay for it five times, and give up
-            # A defect of ours is reported by its type and line; its own text may hold a prompt.
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            message = f"unexpected {type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}"
+            message = f"unexpected {type(error).__name__} in {raised_at(error)}"  # a defect of ours
             self._events.emit(logs.WARNING, role=self._role, message=f"a request failed: {message}")
             self._cache.journal(self._now(asked.key, AttemptState.FAILED, message, number=1))
         else:

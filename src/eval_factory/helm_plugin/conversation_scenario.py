@@ -23,7 +23,7 @@ from helm.benchmark.scenarios.scenario import (
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, Conversation, read_conversations
+from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, read_conversations
 from eval_factory.tasks.rubric_case import conversation_text
 
 
@@ -63,18 +63,19 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
         read = read_conversations(self._file)
         refuse_problems(self._file, read.problems)
-        return [_instance(row) for row in read.rows]
-
-
-def _instance(row: Conversation) -> Instance:
-    wrong = [Reference(Output(text=answer), tags=[]) for answer in row.incorrect]
-    return Instance(
-        input=input_of(row.messages),
-        references=[*right_replies(row.correct), *wrong],
-        split=TEST_SPLIT,
-        id=row.id,
-        extra_data=dict(row.others) or None,
-    )
+        return [
+            Instance(
+                input=input_of(row.messages),
+                references=[
+                    *right_replies(row.correct),
+                    *(Reference(Output(text=answer), tags=[]) for answer in row.incorrect),
+                ],
+                split=TEST_SPLIT,
+                id=row.id,
+                extra_data=dict(row.others) or None,
+            )
+            for row in read.rows
+        ]
 
 
 @run_spec_function(CONVERSATION_RUN_SPEC)  # type: ignore[untyped-decorator]

@@ -71,7 +71,9 @@ class NetworkGuard:
         if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
             self._check_address(arguments[1])
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
-            self._check_name(arguments[0])
+            host = host_of(arguments[0])
+            if not self._is_known(host) and _address(host) is None:  # an address in digits needs no look-up
+                self._refuse((host, None))
         elif event == "socket.gethostbyaddr":
             self._check_asked_back(arguments[0])
         elif event == "socket.getnameinfo":
@@ -87,11 +89,6 @@ class NetworkGuard:
         host, port = host_of(address[0]), address[1]
         if port not in self._ports.get(host, ()) and port not in self._learned.get(host, ()):
             self._refuse((host, port))
-
-    def _check_name(self, name: object) -> None:
-        host = host_of(name)
-        if not self._is_known(host) and _address(host) is None:  # an address in digits needs no look-up
-            self._refuse((host, None))
 
     def _check_asked_back(self, name: object) -> None:
         """For the name of an address a name server is asked, and so learns the address."""
@@ -139,20 +136,16 @@ def guard_from_environment(env: Mapping[str, str] | None = None) -> None:
     if settings.allowed is None or _guard is not None:
         return
     _guard = NetworkGuard(settings.allowed)
-    _learn_addresses(_guard)
-    sys.addaudithook(_guard.audit)
-
-
-def _learn_addresses(known: NetworkGuard) -> None:
-    """A connection names an address: what an allowed name stands for is noted as it is looked up."""
-    look_up = socket.getaddrinfo
+    known, look_up = _guard, socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        """A connection names an address: what an allowed name stands for is noted as it is looked up."""
         found = look_up(host, *args, **kwargs)
         known.learn(host_of(host), (str(entry[4][0]) for entry in found))
         return found
 
     socket.getaddrinfo = getaddrinfo
+    sys.addaudithook(_guard.audit)
 
 
 def take_settings_and_guard() -> None:
@@ -170,8 +163,10 @@ def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]
     """
     if HelmRunSettings.from_environment(env).run_id is not None:
         return
+    folders = [argument for before, argument in pairwise(argv) if before == "--local-path"]
+    folder = Path(folders[-1] if folders else "prod_env")  # where helm-run reads model files
     try:
-        variables, through_proxies = read_file((_local_path(argv) / names.SETTINGS).read_text(encoding="utf-8"))
+        variables, through_proxies = read_file((folder / names.SETTINGS).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return
     env.update(variables)
@@ -180,12 +175,3 @@ def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]
         env.update(HelmRunSettings(proxies=proxies).environment())
         for name in PROXY_VARIABLES:
             env.pop(name, None)
-
-
-def _local_path(argv: Sequence[str]) -> Path:
-    """Where helm-run reads model files."""
-    found = "prod_env"
-    for before, argument in pairwise(argv):
-        if before == "--local-path":
-            found = argument
-    return Path(found)

@@ -24,21 +24,6 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches.patch_registry import Stage, apply_patches
 
 
-def discard_bare_prints() -> None:
-    """Some scenarios print rows of the data. Loggers keep their stream."""
-    if not logging.getLogger("helm").isEnabledFor(logging.INFO):
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115 - to the end
-
-
-def patch_helm() -> None:
-    """Ends helm-run where it may not go on: a patch is needed that cannot be applied."""
-    try:
-        apply_patches(Stage.START)
-    except PrerequisiteError as error:
-        print(logs.last_message(str(error), os.environ), file=sys.stderr, flush=True)
-        sys.exit(1)
-
-
 def patch_what_a_bare_run_imports() -> None:
     """For the README's `helm-run` with HELM's own runner; ours does so itself."""
     from helm.benchmark.runner import Runner
@@ -57,7 +42,13 @@ def patch_what_a_bare_run_imports() -> None:
 
 end_with_parent(HelmRunSettings.from_environment(os.environ).parent)
 network_guard.take_settings_and_guard()
-patch_helm()
+try:
+    apply_patches(Stage.START)
+except PrerequisiteError as error:  # a patch is needed that cannot be applied
+    print(logs.last_message(str(error), os.environ), file=sys.stderr, flush=True)
+    sys.exit(1)
 if "--runner-class-name" not in sys.argv:
     patch_what_a_bare_run_imports()
-discard_bare_prints()
+if not logging.getLogger("helm").isEnabledFor(logging.INFO):
+    # Some scenarios print rows of the data. Loggers keep their stream.
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8", errors="replace")  # noqa: SIM115 - to the end

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +40,7 @@ from eval_factory.helm.trivial_answers import (
     with_answer,
 )
 from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.session import raised_at
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_floors import known_floors
@@ -88,8 +88,7 @@ def score_trivial_answers(
     except OutOfTime:
         made = TrivialScores(left_out=["all"])
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        made = TrivialScores(error=f"{type(error).__name__} in {Path(frame.filename).name}:{frame.lineno}")
+        made = TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
     made = replace(made, run=run_spec.name, limit_s=limit.seconds, spent_s=limit.spent)
     try:
         made.write(helm_dir)
@@ -99,21 +98,44 @@ def score_trivial_answers(
 
 
 def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path, limit: TimeLimit) -> TrivialScores:
-    specs = [spec for spec in run_spec.metric_specs if _is_measured(spec)]
+    specs = []
+    for spec in run_spec.metric_specs:
+        measures = spec.args.get("names", [])
+        basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
+        if basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES:
+            specs.append(spec)
     asked = _asked(state.request_states)
     if not specs or not asked:
         return TrivialScores()
-    sources = _sources_of(run_spec)
+    # How the source is found that questions share: as framework.yml says, else by a field of a custom benchmark.
+    name, known = run_spec.name.partition(":")[0], load_framework().evaluations
+    declared = (task.helm.cluster for task in known if task.helm.run_spec == name and task.helm.cluster is not None)
+    sources = next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
     sha256 = _sha256(run_spec, specs, sources, asked, limit)
     if known_floors(sha256) is not None:
         return TrivialScores(data_sha256=sha256, known=True)
     form = next((_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS), None)
-    questions = [_question(one, sources) for one in asked]
-    found = strategies(questions, form, by=sources.what, overlap=any(map(_compares_words, specs)))
+    questions = []
+    for one in asked:
+        text = one.instance.input.text
+        source = sources.found_in(text, one.instance.extra_data or {})
+        questions.append(AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source))
+    overlap = any(
+        spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
+        for spec in specs
+    )
+    found = strategies(questions, form, by=sources.what, overlap=overlap)
     before = read_trivial_scores(helm_dir)
     earlier = before.strategies if before is not None and before.data_sha256 == sha256 else []
+    done = {scored.name: scored for scored in earlier}
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
-    done = _Scorer(metrics, run_spec, service, asked, limit).scored_in_time(found, earlier)
+    scorer = _Scorer(metrics, run_spec, service, asked, limit)
+    for strategy in found:
+        try:
+            if strategy.name not in done:
+                done[strategy.name] = scorer.score(strategy)
+        except OutOfTime:
+            break
     return TrivialScores(
         data_sha256=sha256,
         lower_is_better=sorted(
@@ -123,16 +145,6 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
         strategies=list(done.values()),
         left_out=[strategy.name for strategy in found if strategy.name not in done],
     )
-
-
-def _is_measured(spec: Any) -> bool:
-    measures = spec.args.get("names", [])
-    basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-    return basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES
-
-
-def _compares_words(spec: Any) -> bool:
-    return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
 class _Overlap:
@@ -169,19 +181,6 @@ def _asked(states: Sequence[RequestState]) -> list[RequestState]:
         if plain and state.instance.references:
             found.setdefault(str(state.instance.id), state)
     return list(found.values())
-
-
-def _sources_of(run_spec: RunSpec) -> ClusterRule:
-    """How the source is found that questions share: as framework.yml says, else by a field of a custom benchmark."""
-    name, known = run_spec.name.partition(":")[0], load_framework().evaluations
-    declared = (task.helm.cluster for task in known if task.helm.run_spec == name and task.helm.cluster is not None)
-    return next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
-
-
-def _question(state: RequestState, sources: ClusterRule) -> AskedQuestion:
-    instance = state.instance
-    source = sources.found_in(instance.input.text, instance.extra_data or {})
-    return AskedQuestion(str(instance.id), _right(state), state.output_mapping or {}, instance.input.text, source)
 
 
 def _right(state: RequestState) -> tuple[str, ...]:
@@ -233,17 +232,6 @@ class _Scorer:
         if any(spec.class_name == SQL for spec in run_spec.metric_specs):
             self._executed = sql_execution.query_annotation_of
 
-    def scored_in_time(self, found: Sequence[Strategy], before: Iterable[StrategyScores]) -> dict[str, StrategyScores]:
-        """By name: what an earlier run has scored, and what there is time for."""
-        done = {scored.name: scored for scored in before}
-        for strategy in found:
-            try:
-                if strategy.name not in done:
-                    done[strategy.name] = self.score(strategy)
-            except OutOfTime:
-                break
-        return done
-
     def score(self, strategy: Strategy) -> StrategyScores:
         """Raises OutOfTime."""
         constant = strategy.constant
@@ -251,7 +239,12 @@ class _Scorer:
         rows = []
         for number, likely in zip(self._alike, strategy.answers, strict=True):
             self._limit.check()
-            rows.append(_mean_of([self._row(number, answer, annotation) for answer in likely]))
+            each = [self._row(number, answer, annotation) for answer in likely]
+            expected = each[0]
+            if len(each) > 1:  # the answer is any of these
+                shared = [name for name in expected if all(name in row for row in each)]
+                expected = {name: sum(row[name] for row in each) / len(each) for name in shared}
+            rows.append(expected)
         different = {id(row): row for row in rows}
         measured = dict.fromkeys(name for row in different.values() for name in row)
         columns = {name: [row.get(name) for row in rows] for name in measured}
@@ -264,7 +257,15 @@ class _Scorer:
     def _row(self, number: int, answer: str, annotation: dict[str, Any] | None) -> dict[str, float]:
         key = number, self._as_read(self._asked[number], answer)
         if key not in self._known:
-            self._known[key] = self._values(_answered(self._asked[number], answer, annotation))
+            asked = self._asked[number]
+            completions = [GeneratedOutput(answer, 0.0, [])]
+            result = RequestResult(success=True, embedding=[], completions=completions, cached=True)
+            state = replace(asked, result=result)
+            if annotation is not None:
+                of_model = asked.annotations or {}
+                changed = {**of_model, "ehr_sql": with_answer(of_model.get("ehr_sql", {}), annotation)}
+                state = replace(state, annotations=changed)
+            self._known[key] = self._values(state)
         return self._known[key]
 
     def _first_alike(self) -> list[int]:
@@ -285,30 +286,13 @@ class _Scorer:
         return "" if is_nothing and answer.strip() not in (options or {}) else answer
 
     def _values(self, state: RequestState) -> dict[str, float]:
-        stats = [stat for metric in self._metrics for stat in self._stats(metric, state)]
+        stats: list[Stat] = []
+        for metric in self._metrics:
+            if isinstance(metric, self._basic.BasicGenerationMetric):
+                # Without what is about time and tokens: that is the greater part of the metric's work.
+                stats += self._basic.compute_reference_metrics(metric.names, self._adapter, state, self._service)
+            else:
+                stats += metric.evaluate_generation(self._adapter, state, self._service, "")
         return {
             stat.name.name: float(stat.mean) for stat in stats if stat.mean is not None and is_score(stat.name.name)
         }
-
-    def _stats(self, metric: Any, state: RequestState) -> list[Any]:
-        """Of HELM's basic metric without what is about time and tokens: it is the greater part of the work."""
-        if isinstance(metric, self._basic.BasicGenerationMetric):
-            return list(self._basic.compute_reference_metrics(metric.names, self._adapter, state, self._service))
-        return list(metric.evaluate_generation(self._adapter, state, self._service, ""))
-
-
-def _mean_of(rows: Sequence[dict[str, float]]) -> dict[str, float]:
-    """What is expected of an answer that is any of these."""
-    if len(rows) == 1:
-        return rows[0]
-    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0] if all(name in row for row in rows)}
-
-
-def _answered(state: RequestState, answer: str, annotation: dict[str, Any] | None) -> RequestState:
-    """The same request with another answer."""
-    result = RequestResult(success=True, embedding=[], completions=[GeneratedOutput(answer, 0.0, [])], cached=True)
-    known = state.annotations or {}
-    if annotation is None:
-        return replace(state, result=result)
-    changed = {**known, "ehr_sql": with_answer(known.get("ehr_sql", {}), annotation)}
-    return replace(state, result=result, annotations=changed)

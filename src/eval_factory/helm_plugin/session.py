@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +194,12 @@ def session_for(root: Path) -> Session:
         return session
 
 
+def raised_at(error: BaseException) -> str:
+    """File and line: the error's own text may quote a prompt or an answer."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
 def current_session() -> Session:
     """The session of this helm-run; it has one output folder."""
     with _sessions_lock:
@@ -212,9 +219,6 @@ class RunRecord:
         """Where it is; None until somebody says so."""
         self._lock = threading.Lock()
 
-    def document(self) -> Mapping[str, Any]:
-        return self.known
-
     def write_down(self, file: Path) -> None:
         """Now, and again whenever something changes; what an earlier run wrote there is no longer true."""
         with self._lock:
@@ -226,24 +230,19 @@ class RunRecord:
 
     def _changed(self) -> None:
         if self.file is not None:
-            write_atomic(self.file, json.dumps(self.document(), indent=2) + "\n")
+            write_atomic(self.file, json.dumps(self.known, indent=2) + "\n")
 
 
 class JudgePrompts(RunRecord):
     """Annotator -> hashes of the templates that its judges were asked with: an annotation holds HELM's fields alone."""
 
-    def document(self) -> Mapping[str, Any]:
-        return {
-            annotator: sorted(hashlib.sha256(template.encode()).hexdigest() for template in templates)
-            for annotator, templates in self.known.items()
-        }
-
     def note(self, annotator: str, template: str) -> None:
         """`template` holds neither a question nor an answer."""
+        sha256 = hashlib.sha256(template.encode()).hexdigest()
         with self._lock:
-            known = self.known.setdefault(annotator, set())
-            if template not in known:
-                known.add(template)
+            known = self.known.setdefault(annotator, [])
+            if sha256 not in known:
+                self.known[annotator] = sorted([*known, sha256])
                 self._changed()
 
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
@@ -26,6 +24,7 @@ from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
+from eval_factory.helm_plugin.session import raised_at
 
 _ONE_IN = 2
 """The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With
@@ -38,13 +37,12 @@ _OF_THE_ENVIRONMENT = (
 """What no answer sets off: something is missing, full or stopped."""
 
 _Key = tuple[str | None, int, Any]
-Report = Callable[[RequestState, str], None]
 
 
 class Unscorable:
     """The answers of one run that HELM cannot score. Metrics and annotators run in several threads."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Callable[[RequestState, str], None]) -> None:
         self._report = report
         self._state: ScenarioState | None = None
         self._reasons: dict[_Key, str] = {}
@@ -78,16 +76,22 @@ class Unscorable:
         Raises:
             Exception: the error itself, where it is not, or where too many raise.
         """
-        if not _may_be_the_answers(error):
-            raise error
-        reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({_place_of(error)})"
+        cause: BaseException | None = error
+        while cause is not None:  # the causes say what is missing, too
+            # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
+            if isinstance(cause, _OF_THE_ENVIRONMENT) or type(cause) is LookupError:
+                raise error
+            cause = cause.__cause__ or cause.__context__
+        reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({raised_at(error)})"
         key = _key_of(state)
         with self._lock:
             new = key not in self._reasons
             self._reasons.setdefault(key, reason)
             states = self._state.request_states if self._state else []
-            others = sum(_is_answered(asked) and _key_of(asked) not in self._reasons for asked in states)
-            if _too_many(len(self._reasons), others):
+            scored = [asked for asked in states if asked.result and asked.result.success]  # so far, or they may yet be
+            others = sum(_key_of(asked) not in self._reasons for asked in scored)
+            unscorable = len(self._reasons)
+            if not others or unscorable > max(1, (unscorable + others) // _ONE_IN):
                 raise error
             for number, asked in enumerate(states):
                 if new and _key_of(asked) == key:
@@ -95,15 +99,6 @@ class Unscorable:
         if new:
             self._report(state, reason)
         return without_answer(state, reason)
-
-
-def _too_many(unscorable: int, others: int) -> bool:
-    """`others`: the answers that were scored so far, or may yet be."""
-    return not others or unscorable > max(1, (unscorable + others) // _ONE_IN)
-
-
-def _is_answered(state: RequestState) -> bool:
-    return bool(state.result and state.result.success)
 
 
 def without_answer(state: RequestState, reason: str) -> RequestState:
@@ -123,22 +118,6 @@ def _key_of(state: RequestState) -> _Key:
     return state.instance.id, state.train_trial_index, state.instance.perturbation
 
 
-def _may_be_the_answers(error: BaseException) -> bool:
-    """Whether an answer can have set off the error: its causes say what is missing, too."""
-    while error is not None:
-        # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
-        if isinstance(error, _OF_THE_ENVIRONMENT) or type(error) is LookupError:
-            return False
-        error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    return True
-
-
-def _place_of(error: BaseException) -> str:
-    """Where it was raised; the error's own text may quote the answer."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(frame.filename).name}:{frame.lineno}"
-
-
 _of_this_run: list[Unscorable] = []
 """The last one is in use."""
 
@@ -155,14 +134,12 @@ def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
 
 def isolate_unscorable_annotations() -> None:
     """Annotators, of which the judges are some."""
-    AnnotationExecutor.process = _annotating(AnnotationExecutor.process)
+    helms_own = AnnotationExecutor.process
 
-
-def _annotating(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
         return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
 
-    return process
+    AnnotationExecutor.process = process
 
 
 def isolate_unscorable_answers() -> None:
@@ -177,8 +154,27 @@ def isolate_unscorable_answers() -> None:
 
     Processor.process = _processing(Processor.process)
     EvaluateInstancesMetric.evaluate = _evaluating(EvaluateInstancesMetric.evaluate)
-    OutputProcessingMetric._process_request_state = _preparing(OutputProcessingMetric._process_request_state)
-    basic_metrics.compute_perplexity_metrics = _deriving(basic_metrics.compute_perplexity_metrics)
+    helms_preparing = OutputProcessingMetric._process_request_state
+    helms_perplexity = basic_metrics.compute_perplexity_metrics
+
+    def prepare(self: Any, state: RequestState) -> Any:
+        """What a run entry's `process_output` makes of an answer before metrics look at it."""
+        try:
+            return helms_preparing(self, state)
+        except Exception as error:
+            if not _of_this_run:
+                raise
+            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
+
+    def derive(stats: Any) -> Any:
+        """Perplexity is e to the power of what the endpoint says; no score is made of it."""
+        try:
+            return helms_perplexity(stats)
+        except OverflowError:
+            return []
+
+    OutputProcessingMetric._process_request_state = prepare
+    basic_metrics.compute_perplexity_metrics = derive
 
 
 def _processing(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
@@ -211,7 +207,13 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
             except Exception:
                 if not _of_this_run:
                     raise
-                return of_all([_or_empty(of_all, state, path, type(self).__name__) for state in states], path)
+            borne = list(states)
+            for number, state in enumerate(states):
+                try:
+                    of_all([state], path)
+                except Exception as error:
+                    borne[number] = _of_this_run[-1].give_up(state, type(self).__name__, error)
+            return of_all(borne, path)
 
         self.evaluate_instances = without_those_that_fail
         try:
@@ -220,38 +222,3 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
             del self.evaluate_instances
 
     return evaluate
-
-
-def _or_empty(of_all: Callable[..., Any], state: RequestState, path: str, scorer: str) -> RequestState:
-    """The request itself, or without its answer where the metric raises for it alone."""
-    try:
-        of_all([state], path)
-    except Exception as error:
-        return _of_this_run[-1].give_up(state, scorer, error)
-    return state
-
-
-def _preparing(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
-    """What a run entry's `process_output` makes of an answer before metrics look at it."""
-
-    def prepare(self: Any, state: RequestState) -> RequestState:
-        try:
-            return helms_own(self, state)
-        except Exception as error:
-            if not _of_this_run:
-                raise
-            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
-
-    return prepare
-
-
-def _deriving(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Perplexity is e to the power of what the endpoint says; no score is made of it."""
-
-    def derive(stats: Any) -> list[Any]:
-        try:
-            return helms_own(stats)
-        except OverflowError:
-            return []
-
-    return derive

@@ -180,13 +180,13 @@ class RubricTally:
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun) -> RubricTally | None:
         """None where the run has no rubric."""
-        rubric = run.rubric
-        if rubric is None:
+        if run.rubric is None:
             return None
+        metric, judges = run.rubric
         models = {deployment_of(one): one.model_id for one in plan.judges}
-        asked = {name: models.get(deployment, "") for name, deployment in rubric.judges.items()}
+        asked = {name: models.get(deployment, "") for name, deployment in judges.items()}
         same = {name: same_family(plan.model.model_id, model) for name, model in asked.items()}
-        return cls(rubric.metric, tuple(rubric.judges), same)
+        return cls(metric, tuple(judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         criteria, tags = _criteria_of(state), tuple((state.instance.extra_data or {}).get(TAGS, ()))

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+SPACY_MODEL = "en_core_web_sm"
 Tokenize = Callable[[str], list[str]]
 
 
@@ -22,18 +23,16 @@ class DataStatsMetric:
     """Replaces summ-eval's class of this name, as far as HELM uses it."""
 
     def __init__(self, tokenize: Tokenize | None = None) -> None:
-        self._tokenize = tokenize or english_tokens()
+        if tokenize is None:  # words and punctuation, as spaCy's tokenizer for English cuts them
+            import spacy
+
+            cut = spacy.load(SPACY_MODEL).tokenizer
+            self._tokenize: Tokenize = lambda text: [token.text for token in cut(text)]
+        else:
+            self._tokenize = tokenize
 
     def evaluate_example(self, summary: str, input_text: str) -> dict[str, float]:
         return extract_statistics(self._tokenize(summary), self._tokenize(input_text))
-
-
-def english_tokens() -> Tokenize:
-    """Words and punctuation, as spaCy's tokenizer for English cuts them."""
-    import spacy
-
-    tokenizer = spacy.load("en_core_web_sm").tokenizer
-    return lambda text: [token.text for token in tokenizer(text)]
 
 
 def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[str, float]:
@@ -67,21 +66,13 @@ def fragments(summary: Sequence[str], source: Sequence[str]) -> Iterator[int]:
         longest = searched = 0
         for at in positions.get(summary[start], ()):
             if at >= searched:
-                length = _common(summary, start, source, at)
+                most = min(len(summary) - start, len(source) - at)
+                length = next((n for n in range(most) if summary[start + n] != source[at + n]), most)
                 longest = max(longest, length)
                 searched = at + length
         if longest:
             yield longest
         start += longest or 1
-
-
-def _common(left: Sequence[str], start: int, right: Sequence[str], at: int) -> int:
-    """How many tokens are the same from these two positions on."""
-    most = min(len(left) - start, len(right) - at)
-    return next((n for n in range(most) if left[start + n] != right[at + n]), most)
-
-
-SPACY_MODEL = "en_core_web_sm"
 
 
 def _is_installed(module: str) -> bool:

@@ -33,9 +33,6 @@ from eval_factory.helm.packages import SUPPORTED_HELM, installed_helm
 
 ROOM = "eval_factory.helm_plugin"
 
-_When = Callable[[Sequence[str], Mapping[str, str]], bool]
-"""Of helm-run's command line and environment."""
-
 
 class Otherwise(Enum):
     """What happens where a patch cannot be applied: to another version of HELM, or to an edited one."""
@@ -76,8 +73,8 @@ class Patch:
     """Only where one of these run specs is asked for; None: in every run."""
     where_unknown: bool = False
     """Also where nobody knows which run specs are asked for."""
-    when: _When = lambda _argv, _env: True
-    """Only where helm-run's command line and environment ask for it."""
+    when: str | None = None
+    """Only where this is so: one of the conditions that `is_asked_for` knows."""
     erratum: str | None = None
     """The entry of tasks/errata.yml that it belongs to."""
     versions: tuple[str, ...] | None = SUPPORTED_HELM
@@ -97,26 +94,20 @@ class Patch:
     def is_asked_for(self, run_specs: set[str], argv: Sequence[str], env: Mapping[str, str]) -> bool:
         """Whether a helm-run of these run specs wants it; none where they are unknown."""
         known = self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
-        return known and self.when(argv, env)
+        if not known or self.when is None:
+            return known
+        if self.when == "pins":
+            return HelmRunSettings.from_environment(env).pins is not None
+        if self.when == "math is not asked":  # nor any run spec, where nobody knows which
+            return "math" not in (names.asked_run_specs(list(argv)) or {"math"})
+        # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
+        return self.when.removeprefix("imported ") in sys.modules
 
     def load(self) -> Callable[[], Any]:
         """The function that applies it."""
         module, _, name = self.function.partition(":")
         function: Callable[[], Any] = getattr(importlib.import_module(f"{ROOM}.{module}"), name)
         return function
-
-
-def _asked_by(condition: str | None) -> _When:
-    """What `when` in patches.yaml says."""
-    if condition is None:
-        return lambda _argv, _env: True
-    if condition == "pins":
-        return lambda _argv, env: HelmRunSettings.from_environment(env).pins is not None
-    if condition == "math is not asked":  # nor any run spec, where nobody knows which
-        return lambda argv, _env: "math" not in (names.asked_run_specs(list(argv)) or {"math"})
-    # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
-    module = condition.removeprefix("imported ")
-    return lambda _argv, _env: module in sys.modules
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
@@ -128,7 +119,7 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
         Stage(entry.get("stage", "start")),
         run_specs=names.JURY_RUN_SPECS if specs == "of juries" else None if specs is None else frozenset(specs),
         where_unknown=entry.get("where_unknown", False),
-        when=_asked_by(entry.get("when")),
+        when=entry.get("when"),
         erratum=entry.get("erratum"),
         versions=SUPPORTED_HELM if entry.get("of_helm", True) else None,
         only_speed=entry.get("only_speed", False),

@@ -37,7 +37,13 @@ def record_hub_revisions() -> None:
         return
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
-        _refuse_what_lies_here(str(path))
+        # `load_dataset("org/name")` reads a folder of that name in the working directory, and runs a script in it.
+        here = Path(str(path))
+        if not here.is_absolute() and "/" in str(path) and here.exists():
+            raise DataInTheWayError(
+                f"the folder that you are in holds {path}, which would be read instead of the Hub's data set of that"
+                " name: rename it, or start from another folder"
+            )
         if kwargs.get("cache_dir") is not None and datasets.config.HF_HUB_OFFLINE:
             # The Hub may not be asked: what was prepared lies in HF_HOME, not with the scenario.
             kwargs["cache_dir"] = None
@@ -58,30 +64,12 @@ def record_hub_revisions() -> None:
     datasets.load.load_dataset_builder = noting
 
 
-def _refuse_what_lies_here(dataset: str) -> None:
-    """`load_dataset("org/name")` reads a folder of that name in the working directory first, and runs a script in it.
-
-    Raises:
-        DataInTheWayError: there is one.
-    """
-    here = Path(dataset)
-    if not here.is_absolute() and "/" in dataset and here.exists():
-        raise DataInTheWayError(
-            f"the folder that you are in holds {dataset}, which would be read instead of the Hub's data set of that"
-            " name: rename it, or start from another folder"
-        )
-
-
 def record_datasets(file: Path) -> None:
     """The data sets loaded so far; nothing is written where there were none."""
     with _lock:
         entries = [_loaded[key] for key in sorted(_loaded)]
     if entries:
         write_atomic(file, json.dumps(entries, indent=2) + "\n")
-
-
-_PROGRAM_FAILED = "Failed with exit code"
-"""What HELM says, as a bare Exception, where wget or gdown failed."""
 
 
 class DownloadError(Exception):
@@ -112,7 +100,8 @@ def name_failed_downloads() -> None:
         try:
             return download(source_url, target_path, unpack, **kwargs)
         except Exception as error:
-            if not isinstance(error, OSError) and _PROGRAM_FAILED not in str(error):
+            # Of wget or gdown HELM says so, as a bare Exception.
+            if not isinstance(error, OSError) and "Failed with exit code" not in str(error):
                 raise
             how = "unpack it yourself as" if unpack else "put it yourself at"
             reason = str(error) if type(error) is Exception else f"{type(error).__name__}: {error}"

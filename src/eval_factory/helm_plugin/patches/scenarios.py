@@ -7,7 +7,7 @@ import json
 import os
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.file_problems import rows_below, table_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
-WRONG_OPTIONS = "Incorrect Answers:"
 
 
 def accept_medcalc_version() -> None:
@@ -53,14 +52,13 @@ def supply_medbullets_freetext_scenario() -> bool:
         def process_csv(self, csv_path: str, split: str) -> list[Instance]:
             with Path(csv_path).open(encoding="utf-8", newline="") as file:
                 rows = [row for row in csv.DictReader(file) if row.get("question") and row.get("answer_idx")]
-            return [
-                Instance(
-                    input=Input(text=row["question"]),
-                    references=[Reference(Output(text=_explained(row)), tags=[CORRECT_TAG])],
-                    split=split,
-                )
-                for row in rows
-            ]
+            found = []
+            for row in rows:
+                option = row.get(f"op{row['answer_idx'].lower()}") or row.get("answer") or ""
+                explanation = (row.get("explanation") or "").partition("Incorrect Answers:")[0].strip()
+                right = Reference(Output(text=f"{option.strip()}. {explanation}".strip()), tags=[CORRECT_TAG])
+                found.append(Instance(input=Input(text=row["question"]), references=[right], split=split))
+            return found
 
     medbullets_scenario.MedBulletsFreeTextScenario = MedBulletsFreeTextScenario
     return True
@@ -134,12 +132,6 @@ def _write_down_limits(output_path: str, run_spec: str, max_length: int, records
     write_atomic(file, json.dumps(known, indent=2) + "\n")
 
 
-def _explained(row: dict[str, str]) -> str:
-    option = row.get(f"op{row['answer_idx'].lower()}") or row.get("answer") or ""
-    explanation = (row.get("explanation") or "").partition(WRONG_OPTIONS)[0].strip()
-    return f"{option.strip()}. {explanation}".strip()
-
-
 _ID = "id"  # a column of a user's table
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 
@@ -166,8 +158,9 @@ class _Table:
         self._read: dict[str, Callable[[str], Any]] = {}
         self.columns = table_columns(file)
 
-    def __getitem__(self, column: str) -> _Column:
-        return _Column(column)
+    def __getitem__(self, _column: str) -> Any:
+        """For `__setitem__`: each cell is read when its row is."""
+        return types.SimpleNamespace(apply=lambda read: read)
 
     def __setitem__(self, column: str, read: Callable[[str], Any]) -> None:
         self._read[column] = read
@@ -179,15 +172,6 @@ class _Table:
             for column, read in self._read.items():
                 row[column] = read(row[column])
             yield number, row
-
-
-@dataclass(frozen=True)
-class _Column:
-    name: str
-
-    def apply(self, read: Callable[[str], Any]) -> Callable[[str], Any]:
-        """For `Table.__setitem__`: each cell is read when its row is."""
-        return read
 
 
 def keep_other_columns() -> None:
@@ -204,24 +188,19 @@ def keep_other_columns() -> None:
         instances = get_instances(self, output_path)
         with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
             shown = set(self.get_columns_in_template(file.read()))
-        ids, rows = _beside(_Table(Path(self.benchmark_config.dataset_file)), shown)
+        table = _Table(Path(self.benchmark_config.dataset_file))
+        ids = [row[_ID] for _, row in table.iterrows()] if _ID in table.columns else []
+        # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
+        named = _ID in table.columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
+        left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
+        kept = [name for name in table.columns if name not in left_out]
+        rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
         return [
             replace(instance, id=name, extra_data=row or None)
-            for instance, name, row in zip(instances, ids, rows, strict=True)
+            for instance, name, row in zip(instances, ids if named else [None] * len(rows), rows, strict=True)
         ]
 
     kind.get_instances = with_columns
-
-
-def _beside(table: _Table, shown: set[str]) -> tuple[list[str | None], list[dict[str, str]]]:
-    """Of each row the id, and the cells of the columns that stand in neither prompt nor answers."""
-    found = [row[_ID] for _, row in table.iterrows()] if _ID in table.columns else []
-    # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
-    named = _ID in table.columns and len(set(found)) == len(found) and all(name.strip() for name in found)
-    left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
-    kept = [name for name in table.columns if name not in left_out]
-    rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
-    return (found if named else [None] * len(rows)), rows
 
 
 LISTED_BY_GITHUB = 1000

@@ -42,7 +42,21 @@ def pack_statistics() -> None:
         return [one if isinstance(one.stats, PackedStats) else helms_own([one])[0] for one in records]
 
     runner.remove_per_instance_stats_nans = without_nans
-    _write_record_by_record()
+    # HELM copies all records to dictionaries, and holds all text in memory: these make text of the records themselves.
+    helms_write = runner.write
+
+    def write(path: str, content: Any) -> None:
+        if isinstance(content, str):
+            helms_write(path, content)
+            return
+        temporary = Path(f"{path}.{os.getpid()}.tmp")
+        with temporary.open("w") as file:
+            write_json(content, file)
+        temporary.replace(path)
+
+    runner.json = SimpleNamespace(dumps=lambda tree, indent: tree, load=json.load)  # noqa: ARG005 - always 2
+    runner.asdict_without_nones = lambda record: record
+    runner.write = write
 
 
 class PackedStats(Sequence[Any]):
@@ -190,25 +204,6 @@ def _is_plain(stats: Sequence[Any]) -> bool:
 @lru_cache(maxsize=100)
 def _are_plain(names: tuple[Any, ...]) -> bool:
     return len(set(names)) == len(names) and all(name.perturbation is None for name in names)
-
-
-def _write_record_by_record() -> None:
-    """HELM copies all records to dictionaries, and holds all text in memory; the file takes its name when complete."""
-    helms_own = runner.write
-
-    def write(path: str, content: Any) -> None:
-        if isinstance(content, str):
-            helms_own(path, content)
-            return
-        temporary = Path(f"{path}.{os.getpid()}.tmp")
-        with temporary.open("w") as file:
-            write_json(content, file)
-        temporary.replace(path)
-
-    # The records themselves: `write` makes the text.
-    runner.json = SimpleNamespace(dumps=lambda tree, indent: tree, load=json.load)  # noqa: ARG005 - always 2
-    runner.asdict_without_nones = lambda record: record
-    runner.write = write
 
 
 def write_json(tree: Any, file: TextIO) -> None:

@@ -27,7 +27,6 @@ from eval_factory.helm_plugin.session import SHORTENED, code_execution
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.request_state import RequestState
 
-_TIME_LIMIT_S = sql_worker.TIME_LIMIT_S
 _START_LIMIT_S = 60.0
 MAX_WORKERS = 4
 TOTAL_LIMIT_S, SHORT_LIMIT_S = names.SQL_TOTAL_LIMIT_S, names.SQL_SHORT_LIMIT_S
@@ -177,7 +176,7 @@ def execute(
         QueryFailed: the message says why, as SQLite says it.
         RuntimeError: the database cannot be read.
     """
-    asked = _TIME_LIMIT_S if seconds is None else seconds
+    asked = sql_worker.TIME_LIMIT_S if seconds is None else seconds
     worker = _idle.get()
     started = time.monotonic()
     granted = _budget.limit(asked) if of_model else asked
@@ -254,14 +253,23 @@ def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     rows = _gold_rows(database, gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
     found, error = _predicted_rows(database, predicted)
-    return {
+    # What HELM takes for the gold result where the gold query gives no row.
+    stated = (request_state.instance.extra_data or {}).get("value", {})
+    annotation: dict[str, Any] = {
         "predicted_result": found or [],
-        "ground_truth_result": rows or _stated_values(request_state),
+        "ground_truth_result": rows or list(stated.values()),
         "query_error": error,
         "ground_truth_rows": rows,
         "query_written": bool(predicted) and (found is not None or error is not None),
-        **_as_evaluated(database, gold, predicted),
     }
+    changed_gold, changed = as_evaluated(gold), as_evaluated(predicted)
+    if (changed_gold, changed) != (gold, predicted):
+        found, error = _predicted_rows(database, changed)
+        rows = _gold_rows(database, changed_gold)
+        annotation["as_evaluated"] = {
+            "predicted_result": found or [], "query_error": error, "ground_truth_rows": rows
+        }  # fmt: skip
+    return annotation
 
 
 def query_annotation_of(text: str) -> dict[str, Any]:
@@ -294,16 +302,6 @@ def _ehr_sql_database() -> Path:
     return closed((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
-def _as_evaluated(database: Path, gold: str, predicted: str) -> dict[str, Any]:
-    """Nothing where the benchmark's evaluation executes both queries as they are."""
-    queries = as_evaluated(gold), as_evaluated(predicted)
-    if queries == (gold, predicted):
-        return {}
-    found, error = _predicted_rows(database, queries[1])
-    rows = _gold_rows(database, queries[0])
-    return {"as_evaluated": {"predicted_result": found or [], "query_error": error, "ground_truth_rows": rows}}
-
-
 def _gold_rows(database: Path, query: str) -> Rows | None:
     try:
         return execute(database, query)
@@ -333,9 +331,3 @@ def _query_in(text: str) -> str:
     query = (tagged[1] if tagged else text).strip()
     query = _FENCE_NAME.sub("", query.replace("`", "").strip())
     return "" if query.strip().lower() == "sql" else query
-
-
-def _stated_values(request_state: RequestState) -> list[Any]:
-    """What HELM takes for the gold result where the gold query gives no row."""
-    extra = request_state.instance.extra_data or {}
-    return list(extra["value"].values()) if "value" in extra else []

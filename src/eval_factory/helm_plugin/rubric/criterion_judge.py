@@ -7,8 +7,9 @@ method is replaced: prompts, criteria and the form of the annotations stay HELM'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from helm.benchmark.adaptation.request_state import RequestState
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _MAX_TOKENS = 4096
 """What HELM grants a judge."""
 
-TRIES = 2
 ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
     "\nAnswer again with the single JSON object described above and nothing else."
@@ -67,7 +67,7 @@ def judgement(
     )  # fmt: skip
     asked: list[Request] = []
     reason = ""
-    for number in range(TRIES):
+    for number in range(2):
         asked.append(request)
         if number > 0 and role is not None:
             current_session().expect_more(role)
@@ -125,10 +125,6 @@ def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
     return {"prompt_text": prompt, **rated, **({names.NOT_JUDGED: missing} if missing else {})}
 
 
-_Decided = dict[str, Any]
-"""A decision with its explanation, or `error`."""
-
-
 @dataclass(frozen=True)
 class _Judge:
     name: str
@@ -141,12 +137,10 @@ class _Judge:
 class _Question:
     """Some criteria of one answer: those that are asked in one request."""
 
-    number: int
-    """Of the answer among all."""
-    first: int
-    """Of the criteria among the answer's."""
     state: RequestState
-    criteria: tuple[Criterion, ...]
+    criteria: list[Criterion]
+    decided: list[dict[str, dict[str, Any]]]
+    """Of each criterion, by judge: a decision with its explanation, or `error`."""
 
 
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
@@ -162,7 +156,10 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             judges: name -> deployment.
         """
         self._ask: _Ask = auto_client.make_request
-        self._judges = [_judge(name, deployment) for name, deployment in judges.items()]
+        self._judges = []
+        for name, deployment in judges.items():
+            args = get_model_deployment(deployment).client_spec.args
+            self._judges.append(_Judge(name, deployment, args["role"], args["parallelism"]))
         self._at_once = criteria_per_request
 
     def annotate(self, request_state: RequestState) -> dict[str, Any]:
@@ -178,30 +175,23 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         """
         for size in {1, self._at_once}:
             judge_prompts.note(ANNOTATION, template(alone=size == 1))
-        decided: list[list[dict[str, _Decided]]] = [[{} for _ in rubric_criteria(state)] for state in request_states]
-        questions = [
-            question
-            for number, state in enumerate(request_states)
-            if is_answered(state)
-            for question in _questions_of(number, state, self._at_once)
-        ]
+        of_answers: list[list[dict[str, dict[str, Any]]]] = []
+        questions: list[_Question] = []
+        for state in request_states:
+            criteria = rubric_criteria(state)
+            decided: list[dict[str, dict[str, Any]]] = [{} for _ in criteria]
+            of_answers.append(decided)
+            for first in range(0, len(criteria) if is_answered(state) else 0, self._at_once):
+                some = slice(first, first + self._at_once)
+                questions.append(_Question(state, criteria[some], decided[some]))
         for judge in self._judges:
             current_session().expect(judge.role, len(questions))
 
-        def judge_one(judge: _Judge, question: _Question) -> None:
-            for offset, one in enumerate(_decided_by(judge, question, self._ask)):
-                decided[question.number][question.first + offset][judge.name] = one
-
         def judge_all(judge: _Judge) -> None:
-            map_at_once(lambda question: judge_one(judge, question), questions, judge.parallelism)
+            map_at_once(lambda question: _decide(judge, question, self._ask), questions, judge.parallelism)
 
         map_at_once(judge_all, self._judges, len(self._judges))
-        return [{ANNOTATION: annotation_of(of_answer)} for of_answer in decided]
-
-
-def _judge(name: str, deployment: str) -> _Judge:
-    args = get_model_deployment(deployment).client_spec.args
-    return _Judge(name, deployment, args["role"], args["parallelism"])
+        return [{ANNOTATION: annotation_of(decided)} for decided in of_answers]
 
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
@@ -214,51 +204,43 @@ def is_answered(state: RequestState) -> bool:
     return result is not None and (result.success or result.error == FILTERED_MESSAGE)
 
 
-def _questions_of(number: int, state: RequestState, at_once: int) -> Iterator[_Question]:
-    criteria = rubric_criteria(state)
-    for first in range(0, len(criteria), at_once):
-        yield _Question(number, first, state, tuple(criteria[first : first + at_once]))
-
-
-def _decided_by(judge: _Judge, question: _Question, ask: _Ask) -> list[_Decided]:
-    """One judge's decisions, or why there are none."""
+def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
+    """Put one judge's decisions, or why there are none, where the question says."""
     state, count = question.state, len(question.criteria)
     answer = state.result.completions[0].text if state.result and state.result.completions else ""
     references = [one.output.text for one in state.instance.references]
     messages = state.instance.input.messages or []
     prompt = criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
 
-    def read(text: str) -> list[_Decided]:
+    def read(text: str) -> list[dict[str, Any]]:
         return [one.as_dict() for one in parse_decisions(text, count, answer)]
 
     try:
-        return judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role)
+        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role)
     except NotJudged as reason:
-        return [{ERROR: str(reason)} for _ in range(count)]
+        found = [{ERROR: str(reason)} for _ in range(count)]
+    for by_judge, one in zip(question.decided, found, strict=True):
+        by_judge[judge.name] = one
 
 
 def requests_to_judges(state: ScenarioState) -> int:
     """Of all judges together, about the answers that came; questions that are asked again are not counted."""
     answered = [one for one in state.request_states if is_answered(one)]
-    return sum(_judges_of(spec) * _each(spec, answered) for spec in state.annotator_specs or ())
+    total = 0
+    for spec in state.annotator_specs or ():
+        # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all.
+        judges = spec.args.get("judges") or spec.args.get("annotator_models") or [spec]
+        total += len(judges) * _each(spec, answered)
+    return total
 
 
 def requests_to_each(state: ScenarioState) -> int:
     """Of a rubric: how many one judge will get if all answers come; 0 where there is no rubric."""
-    return sum(_each(spec, state.request_states) for spec in state.annotator_specs or () if _is_rubric(spec))
+    rubrics = [one for one in state.annotator_specs or () if one.class_name == names.RUBRIC_ANNOTATOR_CLASS]
+    return sum(_each(spec, state.request_states) for spec in rubrics)
 
 
 def _each(spec: Any, states: Sequence[RequestState]) -> int:
-    if not _is_rubric(spec):
+    if spec.class_name != names.RUBRIC_ANNOTATOR_CLASS:
         return len(states)
-    at_once = spec.args["criteria_per_request"]
-    return sum(1 for number, one in enumerate(states) for _ in _questions_of(number, one, at_once))
-
-
-def _is_rubric(spec: Any) -> bool:
-    return bool(spec.class_name == names.RUBRIC_ANNOTATOR_CLASS)
-
-
-def _judges_of(spec: Any) -> int:
-    """An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all."""
-    return next((len(spec.args[name]) for name in ("judges", "annotator_models") if spec.args.get(name)), 1)
+    return sum(ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states)

@@ -20,7 +20,6 @@ from eval_factory.tasks.rubric_case import (
     PUBLISHED_RUBRICS,
     RUBRIC_RUN_SPEC,
     WHOLE,
-    RubricCase,
     published_url,
 )
 
@@ -49,17 +48,16 @@ class RubricScenario(Scenario):  # type: ignore[misc]
             ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
         read = read_rubric_file(file, self._form)
         refuse_problems(file, read.problems)
-        return [_instance(case) for case in read.rows]
-
-
-def _instance(case: RubricCase) -> Instance:
-    return Instance(
-        input=input_of(case.messages),
-        references=right_replies(case.reference),
-        split=TEST_SPLIT,
-        id=case.id,
-        extra_data=case.extra_data(),
-    )
+        return [
+            Instance(
+                input=input_of(case.messages),
+                references=right_replies(case.reference),
+                split=TEST_SPLIT,
+                id=case.id,
+                extra_data=case.extra_data(),
+            )
+            for case in read.rows
+        ]
 
 
 def _run_spec(name: str, scenario: dict[str, Any], metric: str, judges: Any, asked: tuple[int, int]) -> RunSpec:

@@ -99,7 +99,7 @@ def test_what_may_not_be_done(query: str, database: Path) -> None:
 def test_a_query_without_end_is_ended(query: str, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     execute(database, "SELECT 1")
     with monkeypatch.context() as patched:
-        patched.setattr(sql_execution, "_TIME_LIMIT_S", 0.3)
+        patched.setattr(sql_worker, "TIME_LIMIT_S", 0.3)
         with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
             execute(database, query)
     assert execute(database, "SELECT 2") == [(2,)]  # by a process that is not the ended one

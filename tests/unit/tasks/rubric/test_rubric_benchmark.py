@@ -13,8 +13,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.run_data import task_sources
 from eval_factory.data.sources import load_sources
-from eval_factory.helm.model_files import benchmark as benchmark_file
-from eval_factory.helm.model_files import deployment_of
+from eval_factory.helm.model_files import benchmark_files, deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.rubric_case import PUBLISHED_RUBRICS, RUBRIC_RUN_SPEC, published_url
@@ -96,7 +95,7 @@ def test_the_task_that_it_is(tmp_path: Path) -> None:
 def test_the_file_that_helm_run_is_given(tmp_path: Path) -> None:
     made = plan(flags(written(tmp_path, max_tokens=9)))
     assert made.evaluation.benchmark is not None
-    document = yaml.safe_load(benchmark_file(made.evaluation.benchmark, made.judges))
+    document = yaml.safe_load(benchmark_files(made.evaluation.benchmark, made.judges, tmp_path)["benchmark.yaml"])
     gpt = deployment_of(made.judges[0])
     assert document["judges"][0] == {"name": "gpt", "model": gpt, "model_deployment": gpt}
     assert document["dataset_file"] == str(tmp_path / "cases.jsonl")
