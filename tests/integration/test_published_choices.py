@@ -63,3 +63,11 @@ def test_questions_to_the_documents_of_one_patient(run_program: Run, tmp_path: P
     assert outcome.scores()["exact_match"] == pytest.approx((4 + 1 + 1) / 12)
     notes = outcome.document()["validity"]["notes"]
     assert any("12 instances share 3 sources (patient)" in note for note in notes)
+
+
+@pytest.mark.parametrize("task", ["longhealth", "healthbench"])
+def test_a_file_that_cannot_be_downloaded_is_named_with_its_place(task: str, run_program: Run) -> None:
+    outcome = run_program(task, "demo://baseline", env={"https_proxy": "http://127.0.0.1:9"})
+    assert outcome.returncode == 3, outcome.stderr
+    assert "could not be downloaded" in outcome.stderr
+    assert f"put it yourself at {outcome.output_dir}/helm/scenarios/{task}/" in outcome.stderr

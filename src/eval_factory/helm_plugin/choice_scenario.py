@@ -21,7 +21,7 @@ from helm.benchmark.scenarios.scenario import (
     Scenario,
     ScenarioSpec,
 )
-from helm.common.general import ensure_file_downloaded
+from helm.common import general
 
 from eval_factory.helm_plugin.conversation_scenario import refuse_problems
 from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
@@ -49,7 +49,7 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
             path, address = PUBLISHED[self._published]
             file = Path(output_path) / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            ensure_file_downloaded(source_url=f"{address}{path}", target_path=str(file))
+            general.ensure_file_downloaded(source_url=f"{address}{path}", target_path=str(file))
         else:
             file = Path(self._own)
         read = read_choice_file(file, self._published.partition(":")[0])

@@ -9,7 +9,7 @@ from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, ScenarioSpec
-from helm.common.general import ensure_file_downloaded
+from helm.common import general
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
@@ -45,7 +45,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         file = Path(output_path) / PUBLISHED_RUBRICS[self._subset or WHOLE] if self._file is None else Path(self._file)
         if self._file is None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
+            general.ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
         read = read_rubric_file(file, self._form)
         refuse_problems(file, read.problems)
         return [
