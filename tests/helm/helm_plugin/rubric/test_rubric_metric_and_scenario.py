@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helm.common import general
 from helm.common.object_spec import create_object
 
 from eval_factory.core.errors import PrerequisiteError
@@ -70,7 +71,7 @@ def test_healthbench_is_downloaded_unless_a_file_is_given(tmp_path: Path, monkey
         asked.append(source_url)
         Path(target_path).write_text(json.dumps(row) + "\n", "utf-8")
 
-    monkeypatch.setattr(rubric_scenario, "ensure_file_downloaded", download)
+    monkeypatch.setattr(general, "ensure_file_downloaded", download)
     judges = yaml_file(tmp_path, {"judges": JUDGES})
     spec = healthbench(judges, subset="hard")
     (case,) = create_object(spec.scenario_spec).get_instances(str(tmp_path / "scenarios" / "healthbench"))
