@@ -93,13 +93,6 @@ def test_a_reader_reads_on(tmp_path: Path) -> None:
         assert reader.look().invocations == 2
 
 
-def test_a_torn_last_line_is_no_event_and_neither_is_a_line_of_something_else(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(["a/b"]))
-    with folder.events.open("a") as file:
-        file.write('[1]\nnonsense\n{"event": "cell_ended", "target": "a", "evalua')
-    assert status_of(folder).counts == {"missing": 1}
-
-
 @pytest.mark.parametrize(("said", "moved"), [("", 0), ("new", 0), ("link", 0), ("old", 1), ("7", 0)])
 def test_the_command_of_a_suite_whose_folder_was_moved(tmp_path: Path, said: str, moved: bool) -> None:
     """`said` is where the configuration says that it is: nothing, here, here by a link, elsewhere, no text."""
