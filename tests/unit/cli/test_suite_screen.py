@@ -21,7 +21,7 @@ import suite_by_hand
 from eval_factory.cli import suite_screen, suite_text
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch
-from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, rows_that_fit, status_lines
+from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, status_lines
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
@@ -144,6 +144,9 @@ def test_a_table_of_many_cells(tmp_path: Path) -> None:
     assert [line.split()[1] for line in body] == ["failed", "running", "paused", *["waiting"] * (len(body) - 3)]
     assert body[0].rstrip().endswith("…")
     assert lines[-1] == f"and {34 - (len(body) - 3)} waiting, 3 complete"
+    lines = drawn(status(tmp_path, 40), 80, 6)
+    assert lines[3].split()[1] == "running", "what goes on stays the longest"
+    assert lines[-1] == "and 1 paused, 1 failed, 34 waiting, 3 complete"
 
 
 NAMES = ("small/qa", "a_longer_name/qa")
@@ -381,19 +384,6 @@ def test_a_result(figures: CellFigures, text: str) -> None:
     assert suite_text.result_text(figures) == text
 
 
-def many(*statuses: str) -> list[CellRow]:
-    return [CellRow(f"t/{number}", status, "") for number, status in enumerate(statuses)]
-
-
-def test_what_goes_on_or_went_wrong_is_shown_first() -> None:
-    found = many("complete", "waiting", "failed", "running", "paused", "complete", "partial", "missing")
-    shown, others = rows_that_fit(found, 4)
-    assert [row.status for row in shown] == ["failed", "running", "paused"]
-    assert others == "and 1 partial, 1 waiting, 1 missing, 2 complete"
-    assert [row.name for row in rows_that_fit(found, 2)[0]] == ["t/3"]
-    assert rows_that_fit(found, 0)[0] == []
-
-
 def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
@@ -417,7 +407,6 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
     assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
-    assert same_command(status) == f"eval-factory run_suite --run_config {tmp_path / 'suite_config.yml'}"
     assert suite_text.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 

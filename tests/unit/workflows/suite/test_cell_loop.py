@@ -238,12 +238,6 @@ def test_a_refused_key_stops_its_target_and_no_other(tmp_path: Path) -> None:
     assert host.order == ["a/1", "ab/1"]
 
 
-def test_a_failure_after_a_partial_result_leaves_it(tmp_path: Path) -> None:
-    loop, _ = loop_of(tmp_path, ["a/1"], {"a/1": [PARTIAL, failure(2)]}, news=[News.THERE])
-    loop.run()
-    assert came_to(loop) == {"a/1": ("partial", 2, 2)}
-
-
 def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
@@ -329,14 +323,6 @@ def test_whatever_a_cell_died_of_it_was_interrupted(before: list[End], end: End,
     with pytest.raises(KeyboardInterrupt):
         loop.run()
     assert came_to(loop)["a/1"][:2] == status
-
-
-def test_a_cell_that_cannot_be_begun_is_refused(tmp_path: Path) -> None:
-    loop, host = loop_of(tmp_path, ["a/1", "a/2"])
-    loop.refuse(loop._waiting[0].planned, "no key")
-    loop.run()
-    assert came_to(loop) == {"a/1": ("failed", 3, 0), "a/2": ("complete", 0, 1)}
-    assert host.order == ["a/2"]
 
 
 def with_server(folder: Path, scripts: dict[str, list[End]], losses: list[str], most: int = 9) -> Any:

@@ -12,7 +12,6 @@ from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.core import errors
 from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.rundir import RunDir, RunSuiteDir
-from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.plan.run_plan import make_plan
 from eval_factory.tasks.framework import load_framework
@@ -21,7 +20,6 @@ from eval_factory.workflows.options import Options, Submitted
 from eval_factory.workflows.suite import run_suite, slurm_run, slurm_suite
 from eval_factory.workflows.suite.planned_cells import plan_cells
 from eval_factory.workflows.suite.slurm_run import job_script, run_as_job, suite_of
-from eval_factory.workflows.suite.slurm_suite import name_of
 from slurm_cells import ENV, ScriptedSlurm
 from stored_results import right_or_wrong
 
@@ -179,16 +177,6 @@ def test_another_folders_files_are_left_alone(run: Run) -> None:
     with pytest.raises(ConfigError, match="is no output folder of eval-factory"):
         run.again()
     assert run.slurm.submitted == []
-
-
-def test_a_task_that_can_never_start_is_said(run: Run) -> None:
-    run.again()
-    (wave,) = run.store.waves()
-    run.slurm.tasks = [QueuedTask(wave.job_name, "7", 0, "PENDING", "PartitionConfig")]
-    with pytest.raises(ConfigError, match=r"PartitionConfig.*set suite.slurm right"):
-        run.again()
-    (planned,) = plan_cells(suite_of(run.evaluation(), make_plan(run.evaluation()), ENV), ENV)
-    assert name_of(planned) == wave.runs[0].name
 
 
 def test_a_preview_shows_the_batch_script_and_writes_nothing(run: Run) -> None:

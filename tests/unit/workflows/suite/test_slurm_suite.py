@@ -205,7 +205,7 @@ def test_a_task_that_waits_for_ever_is_cancelled_and_said(again: Invocation) -> 
     work = again.run()
     status, reason, code = reports(work)[0]
     assert (status, code) == ("failed", 2)
-    assert "PartitionTimeLimit" in str(reason)
+    assert re.search(r"PartitionTimeLimit.*set suite.slurm right", str(reason))
     assert again.slurm.cancelled == [(first.job_name, 1)]
     assert len(again.slurm.submitted) == 2
 
@@ -353,8 +353,6 @@ def asked(suite: Suite, cells: Sequence[PlannedCell]) -> list[SlurmAsks]:
 def test_no_more_tasks_than_requests_an_endpoint_may_be_asked_at_once(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 10}, params={"parallelism": 3})
     assert [one.at_once for one in asked(suite, cells)] == [3, 3]
-    suite, cells = cells_of(tmp_path, slurm={"tasks_at_once": 2}, params={"parallelism": 3})
-    assert [one.at_once for one in asked(suite, cells)] == [2, 2]
 
 
 def test_tasks_share_the_limits_of_their_endpoint(tmp_path: Path) -> None:

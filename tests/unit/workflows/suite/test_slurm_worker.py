@@ -323,14 +323,6 @@ def test_a_task_that_starts_again_does_what_is_left_only(serving: ServingTask) -
     assert len(serving.suites) == 2
 
 
-def test_a_run_of_it_that_never_ends_is_not_begun_for_ever(serving: ServingTask, clock: Clock) -> None:
-    for _ in range(MAX_STARTS):
-        serving.start()
-    serving.work(lambda _, screen: end(screen, "f", "complete", 0))
-    assert serving.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", MAX_STARTS)
-    assert [cell.evaluation for cell in serving.suites[0].cells] == ["f"]
-
-
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -385,12 +377,6 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
         pass
     task.start()
     assert not left.happened
-
-
-def test_a_full_disk_is_the_reason_where_that_can_be_recorded(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slurm_worker, "Start", raising(FULL))
-    assert task.work() == 3
-    assert task.ended() == RunEnd(3, "failed", "cannot write starts: No space left on device", 1)
 
 
 def test_only_a_newer_start_takes_over_of_whichever_run(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:

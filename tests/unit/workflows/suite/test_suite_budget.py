@@ -13,13 +13,8 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.workflows.suite.finished_cells import groups_that_answered, spent_before
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
-from eval_factory.workflows.suite.suite_status import SuiteReader, limit_reached, total
+from eval_factory.workflows.suite.suite_status import SuiteReader, limit_reached
 from unit.builders import plan
-
-
-def test_all_cells_together() -> None:
-    assert total([]) == Spending()
-    assert total([Spending(1, 20, 0.5), Spending(3, 4, 0.25)]) == Spending(4, 24, 0.75)
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,9 @@ def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch
         return PromptSizes(7, 2800, 70)
 
     monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(look))
-    suite = suite_of(tmp_path, "small", "large")
-    found = estimate_suite(suite, {}, lambda _: None)
+    other = {"url": "https://large.org/v1", "model_id": "n", "type": "completions"}
+    targets = [{"name": "small", "api_endpoint": NO_KEY}, {"name": "large", "api_endpoint": other}]
+    found = estimate_suite(suite_of(tmp_path, targets=targets), {}, lambda _: None)
     assert [(one.estimate.requests, one.estimate.tokens) for one in found.cells] == [(7, 770.0)] * 2
     assert looked == ["m"]
 
@@ -114,34 +115,15 @@ def test_the_data_are_looked_at_once_for_all_targets(tmp_path: Path, monkeypatch
 KNOWN, NOT_HERE = PromptSizes(7, 100, 10), PromptSizes(None, reason="its data are not here")
 
 
-class Looks:
-    """Finds data where the folder of the cell has some, or everywhere."""
-
-    def __init__(self, *, everywhere: bool) -> None:
-        self.everywhere = everywhere
-        self.folders: list[str] = []
-        self.shared = SharedSizes(self._look)
-
-    def _look(self, of: Plan, _env: object) -> PromptSizes:
-        self.folders.append(of.rundir.root.name)
-        return KNOWN if self.everywhere or own_scenarios(of).is_dir() else NOT_HERE
-
-    def at(self, folder: Path, **endpoint: str) -> PromptSizes:
-        changes = {f"target.api_endpoint.{name}": value for name, value in endpoint.items()}
-        return self.shared(plan({"config.output_dir": str(folder), **changes}), {})
-
-
-def test_another_target_is_not_looked_at(tmp_path: Path) -> None:
-    looks = Looks(everywhere=True)
-    for name in ("a", "b", "c"):
-        kind = "completions" if name == "c" else "chat"
-        other = {"model_id": f"org/{name}", "url": f"https://{name}.org/v1", "type": kind}
-        assert looks.at(tmp_path / name, **other) == KNOWN
-    assert looks.folders == ["a"]
-
-
 def test_data_in_a_cells_own_folder_are_found_where_others_have_none(tmp_path: Path) -> None:
     own_scenarios(plan({"config.output_dir": str(tmp_path / "c")})).mkdir(parents=True)
-    looks = Looks(everywhere=False)
-    assert [looks.at(tmp_path / name) for name in "abcd"] == [NOT_HERE, NOT_HERE, KNOWN, KNOWN]
-    assert looks.folders == ["a", "c"]
+    looked: list[str] = []
+
+    def look(of: Plan, _env: object) -> PromptSizes:
+        looked.append(of.rundir.root.name)
+        return KNOWN if own_scenarios(of).is_dir() else NOT_HERE
+
+    shared = SharedSizes(look)
+    found = [shared(plan({"config.output_dir": str(tmp_path / name)}), {}) for name in "abcd"]
+    assert found == [NOT_HERE, NOT_HERE, KNOWN, KNOWN]
+    assert looked == ["a", "c"]

@@ -157,18 +157,13 @@ def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
     return CellReport(target, "medec", status, stored.folder, 0, attempts=2)
 
 
-def test_cells_whose_results_can_be_read_stay_as_they_are(tmp_path: Path) -> None:
-    cells = (reported(tmp_path, "small"), CellReport("big", "medec", RunStatus.MISSING, tmp_path / "big", 1, "why"))
-    found, problem = write_table(cells, SuiteDir(tmp_path))
-    assert (found, problem) == (cells, None)
-    assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
-
-
 def test_a_result_that_cannot_be_read_has_failed_and_can_be_written_again(tmp_path: Path) -> None:
-    cells = (reported(tmp_path, "small"), reported(tmp_path, "big"))
+    missing = CellReport("other", "medec", RunStatus.MISSING, tmp_path / "other", 1, "why")
+    cells = (reported(tmp_path, "small"), reported(tmp_path, "big"), missing)
     (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
-    found, _ = write_table(cells, SuiteDir(tmp_path))
-    assert found[0] == cells[0]
+    found, problem = write_table(cells, SuiteDir(tmp_path))
+    assert (found[0], found[2], problem) == (cells[0], missing, None), "the others stay as they are"
+    assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
     broken = found[1]
     assert (broken.status, broken.exit_code, broken.attempts) == ("failed", 3, 2)
     config = SuiteDir(tmp_path).cell_config("big", "medec")

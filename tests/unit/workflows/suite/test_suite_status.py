@@ -21,19 +21,6 @@ GONE = 4_194_304 + 7
 """A number that no process can have."""
 
 
-def test_a_suite_that_runs(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(), cell_started("small/qa"), cell_started("big/qa"))
-    cell_events(folder, "small/qa", phase("asking the model", time=111.0), progress(4, time=113.0, prompt_tokens=5))
-    with held(folder):
-        status = status_of(folder)
-    assert (status.state, status.pid, status.started) == ("running", os.getpid(), 100.0)
-    assert status.ended is status.exit_code is None
-    assert status.counts == {"running": 2, "waiting": 2}
-    first, second, third, _ = (cell.progress for cell in status.cells)
-    assert [one and one.figures() for one in (first, third)] == ["4/100, 0 failed, 48 s left, 2.0/s, 5 tokens", None]
-    assert second == CellProgress()
-
-
 def test_a_suite_that_was_killed_says_so_though_its_process_has_a_number(tmp_path: Path) -> None:
     status = status_of(suite_folder(tmp_path, started(), cell_started("small/qa"), by_hand.paused("host", "big/qa")))
     assert status.state == "stopped"
@@ -85,22 +72,6 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
     assert status_of(folder).state == "stopped"
 
 
-def test_a_suite_that_ended(tmp_path: Path) -> None:
-    cells = by_hand.CELLS[:2]
-    folder = suite_folder(
-        tmp_path, started(cells), cell_ended("small/qa"), cell_ended("big/qa", "failed"), ended("partial", exit_code=1)
-    )
-    by_hand.cell_result(folder, "small/qa", "1110")
-    status = status_of(folder)
-    assert (status.state, status.ended, status.exit_code, status.is_complete) == ("ended", 150.0, 1, False)
-    assert status.counts == {"complete": 1, "failed": 1}
-    figures = status.cells[0].figures
-    assert figures is not None
-    assert (figures.main_metric, figures.value, figures.n, figures.reportable) == ("exact_match", 0.5, 4, True)
-    assert status.cells[1].figures is None
-    assert status.spent == Spending()
-
-
 def test_a_reader_reads_on(tmp_path: Path) -> None:
     def phase_of(cell: suite_status.CellStatus) -> str | None:
         return None if cell.progress is None else cell.progress.phase
@@ -120,13 +91,6 @@ def test_a_reader_reads_on(tmp_path: Path) -> None:
         assert (phase_of(again), again.state.attempt) == ("starting", 2)
         by_hand.tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
         assert reader.look().invocations == 2
-
-
-def test_a_torn_last_line_is_no_event_and_neither_is_a_line_of_something_else(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path, started(["a/b"]))
-    with folder.events.open("a") as file:
-        file.write('[1]\nnonsense\n{"event": "cell_ended", "target": "a", "evalua')
-    assert status_of(folder).counts == {"missing": 1}
 
 
 @pytest.mark.parametrize(("said", "moved"), [("", 0), ("new", 0), ("link", 0), ("old", 1), ("7", 0)])
