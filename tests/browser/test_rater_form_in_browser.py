@@ -81,6 +81,8 @@ def test_filled_in_with_the_keyboard_alone_and_imported(sheet: Exported, browser
         if number == RATED // 2:
             here = browser.run(ITEM)
             browser.open(page)
+            if browser.run(ITEM) != here:  # Chromium hands localStorage from one process to the next in its own time
+                browser.open(page)
             assert browser.run(ITEM) == here
             assert browser.text("#status") == "Your ratings of before are here again."
             browser.run("document.getElementById('next').focus()")
