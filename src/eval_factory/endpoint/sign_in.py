@@ -142,8 +142,8 @@ class OAuthSignIn(SignIn):
         except OAuth2Error as error:
             # what it is told may be anything that JSON knows
             code, description = (said_in(said) if said else "" for said in (error.error, error.description))
-            told = " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
-            raise self._error(f"{self._status}{told}") from None
+            reason = " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
+            raise self._error(f"{self._status}{reason}") from None
         # expires_in may be 1e400, and the answer any JSON
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise self._error("the token endpoint's answer holds no token") from None

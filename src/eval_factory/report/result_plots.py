@@ -103,8 +103,8 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         judges = []
         for judge, mean in jury.means.items():
             shown, counts = formats.mean_rating(mean), result.validity.judges.get(judge)
-            told = shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
-            judges.append(Bar(judge, mean, told))
+            label = shown if counts is None else f"{shown} ({counts.scored} of {counts.asked})"
+            judges.append(Bar(judge, mean, label))
         yield "judges", bars("Mean rating of each judge", judges, axis_label="mean rating", scale=scale)
     rated = result.validity.in_judges_order(numbers.ratings)
     for plot, (judge, ratings) in zip(_names("ratings-", rated), rated.items(), strict=True):

@@ -29,8 +29,8 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         if (other := validity.floors.get(f"{result.main_metric}{CORRECTED}")) is not None:
             line += f"; corrected: {other.named} {formats.score(other.value)}"
         lines.append(line)
-    if (told := choice_order_line(result)) is not None:
-        lines.append(f"  {told}")
+    if (orders := choice_order_line(result)) is not None:
+        lines.append(f"  {orders}")
     lines += [*_other_splits(result), *_instances(result)]
     if validity.jury is not None and validity.jury.means:
         means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items())

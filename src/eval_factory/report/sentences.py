@@ -171,12 +171,12 @@ def rubric_headline(found: results.RubricReport) -> str:
     rest = {"not met": votes.not_met, "tied": votes.tied, "unjudged": votes.unjudged}
     parts = [f"{votes.met:,} of {of_criteria(votes.asked)} met"]
     parts += [f"{count:,} {name}" for name, count in rest.items() if count or name == "not met"]
-    told = [", ".join(parts)]
+    said = [", ".join(parts)]
     if found.krippendorff_alpha is not None:
-        told.append(f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}")
+        said.append(f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}")
     if found.unanimous is not None:
-        told.append(f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}")
-    return "; ".join(told)
+        said.append(f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}")
+    return "; ".join(said)
 
 
 def of_criteria(count: int) -> str:

@@ -369,8 +369,8 @@ def flags_of(record: InstanceRecord) -> Iterator[str]:
     if record.injection:
         yield "injection"
     yield from criterion_signs(record)
-    told = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
-    yield from (sign for sign in told if sign in record.signs)
+    notable = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
+    yield from (sign for sign in notable if sign in record.signs)
 
 
 def common_beginning(texts: Sequence[str]) -> str:
