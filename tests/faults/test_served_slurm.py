@@ -108,7 +108,7 @@ def test_two_servers_of_one_job_are_on_two_nodes_and_one_of_them_dies(cluster: V
     assert "was lost" not in log
     asked = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
     assert len({one["prompt"] for one in asked}) <= len(asked) <= len({one["prompt"] for one in asked}) + 2
-    folder = next((tmp_path / "out/.suite/slurm/served/small").iterdir())
+    folder = next((tmp_path / "out/.suite/slurm/tasks/small").iterdir())
     assert {path.name for path in (folder / ".suite/servers").iterdir()} == {"small@0.log", "small@1.log"}
     assert left == []
     assert holding(tmp_path, CANARY) == []

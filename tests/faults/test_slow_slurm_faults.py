@@ -77,8 +77,8 @@ def test_of_two_starts_on_two_nodes_the_newer_one_goes_on(cluster: VirtualSlurm,
         assert_complete(trial.run_suite(file, cluster, "--wait"), tmp_path / "out")
     assert_paid_once(opens)
     assert (trial.waves(tmp_path / "out"), trial.begun(tmp_path / "out")) == ([1], [2])
-    log = (tmp_path / "out" / ".suite" / "cells" / "only" / "sample_medical_qa.log").read_text("utf-8")
-    assert log.count("Slurm has started this cell again elsewhere") == 1
+    log = (trial.store(tmp_path / "out") / "logs" / "w1" / "0.log").read_text("utf-8")
+    assert log.count("Slurm has started this task again elsewhere") == 1
 
 
 def test_a_cell_goes_on_after_the_end_of_its_time(cluster: VirtualSlurm, tmp_path: Path) -> None:

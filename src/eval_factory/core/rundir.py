@@ -359,7 +359,7 @@ class SuiteDir:
     @property
     def server_logs(self) -> tuple[Path, ...]:
         """Of all servers that were started here, and by the last job of each target on Slurm."""
-        last = {start.parent: start for start in sorted(self.state.glob("slurm/served/*/*"), key=os.path.getmtime)}
+        last = {start.parent: start for start in sorted(self.state.glob("slurm/tasks/*/*"), key=os.path.getmtime)}
         folders = [self.state, *(start / self.state.name for start in last.values())]
         return tuple(log for folder in folders for log in sorted(folder.glob("servers/*.log")))
 

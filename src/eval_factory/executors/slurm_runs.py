@@ -63,13 +63,17 @@ class SlurmAsks:
     """Of a model, that each task starts as steps; the resources are asked for each of them."""
     together: bool = False
     """All runs of its group are done by one task: they ask one server, which the task starts."""
+    serve: Mapping[str, Any] | None = None
+    """How its task starts the server of its model."""
+    max_processes: int = 1
     max_attempts: int = 1
-    served: Mapping[str, Any] | None = None
-    """What a task needs to start the server of its model."""
+    max_outage_s: float = 0.0
 
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
-        return cls(**run.asks)
+        asks = dict(run.asks)
+        served = asks.pop("served", None) or {}  # as an earlier version wrote what a server's task needs
+        return cls(**asks, **served)
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,9 @@ def test_logs_of_servers_are_those_here_and_of_the_last_job_of_each_target(tmp_p
     assert suite.server_logs == ()
     logs = [suite.server_log("a"), suite.server_log("a@1")]
     for number, start in enumerate(("b/w1-x", "b/w2-x", "c/w1-x")):
-        logs.append(SuiteDir(suite.state / "slurm/served" / start).server_log("x"))
+        logs.append(SuiteDir(suite.state / "slurm/tasks" / start).server_log("x"))
         logs[-1].parent.mkdir(parents=True)
-        os.utime(suite.state / "slurm/served" / start, (number, number))
+        os.utime(suite.state / "slurm/tasks" / start, (number, number))
     logs[0].parent.mkdir()
     for log in logs:
         log.touch()

@@ -206,19 +206,18 @@ def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, opti
     for planned in cells:
         cell, name = planned.cell, name_of(planned)
         serve, resources = suite.serve.get(cell.target), suite.slurm[cell.target]
-        served: dict[str, Any] | None = None
-        if serve is not None:  # what a task needs to serve the model
-            steps = {LAUNCH: step_words(resources)} if serve["replicas"] > 1 else {}
-            processes = min(suite.max_processes, resources["cpus"])
-            served = {"serve": {**serve, **steps}, "max_processes": processes, "max_outage_s": suite.max_outage_s}
+        if serve is not None and serve["replicas"] > 1:
+            serve = {**serve, LAUNCH: step_words(resources)}
         asks = SlurmAsks(
             group=planned.group,
             resources=resources,
             at_once=at_once[planned.group],
             servers=1 if serve is None else serve["replicas"],
             together=serve is not None,
+            serve=serve,
+            max_processes=min(suite.max_processes, resources["cpus"]),
             max_attempts=suite.max_attempts,
-            served=served,
+            max_outage_s=suite.max_outage_s,
         )
         specs.append(
             RunSpec(

@@ -1,4 +1,4 @@
-"""A task of Slurm: one run, or all runs of a model whose server it starts, in the runs' own folders.
+"""A task of Slurm: one run, or all runs of a model whose server it starts, done as a suite on the task's machine.
 
     python -m eval_factory.workflows.suite.slurm_worker WAVE
 
@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,6 @@ from eval_factory.executors.slurm_runs import (
     take_environment,
 )
 from eval_factory.workflows.options import DISK_TAKES_NO_MORE
-from eval_factory.workflows.suite.cell_loop import NextAction, Tried, end_of, outcome_of
-from eval_factory.workflows.suite.cell_process import run_cell
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
@@ -52,13 +50,10 @@ _LOOK_S, _POLL_S = 1.0, 0.2
 _PATIENCE_S = 8.0
 """For an older start to see the newer one, and to end its helm-run: LOOK_S, and at most two graces of SIGTERM. A start
 whose node is gone never says that it has ended: it costs so long, once for each start after it."""
-FOLDER_PATIENCE_S, FOLDER_POLL_S = 120.0, 2.0
-"""A file system may hold the lock of a node that is gone for a minute or two."""
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
-_INTERRUPTED = InterruptedRunError.exit_code
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
-TAKEN_OVER = "Slurm has started this {what} again elsewhere: the newer start goes on, with its answers"
+TAKEN_OVER = "Slurm has started this task again elsewhere: the newer start goes on, with its answers"
 
 
 class Start:
@@ -128,7 +123,11 @@ class Start:
 
 
 def work(wave_file: Path, index: int) -> int:
-    """Do the task. Returns the exit code, which Slurm has and nobody needs."""
+    """Do the task: a suite of its runs, on this machine. Returns the exit code, which Slurm has and nobody needs.
+
+    Of runs that were interrupted (the job's time, `scancel`, a node that is needed for others) no end is recorded:
+    Slurm may start the task again.
+    """
     # the wave's file is .suite/slurm/waves/w1.json in the suite's folder
     wave, store = read_wave(wave_file), SlurmStore(suite_dir(wave_file.absolute().parents[3]))
     left = [run for run in wave.of_task(index) if run.run_config and _is_left(store, wave, run)]
@@ -139,19 +138,30 @@ def work(wave_file: Path, index: int) -> int:
     except FileNotFoundError:
         _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, MISSING, KEYS_ARE_GONE))
         return PrerequisiteError.exit_code
+    recorder = Recorder(store, wave, {cell_of(run.name): run for run in left})
     try:
         _refuse_full_disk(store.root)
-        code = _serve(store, wave, left) if wave.together else _until_it_ends(store, wave, left[0])
+        with Start(store, wave, left) as start:
+            start.wait_for_older()
+            options = SuiteOptions(debug=left[0].debug, no_preflight=left[0].probed is not None)
+            try:
+                code = run_suite(_suite_of(store, wave, left), options, env=os.environ, screen=recorder).exit_code
+            finally:
+                if start.happened:
+                    recorder.say(TAKEN_OVER)
+    except InterruptedRunError as error:
+        return error.exit_code
+    except EvalFactoryError as error:
+        recorder.say(str(error))
+        code = error.exit_code
+        _record(store, wave, left, RunEnd(code, FAILED, str(error).split("\n")[0], 1))
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        code, reason = (
-            PrerequisiteError.exit_code,
-            f"cannot write {error.filename or store.suite.root}: {error.strerror}",
-        )
+        code, place = PrerequisiteError.exit_code, error.filename or store.suite.root
         with suppress(OSError):  # nor can this be written, then; the same command submits the run again
-            _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, FAILED, reason, 1))
-    if code != _INTERRUPTED and all(store.ended(wave, run) is not None for run in wave.runs):
+            _record(store, wave, left, RunEnd(code, FAILED, f"cannot write {place}: {error.strerror}", 1))
+    if all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
 
@@ -167,8 +177,7 @@ def _refuse_full_disk(folder: Path) -> None:
         with file.open("wb") as opened:
             os.posix_fallocate(opened.fileno(), 0, 1 << 20)
     except OSError as error:
-        if error.errno in DISK_TAKES_NO_MORE:
-            raise OSError(error.errno, error.strerror, str(folder)) from error
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     finally:
         file.unlink(missing_ok=True)
 
@@ -185,46 +194,8 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
 
 def _record(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec], end: RunEnd) -> None:
     for run in runs:
-        if store.ended(wave, run) is None:  # some of a model's runs may have come to their end
+        if store.ended(wave, run) is None:  # some of a task's runs may have come to their end
             store.record_end(wave, run, end)
-
-
-def _until_it_ends(store: SlurmStore, wave: Wave, run: RunSpec) -> int:
-    """Start the run until another attempt cannot help, and record what came of it.
-
-    Of an attempt that was interrupted (its time, `scancel`, a node that is needed for others) nothing is recorded:
-    Slurm may start the task again.
-    """
-    attempts, crashes, has_result = 0, 0, False
-    while _is_left(store, wave, run):
-        attempts += 1
-        start = Start(store, wave, [run])
-        start.wait_for_older()
-        # the mark's own end is there when all has ended
-        record = end_of_start(start.marks[0]).with_name(f".{end_of_start(start.marks[0]).name}")
-        descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-        ends = time.monotonic() + FOLDER_PATIENCE_S
-        with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1, errors="backslashreplace") as screen:
-            try:
-                with start:
-                    while True:
-                        end = end_of(run_cell(replace(run, record=str(record)), screen), record)
-                        tried = Tried(attempts, SlurmAsks.of(run).max_attempts, crashes, has_result)
-                        outcome = outcome_of(end, tried)
-                        if outcome.then is not NextAction.WAIT_FOR_FOLDER or time.monotonic() >= ends:
-                            break
-                        time.sleep(FOLDER_POLL_S)
-            finally:
-                record.unlink(missing_ok=True)
-                if start.happened:
-                    screen.write(TAKEN_OVER.format(what="cell") + "\n")
-        if outcome.exit_code == _INTERRUPTED:
-            return _INTERRUPTED
-        crashes, has_result = crashes + outcome.crashed, has_result or end.has_result
-        if outcome.then not in (NextAction.AGAIN, NextAction.ASK_AND_AGAIN):
-            _record(store, wave, [run], RunEnd(outcome.exit_code, outcome.status, outcome.reason, attempts))
-            return outcome.exit_code
-    return HelmError.exit_code
 
 
 @dataclass
@@ -237,41 +208,21 @@ class Recorder(SuiteObserver):
     """`target/evaluation` -> it."""
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        if event["event"] != CELL_ENDED or event.get("again") or event["exit_code"] == _INTERRUPTED:
-            return
-        run = self.runs[f"{event['target']}/{event['evaluation']}"]
-        end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
-        self.store.record_end(self.wave, run, end)
+        interrupted = InterruptedRunError.exit_code
+        if event["event"] == CELL_ENDED and not event.get("again") and event["exit_code"] != interrupted:
+            run = self.runs[f"{event['target']}/{event['evaluation']}"]
+            end = RunEnd(event["exit_code"], event["status"], event["reason"], event["attempt"])
+            self.store.record_end(self.wave, run, end)
 
     def say(self, text: str) -> None:
         print(text, flush=True)
 
 
-def _serve(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> int:
-    """Start the model's server and do its runs. What stops all of it is what became of those that have not ended."""
-    recorder = Recorder(store, wave, {cell_of(run.name): run for run in runs})
-    options = SuiteOptions(debug=runs[0].debug, no_preflight=runs[0].probed is not None)
-    start = Start(store, wave, runs)
-    start.wait_for_older()
-    try:
-        with start:
-            return run_suite(_suite_of(store, wave, runs), options, env=os.environ, screen=recorder).exit_code
-    except InterruptedRunError as error:
-        return error.exit_code
-    except EvalFactoryError as error:
-        recorder.say(str(error))
-        _record(store, wave, runs, RunEnd(error.exit_code, FAILED, str(error).split("\n")[0], 1))
-        return error.exit_code
-    finally:
-        if start.happened:
-            recorder.say(TAKEN_OVER.format(what="task"))
-
-
 def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
     """A suite for this start of the task: each run in its own folder, its log where the suite's own is."""
     asks = SlurmAsks.of(runs[0])
-    target, served = cell_of(runs[0].name).split("/")[0], asks.served or {}
-    own = store.root / "served" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"
+    target = cell_of(runs[0].name).split("/")[0]
+    own = store.root / "tasks" / target / f"w{wave.number}-{uuid.uuid4().hex[:12]}"
     folder = SuiteDir(own.absolute())
     cells = []
     for run in runs:
@@ -285,14 +236,14 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
         folder=folder,
         cells=tuple(cells),
         budget=Budget(),
-        max_processes=served["max_processes"],
+        max_processes=asks.max_processes,
         max_attempts=asks.max_attempts,
-        max_outage_s=served["max_outage_s"],
+        max_outage_s=asks.max_outage_s,
         limit_groups={target: target},
         document={},
         executor="local",
         slurm={},
-        serve={target: served["serve"]},
+        serve={} if asks.serve is None else {target: asks.serve},
     )
 
 
@@ -302,13 +253,11 @@ def main(arguments: list[str]) -> int:
     try:
         return work(Path(arguments[-1]), int(os.environ["SLURM_ARRAY_TASK_ID"]))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return InterruptedRunError.exit_code
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
-        return (
-            PrerequisiteError.exit_code
-        )  # its log could not be written either; the same command submits the run again
+        return PrerequisiteError.exit_code  # nor could its log be written: the same command submits the run again
 
 
 if __name__ == "__main__":

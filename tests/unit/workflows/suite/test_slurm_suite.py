@@ -373,7 +373,7 @@ def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
     _, found = specs_of(cells, suite, store, SuiteOptions(no_preflight=True))
     assert (found.name, found.probed, found.debug) == (name_of(cells[1]), (), False)
     asks = SlurmAsks.of(found)
-    assert asks == SlurmAsks(cells[1].group, suite.slurm["b"], 4, max_attempts=3)
+    assert asks == SlurmAsks(cells[1].group, suite.slurm["b"], 4, max_attempts=3, max_outage_s=3600.0)
     assert specs_of(cells, suite, store, SuiteOptions())[1].probed is None
     assert ("-m", slurm_worker.__name__) == WORKER
 
@@ -389,9 +389,9 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     )
     first, second = asked(suite, cells)
     assert [(one.group, one.at_once) for one in (first, second)] == [("server of a", 1), ("b.example/v1", 3)]
-    assert (first.together, second.together, second.served) == (True, False, None)
-    assert first.served == {"serve": suite.serve["a"], "max_processes": 2, "max_outage_s": 3600.0}
-    assert first.served["serve"]["max_restarts"] == 5
+    assert (first.together, second.together, second.serve) == (True, False, None)
+    assert (first.serve, first.max_processes, first.max_outage_s) == (suite.serve["a"], 2, 3600.0)
+    assert suite.serve["a"]["max_restarts"] == 5
 
 
 def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None:
@@ -401,10 +401,9 @@ def test_several_servers_of_a_model_are_steps_of_one_job(tmp_path: Path) -> None
     (spec,) = specs_of(cells, suite, SlurmStore(suite.folder), SuiteOptions())
     text = script_of([spec], "n", 1, SlurmStore(suite.folder), WORKER)
     assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n#SBATCH --cpus-per-task=2\n#SBATCH --gpus-per-task=1\n" in text
-    served = SlurmAsks.of(spec).served
-    assert served is not None
-    launch = served["serve"].pop("launch")
-    assert served["serve"] == suite.serve["a"]
+    served = dict(SlurmAsks.of(spec).serve or {})
+    launch = served.pop("launch")
+    assert served == suite.serve["a"]
     assert (launch[0], launch[-2:]) == ("srun", ["--cpus-per-task=2", "--gpus-per-task=1"])
     refuse_what_slurm_cannot(suite, {})
     refuse_what_slurm_cannot(cells_of(tmp_path, params={"extra": {"max_requests": 9}})[0], ENV)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pytest
 import yaml
@@ -20,19 +19,15 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import RunSpec
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, end_of_start, starts_below, write_environment
 from eval_factory.workflows.suite import slurm_worker
-from eval_factory.workflows.suite.slurm_worker import FOLDER_PATIENCE_S, KEYS_ARE_GONE, MAX_STARTS, Start, main, work
+from eval_factory.workflows.suite.slurm_worker import KEYS_ARE_GONE, MAX_STARTS, Start, main, work
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import run_of
 
 NAMES = ("t/e/0a1b", "t/f/0a1b")
-COMPLETE = {"exit_code": 0, "status": "complete", "not_reportable": None}
-PARTIAL = {"exit_code": 1, "status": "partial", "not_reportable": "1 of 4 has no answer\n  ask again"}
-CRASH = {"exit_code": 4, "error": {"type": "HelmError", "message": "helm-run failed"}}
-BUSY = {"exit_code": 5, "error": {"type": "BusyError", "message": "another process holds it"}}
-TERMINATED = {"exit_code": 130, "error": {"type": "KeyboardInterrupt", "message": "interrupted"}}
-SERVED = {"serve": {"command": "x {port}", "env": []}, "max_processes": 3, "max_outage_s": 9.0}
+SERVE = {"command": "x {port}", "env": []}
 LONG_S = 60.0
+Does = Callable[[SuiteOfTask, SuiteObserver], object]
 FULL = OSError(errno.ENOSPC, "No space left on device", "starts")
 
 
@@ -69,15 +64,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Submitted:
-    """One wave of two runs, and what each attempt comes to."""
+class Report:
+    exit_code = 1
 
-    together = False
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Task:
+    """One wave of two runs, each a task or both one, and what is done in it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, serves: bool) -> None:
         self.dir = SuiteDir(folder)
         self.store = SlurmStore(self.dir)
-        asks: dict[str, Any] = {"max_attempts": 3, "together": self.together}
+        self.suites: list[SuiteOfTask] = []
+        self.does: Does = lambda *_: None
         runs = []
         suite_id = self.store.begin()
         for name in NAMES:
@@ -86,13 +84,27 @@ class Submitted:
             config.write_text(yaml.safe_dump({"config": {"type": "x", "output_dir": str(folder / name[:3])}}))
             log = self.dir.cell_log("t", name[2])
             log.parent.mkdir(parents=True, exist_ok=True)
-            probed = () if self.together else None
-            run = run_of(name, **asks, served=SERVED if self.together else None)
+            asks: dict[str, Any] = {"together": serves, "serve": SERVE if serves else None}
+            run = run_of(name, max_processes=3, max_attempts=3, max_outage_s=9.0, **asks)
+            probed = () if serves else None
             runs.append(RunSpec(**{**vars(run), "run_config": str(config), "log": str(log), "probed": probed}))
         self.wave = self.store.new_wave(suite_id, runs)
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
+        monkeypatch.setattr(slurm_worker, "run_suite", self._run)
+
+    def _run(self, suite: SuiteOfTask, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> Report:
+        assert env is os.environ
+        assert env["OPENAI_API_KEY"] == "k"
+        assert (options.no_preflight, options.debug) == (self.wave.together, False)
+        self.suites.append(suite)
+        self.does(suite, screen)
+        return Report()
+
+    def work(self, does: Does = lambda *_: None, index: int = 0) -> int:
+        self.does = does
+        return work(self.store.wave_file(1), index)
 
     def ended(self, number: int = 0) -> RunEnd | None:
         return self.store.ended(self.wave, self.wave.runs[number])
@@ -105,175 +117,16 @@ class Submitted:
         return Start(self.store, self.wave, [self.wave.runs[number]])
 
 
-class Task(Submitted):
-    """Each run is a task."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(folder, monkeypatch)
-        self.specs: list[RunSpec] = []
-        self.ends: list[dict[str, Any]] = []
-        self.meanwhile: Callable[[], object] = lambda: None
-        monkeypatch.setattr(slurm_worker, "run_cell", self._run)
-
-    def _run(self, spec: RunSpec, screen: TextIO) -> int:
-        self.specs.append(spec)
-        assert os.environ["OPENAI_API_KEY"] == "k"
-        screen.write("said\n")
-        self.meanwhile()
-        end = self.ends.pop(0)
-        Path(spec.record).write_text(json.dumps(end), "utf-8")
-        code: int = end["exit_code"]
-        return code
-
-    def work(self, *ends: dict[str, Any], index: int = 0) -> int:
-        self.ends = list(ends)
-        code = work(self.store.wave_file(1), index)
-        assert self.ends == []
-        return code
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """One of two: each run is a task."""
+    return Task(tmp_path / "s", monkeypatch, serves=False)
 
 
 @pytest.fixture
-def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
-    return Task(tmp_path / "s", monkeypatch)
-
-
-def test_a_run_is_done_as_run_eval_does_it_and_its_end_recorded(task: Task) -> None:
-    assert task.work(COMPLETE) == 0
-    assert task.ended() == RunEnd(0, "complete", None, 1)
-    (spec,) = task.specs
-    assert (spec.run_config, spec.probed, spec.debug, spec.fresh) == (task.wave.runs[0].run_config, None, False, False)
-    assert task.dir.cell_log("t", "e").read_text() == "said\n"
-    (start,) = task.starts()
-    assert sorted(path.name for path in start.parent.iterdir()) == [start.name, end_of_start(start).name]
-
-
-@pytest.mark.parametrize(
-    ("ends", "code", "expected"),
-    [
-        ([CRASH, PARTIAL, COMPLETE], 0, RunEnd(0, "complete", None, 3)),
-        ([PARTIAL, PARTIAL, PARTIAL], 1, RunEnd(1, "partial", "1 of 4 has no answer", 3)),
-        ([CRASH, CRASH], 4, RunEnd(4, "failed", "helm-run failed", 2)),
-        ([PARTIAL, CRASH, CRASH], 4, RunEnd(4, "partial", "helm-run failed", 3)),
-        ([BUSY, BUSY, COMPLETE], 0, RunEnd(0, "complete", None, 1)),
-    ],
-    ids=["at last", "gaps", "two crashes", "the gaps are kept", "its folder was held"],
-)
-def test_another_attempt_where_one_can_help(task: Task, clock: Clock, ends: Any, code: int, expected: RunEnd) -> None:
-    assert task.work(*ends) == code
-    assert task.ended() == expected
-    assert task.work() == 0, "what has ended is not done again"
-
-
-def test_a_folder_that_somebody_holds_is_not_waited_for_for_ever(task: Task, clock: Clock) -> None:
-    task.meanwhile = lambda: task.ends.append(BUSY)
-    task.ends = [BUSY]
-    assert work(task.store.wave_file(1), 0) == 5
-    assert task.ended() == RunEnd(5, "failed", "another process holds it", 1)
-    assert FOLDER_PATIENCE_S <= sum(clock.slept) < FOLDER_PATIENCE_S + 5
-
-
-def test_what_was_submitted_again_is_left_to_the_newer_wave(task: Task) -> None:
-    """Slurm may have forgotten this one for a while; or the configuration is another now."""
-    task.store.new_wave("id", [run_of("t/e/ffff")])
-    assert task.work() == 0
-    assert task.ended() is None
-    assert task.work(COMPLETE, index=1) == 0
-
-
-def test_an_interrupted_attempt_leaves_the_run_to_the_next_start(task: Task) -> None:
-    assert task.work(TERMINATED) == 130
-    assert task.ended() is None
-    assert task.store.environment(1).exists()
-    assert task.work(COMPLETE) == 0
-    assert len(task.starts()) == 2
-
-
-def test_a_newer_start_of_the_same_run_ends_this_one(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    looking: list[Start] = []
-
-    def begun(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Start:
-        looking.append(Start(store, wave, runs, lambda: None, every_s=LONG_S))
-        return looking[0]
-
-    def taken_over() -> None:
-        looking[0].look()
-        assert not looking[0].happened
-        task.start()
-        looking[0].look()
-
-    monkeypatch.setattr(slurm_worker, "Start", begun)
-    task.meanwhile = taken_over
-    assert task.work(TERMINATED) == 130
-    assert task.ended() is None
-    assert "Slurm has started this cell again elsewhere" in task.dir.cell_log("t", "e").read_text()
-    older, newer = task.starts()
-    assert (end_of_start(older).exists(), end_of_start(newer).exists()) == (True, False)
-
-
-def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> None:
-    for _ in range(MAX_STARTS - 1):
-        end_of_start(task.start().marks[0]).touch()  # one without an end is waited for
-    assert task.work(CRASH) == 4
-    assert task.ended() == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
-
-
-def test_keys_go_with_the_last_task_of_the_wave(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script of an earlier version names its plan first."""
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    task.ends = [COMPLETE]
-    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == 0
-    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", None, 1))
-    assert task.store.environment(1).exists()
-    task.work(COMPLETE)
-    assert not task.store.environment(1).exists()
-
-
-def test_without_keys_nothing_is_asked(task: Task) -> None:
-    task.store.environment(1).unlink()
-    assert task.work() == 3
-    assert task.ended() == RunEnd(3, "missing", KEYS_ARE_GONE, 0)
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(SlurmStore, "record_end", raising(OSError(number, "no", "x")))
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    task.ends = [COMPLETE]
-    assert main([str(task.store.wave_file(1))]) == 3
-
-
-def test_a_task_that_an_earlier_version_submitted_does_nothing(task: Task) -> None:
-    task.store.wave_file(2).write_text('{"number": 2, "job_name": "n", "keys": ["t/e/0a1b.1-of-2"]}')
-    assert work(task.store.wave_file(2), 0) == 0
-    assert task.specs == []
-
-
-class Report:
-    exit_code = 1
-
-
-class ServingTask(Submitted):
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     """One task does both runs, and starts the server that they ask."""
-
-    together = True
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__(folder, monkeypatch)
-        self.suites: list[SuiteOfTask] = []
-        self.does: Callable[[SuiteOfTask, SuiteObserver], object] = lambda *_: None
-        monkeypatch.setattr(slurm_worker, "run_suite", self._run)
-
-    def _run(self, suite: SuiteOfTask, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> Report:
-        assert env is os.environ
-        assert env["OPENAI_API_KEY"] == "k"
-        assert (options.no_preflight, options.debug) == (True, False)
-        self.suites.append(suite)
-        self.does(suite, screen)
-        return Report()
-
-    def work(self, does: Callable[[SuiteOfTask, SuiteObserver], object]) -> int:
-        self.does = does
-        return work(self.store.wave_file(1), 0)
+    return Task(tmp_path / "s", monkeypatch, serves=True)
 
 
 def end(screen: SuiteObserver, evaluation: str, status: str, code: int, **more: Any) -> None:
@@ -281,12 +134,95 @@ def end(screen: SuiteObserver, evaluation: str, status: str, code: int, **more: 
     screen.on_event({"event": "cell_ended", **told, **more})
 
 
-@pytest.fixture
-def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServingTask:
-    return ServingTask(tmp_path / "s", monkeypatch)
+def completes(suite: SuiteOfTask, screen: SuiteObserver) -> None:
+    for cell in suite.cells:
+        end(screen, cell.evaluation, "complete", 0)
 
 
-def test_the_suite_of_a_task_that_serves(serving: ServingTask) -> None:
+def is_interrupted(_: SuiteOfTask, screen: SuiteObserver) -> None:
+    end(screen, "e", "complete", 0)
+    end(screen, "f", "missing", 130)
+    raise InterruptedRunError("stopped")
+
+
+def test_what_was_submitted_again_is_left_to_the_newer_wave(task: Task) -> None:
+    """Slurm may have forgotten this one for a while; or the configuration is another now."""
+    task.store.new_wave("id", [run_of("t/e/ffff")])
+    assert task.work(completes) == 0
+    assert (task.ended(), task.suites) == (None, [])
+    task.work(completes, index=1)
+    assert task.ended(1) == RunEnd(0, "complete", "r", 2)
+
+
+def test_a_newer_start_of_the_same_run_ends_this_one(
+    task: Task, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looking: list[Start] = []
+
+    def begun(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Start:
+        looking.append(Start(store, wave, runs, lambda: None, every_s=LONG_S))
+        return looking[0]
+
+    def taken_over(*_: object) -> None:
+        looking[0].look()
+        assert not looking[0].happened
+        task.start()
+        looking[0].look()
+        raise InterruptedRunError("stopped")
+
+    monkeypatch.setattr(slurm_worker, "Start", begun)
+    assert task.work(taken_over) == 130
+    assert task.ended() is None
+    assert "Slurm has started this task again elsewhere" in capsys.readouterr().out
+    older, newer = task.starts()
+    assert (end_of_start(older).exists(), end_of_start(newer).exists()) == (True, False)
+
+
+def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> None:
+    for _ in range(MAX_STARTS - 1):
+        end_of_start(task.start().marks[0]).touch()  # one without an end is waited for
+    assert task.work(is_interrupted) == 130
+    assert task.work() == 0
+    assert task.ended() == RunEnd(0, "complete", "r", 2)
+    for _ in range(MAX_STARTS):
+        task.start(1)
+    task.work(index=1)
+    assert task.ended(1) == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
+    assert len(task.suites) == 1
+
+
+def test_keys_go_with_the_last_task_of_the_wave(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script of an earlier version names its plan first."""
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    task.does = completes
+    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == Report.exit_code
+    assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", "r", 2))
+    assert task.store.environment(1).exists()
+    task.work(completes)
+    assert not task.store.environment(1).exists()
+
+
+def test_without_keys_nothing_is_asked(task: Task) -> None:
+    task.store.environment(1).unlink()
+    assert task.work(completes) == 3
+    assert (task.ended(), task.suites) == (RunEnd(3, "missing", KEYS_ARE_GONE, 0), [])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(SlurmStore, "record_end", raising(OSError(number, "no", "x")))
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
+    task.does = completes
+    assert main([str(task.store.wave_file(1))]) == 3
+
+
+def test_a_task_that_an_earlier_version_submitted_does_nothing(task: Task) -> None:
+    task.store.wave_file(2).write_text('{"number": 2, "job_name": "n", "keys": ["t/e/0a1b.1-of-2"]}')
+    assert work(task.store.wave_file(2), 0) == 0
+    assert task.suites == []
+
+
+def test_the_suite_of_a_task_that_serves(serving: Task) -> None:
     def does(_: SuiteOfTask, screen: SuiteObserver) -> None:
         screen.on_event({"event": "suite_started"})
         end(screen, "e", "missing", 3, again=True)
@@ -300,26 +236,29 @@ def test_the_suite_of_a_task_that_serves(serving: ServingTask) -> None:
     (suite,) = serving.suites
     assert [cell.folder for cell in suite.cells] == [serving.dir.root / "t/e", serving.dir.root / "t/f"]
     assert (suite.executor, suite.max_processes, suite.max_attempts, suite.max_outage_s) == ("local", 3, 3, 9.0)
-    assert (dict(suite.serve), dict(suite.limit_groups)) == ({"t": SERVED["serve"]}, {"t": "t"})
+    assert (dict(suite.serve), dict(suite.limit_groups)) == ({"t": SERVE}, {"t": "t"})
     assert not suite.budget
-    assert suite.folder.root.parent == serving.store.root / "served" / "t"
+    assert suite.folder.root.parent == serving.store.root / "tasks" / "t"
     suite.folder.cell_log("t", "e").write_text("said\n")
     assert serving.dir.cell_log("t", "e").read_text() == "said\n"
 
 
-def test_a_task_that_starts_again_does_what_is_left_only(serving: ServingTask) -> None:
-    def interrupted(_: SuiteOfTask, screen: SuiteObserver) -> None:
-        end(screen, "e", "complete", 0)
-        end(screen, "f", "missing", 130)
-        raise InterruptedRunError("stopped")
+def test_the_suite_of_a_task_that_serves_nothing_is_of_its_run_alone(task: Task) -> None:
+    task.work(completes, index=1)
+    (suite,) = task.suites
+    assert ([cell.name for cell in suite.cells], dict(suite.serve)) == (["t/f"], {})
+    (start,) = task.starts(1)
+    assert sorted(path.name for path in start.parent.iterdir()) == [start.name, end_of_start(start).name]
 
-    assert serving.work(interrupted) == 130
+
+def test_a_task_that_starts_again_does_what_is_left_only(serving: Task) -> None:
+    assert serving.work(is_interrupted) == 130
     assert serving.ended(1) is None
     assert serving.store.environment(1).exists()
     assert all(end_of_start(start).exists() for start in serving.starts(1)), "the next start waits for nobody"
-    serving.work(lambda _, screen: end(screen, "f", "complete", 0))
+    serving.work(completes)
     assert [cell.evaluation for cell in serving.suites[1].cells] == ["f"]
-    assert serving.work(lambda *_: None) == 0
+    assert serving.work() == 0
     assert len(serving.suites) == 2
 
 
@@ -330,7 +269,7 @@ def test_a_task_that_starts_again_does_what_is_left_only(serving: ServingTask) -
         (FULL, RunEnd(3, "failed", "cannot write starts: No space left on device", 1)),
     ],
 )
-def test_what_stops_all_is_said_of_what_is_left(serving: ServingTask, error: Exception, expected: RunEnd) -> None:
+def test_what_stops_all_is_said_of_what_is_left(serving: Task, error: Exception, expected: RunEnd) -> None:
     def stops(_: SuiteOfTask, screen: SuiteObserver) -> None:
         end(screen, "e", "complete", 0)
         raise error
@@ -339,7 +278,7 @@ def test_what_stops_all_is_said_of_what_is_left(serving: ServingTask, error: Exc
     assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
 
 
-def test_an_interrupt_or_a_defect_of_the_disk(serving: ServingTask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_or_a_defect_of_the_disk(serving: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     serving.does = raising(KeyboardInterrupt())
