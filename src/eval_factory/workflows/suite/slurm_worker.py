@@ -23,10 +23,10 @@ from typing import Any
 
 from typing_extensions import Self
 
+from eval_factory.config.load import load_run_config
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRunError, PrerequisiteError
-from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.executors.runs import RunSpec
@@ -151,9 +151,12 @@ def work(wave_file: Path, index: int) -> int:
                     recorder.say(TAKEN_OVER)
     except InterruptedRunError as error:
         return error.exit_code
-    except EvalFactoryError as error:
-        recorder.say(str(error))
+    except EvalFactoryError as error:  # none of them was begun
         code = error.exit_code
+        for run in left:
+            descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as log:
+                log.write(f"{error}\n")
         _record(store, wave, left, RunEnd(code, FAILED, str(error).split("\n")[0], 1))
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
@@ -227,7 +230,7 @@ def _suite_of(store: SlurmStore, wave: Wave, runs: Sequence[RunSpec]) -> Suite:
     cells = []
     for run in runs:
         evaluation = cell_of(run.name).split("/")[1]
-        document = parse_own(Path(run.run_config).read_text(encoding="utf-8"))
+        document = load_run_config(Path(run.run_config))
         cells.append(Cell(target, evaluation, document, Path(document["config"]["output_dir"])))
         log = folder.cell_log(target, evaluation)
         log.parent.mkdir(parents=True, exist_ok=True)
