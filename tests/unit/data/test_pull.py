@@ -122,7 +122,12 @@ def test_half_a_file_is_not_taken_where_the_server_does_not_say_how_long_it_is(t
     ("task", "path", "answer", "message"),
     [
         ("questions", "/q/set.json", (200, b'{"1": "Was it?"}', {}), "questions: not pulled"),
-        ("questions", "/q/set.json", (200, QUESTIONS, {"Content-Length": "400"}), "questions: not pulled"),
+        (
+            "questions",
+            "/q/set.json",
+            (200, QUESTIONS, {"Content-Length": "400", "Connection": "close"}),
+            "questions: not pulled",
+        ),
         ("questions", "/q/set.json", (500, b"", {"Retry-After": "0"}), "questions: not pulled"),
         ("notes", "/notes/a 1.txt", (200, PORTAL, {}), "a web page came"),
         ("notes", "/notes/a 1.txt", (200, b"PLAN: wal", {}), "9 of 10 bytes came"),
