@@ -32,6 +32,7 @@ from eval_factory.core.errors import (
     NotReportableError,
     PrerequisiteError,
 )
+from eval_factory.core.this_process import interruptible
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.options import DryRun, Options, Submitted
 
@@ -103,7 +104,8 @@ def evaluate(
         KeyboardInterrupt: the same at another time.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
-    found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
+    with interruptible():
+        found = _run(request, options or Options(), wait=True, env=_env(env), screen=screen or io.StringIO())
     if isinstance(found, Submitted):
         raise InterruptedRunError(found.summary)
     return found
@@ -182,7 +184,8 @@ def run_suite(
     chosen = options or Chosen()
     suite = build_suite(path, document=document, flags=given, overrides=several(chosen.overrides), env=_env(env))
     chosen = replace(chosen, reuse=tuple(Path(folder) for folder in chosen.reuse))
-    return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
+    with interruptible():
+        return run(suite, chosen, env=_env(env), screen=ScreenLines(screen or io.StringIO()))
 
 
 def dry_run(

@@ -30,9 +30,37 @@ def interrupt_on_signals() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _interrupt)
-    report = sys.unraisablehook
-    if report.__module__ == __name__:
+    if sys.unraisablehook.__module__ != __name__:
+        _raise_what_is_dropped_again()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """In a process of somebody else's, such as a notebook: there no SIGINT is lost either, as long as this is entered.
+
+    Handlers of its own are left alone.
+    """
+    usual, now = (signal.default_int_handler, signal.SIG_DFL), (signal.SIGINT, signal.SIGALRM)
+    if threading.current_thread() is not threading.main_thread() or tuple(map(signal.getsignal, now)) != usual:
+        yield
         return
+    report = sys.unraisablehook
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    _raise_what_is_dropped_again()
+    try:
+        yield
+    finally:
+        put_off, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGINT, usual[0])
+        signal.signal(signal.SIGALRM, usual[1])
+        sys.unraisablehook = report
+        if put_off:
+            raise KeyboardInterrupt
+
+
+def _raise_what_is_dropped_again() -> None:
+    report = sys.unraisablehook
 
     def hook(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):

@@ -64,6 +64,39 @@ def test_an_interrupt_while_something_is_imported_is_neither_lost_nor_holds_up_o
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+IN_A_NOTEBOOK = """
+import signal, sys, time
+from eval_factory.core.this_process import interruptible
+
+class Stopped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+def states():
+    return signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGALRM), sys.unraisablehook
+
+before = states()
+for seconds in (60, 0):  # where all is over before it is raised again, too
+    try:
+        with interruptible():
+            Stopped()
+            time.sleep(seconds)
+        print("lost")
+    except KeyboardInterrupt:
+        print("interrupted")
+assert states() == before
+signal.signal(signal.SIGINT, lambda *_: print("the notebook's own"))
+with interruptible():
+    Stopped()
+"""
+
+
+def test_in_a_notebook_no_stop_is_lost_and_its_own_handlers_stay() -> None:
+    argv = [sys.executable, "-c", IN_A_NOTEBOOK]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=False)
+    assert (ended.stdout.split("\n"), ended.stderr) == (["interrupted"] * 2 + ["the notebook's own", ""], "")
+
+
 def test_an_interrupt_in_a_destructor_comes_after_it(tmp_path: Path) -> None:
     """What else is raised there is reported as before."""
     (tmp_path / "interrupted.py").write_text(
