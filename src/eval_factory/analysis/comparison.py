@@ -216,6 +216,16 @@ class Pair:
     reasons: tuple[Reason, ...] = ()
 
 
+def _wrong_with(folders: Sequence[Path | str], margin: float | None, allow: Collection[str]) -> Iterator[str]:
+    if len(folders) < 2:
+        yield "compare: give two folders or more"
+    if margin is not None and not margin > 0:
+        yield f"compare: --margin {margin} is not above 0"
+    names = sorted(comparison_reasons.REASONS.keys() - comparison_reasons.NEVER_ACCEPTED)
+    if unknown := ", ".join(sorted(set(allow) - set(names))):
+        yield f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(names)}"
+
+
 def compare(
     folders: Sequence[Path | str],
     *,
@@ -234,16 +244,7 @@ def compare(
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.
         PrerequisiteError: a folder holds no result.
     """
-    problems = []
-    if len(folders) < 2:
-        problems.append("compare: give two folders or more")
-    if margin is not None and not margin > 0:
-        problems.append(f"compare: --margin {margin} is not above 0")
-    names = sorted(comparison_reasons.REASONS.keys() - comparison_reasons.NEVER_ACCEPTED)
-    unknown = ", ".join(sorted(set(allow) - set(names)))
-    if unknown:
-        problems.append(f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(names)}")
-    if problems:
+    if problems := list(_wrong_with(folders, margin, allow)):
         raise ConfigError(problems)
     stored = [load_result(folder) for folder in folders]
     labels = (f"{letter}{number}" for number in chain([""], count(2)) for letter in string.ascii_uppercase)

@@ -142,22 +142,26 @@ def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool)
     for model in models:
         rates = [_wins(model, column) / (len(column.values) - 1) for column in _of(model, counted)]
         found.append(WinRate(model, mean(rates) if rates else None, len(rates)))
-    if not tested:
-        return tuple(found)
+    return tuple(_with_ranks(found, counted) if tested else found)
+
+
+def _with_ranks(found: Sequence[WinRate], counted: Sequence[Column]) -> list[WinRate]:
     ranked = [one.model for one in found if one.win_rate is not None]
     shown = {pair for pair in permutations(ranked, 2) if _is_better(*pair, counted)}
     shown |= set(_by_columns(ranked, counted))
     numbers = {model: number for number, model in enumerate(ranked)}
     intervals = rank_intervals(len(ranked), [(numbers[better], numbers[worse]) for better, worse in shown])
     ranks = dict(zip(ranked, intervals, strict=True))
-    for number, one in enumerate(found):
+    complete = []
+    for one in found:
         if one.model in ranks:
             own, (best, worst) = _of(one.model, counted), ranks[one.model]
             won = sum(better == one.model for column in own for better, _ in column.shown)
             lost = sum(worse == one.model for column in own for _, worse in column.shown)
             undecided = sum(len(column.values) - 1 for column in own) - won - lost
-            found[number] = replace(one, best_rank=best, worst_rank=worst, won=won, lost=lost, undecided=undecided)
-    return tuple(found)
+            one = replace(one, best_rank=best, worst_rank=worst, won=won, lost=lost, undecided=undecided)
+        complete.append(one)
+    return complete
 
 
 def _of(model: str, columns: Iterable[Column]) -> list[Column]:

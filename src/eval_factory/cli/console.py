@@ -189,6 +189,20 @@ MIN_FOLDED = 20
 _GAP = 2
 
 
+def _width_of(name: str, cells: Sequence[str]) -> int:
+    widest = max((len(line) for cell in (name, *cells) for line in cell.splitlines()), default=0)
+    return min(widest, MIN_FOLDED) if name in FOLDED else widest
+
+
+def _columns_that_fit(widths: Sequence[int], text: int, room: int) -> list[int]:
+    """Numbers of columns; none where the first and the one with the text have no room beside each other."""
+    shown = list(range(len(widths)))
+    while shown and sum(widths[number] + _GAP for number in shown) - _GAP > room:
+        spare = [number for number in shown if number not in (0, text)]
+        shown = [number for number in shown if number != spare[-1]] if spare else []
+    return shown
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
     """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, and
     below that the text about each thing stands under its name.
@@ -202,15 +216,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     rows = list(rows)
     console = Console(file=file or sys.stdout, highlight=False)
     text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
-    widths = []
-    for number, name in enumerate(columns):
-        lines = (line for cell in (name, *(row[number] for row in rows)) for line in cell.splitlines())
-        widest = max(map(len, lines), default=0)
-        widths.append(min(widest, MIN_FOLDED) if name in FOLDED else widest)
-    shown = list(range(len(columns)))
-    while shown and sum(widths[number] + _GAP for number in shown) - _GAP > console.width:
-        spare = [number for number in shown if number not in (0, text)]
-        shown = [number for number in shown if number != spare[-1]] if spare else []
+    widths = [_width_of(name, [row[number] for row in rows]) for number, name in enumerate(columns)]
+    shown = _columns_that_fit(widths, text, console.width)
     if not shown:
         width = max(console.width, MIN_FOLDED)
         for row in rows:

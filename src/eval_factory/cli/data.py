@@ -16,7 +16,7 @@ from eval_factory.core.foreign_text import own_lines
 
 if TYPE_CHECKING:
     from eval_factory.data.bundle import Manifest
-    from eval_factory.data.sources import Sources, TaskSources
+    from eval_factory.data.sources import HubDataset, Sources, TaskSources
 
 _TO = click.option(
     "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
@@ -80,6 +80,12 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
             click.echo(f"{record['task']}\t{record['state']}\t{size}\t{needs}\t{record['where']}")
 
 
+def _of_the_hub(dataset: HubDataset, manifest: Manifest) -> dict[str, Any]:
+    entry = manifest.hub_entry(dataset.id, dataset.config)
+    here = None if entry is None else entry.revision
+    return {"id": dataset.id, "config": dataset.config, "pinned": dataset.revision, "here": here}
+
+
 def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources) -> dict[str, Any]:
     """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
     from eval_factory.data.bundle import needs_of
@@ -89,29 +95,24 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
     paths = {path for need in needs for path in need.paths}
     folders = {str(root / "/".join(path.split("/")[:2])) for path in paths}
     hosts = {need.source.split("/")[2] for need in needs}
+    missing = [need.missing for need in needs if need.missing]
     if not needs:
         state = "your own" if task.own_data else "needs none"
-    elif any(need.missing for need in needs):
+    elif missing:
         state = "incomplete" if paths else "not there"
     else:
         state = "there"
-    texts = [f"hub:{need.name}" if need.kind == "hub" else need.name for need in needs]
-    if task.listing is not None:
-        listing = f"{task.listing.count} text files and their list"
-        texts = [listing if need.kind == "listing" else text for need, text in zip(needs, texts, strict=True)]
+    count = 0 if task.listing is None else task.listing.count
+    texts = {"hub": "hub:{name}", "listing": f"{count} text files and their list"}
     return {
         "task": name,
         "state": state,
-        "needs": texts,
-        "missing": [need.missing for need in needs if need.missing],
+        "needs": [texts.get(need.kind, "{name}").format(name=need.name) for need in needs],
+        "missing": missing,
         "size": sum(listed[path].size for path in paths) if paths else None,
         "where": ", ".join(sorted(folders or hosts)) or "-",
         "sources": sorted({need.source for need in needs}),
-        "hub": [
-            {"id": dataset.id, "config": dataset.config, "pinned": dataset.revision, "here": entry and entry.revision}
-            for dataset in task.hub
-            for entry in [manifest.hub_entry(dataset.id, dataset.config)]
-        ],
+        "hub": [_of_the_hub(dataset, manifest) for dataset in task.hub],
     }
 
 

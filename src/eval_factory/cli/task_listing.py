@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +163,20 @@ def _example_value(name: str, *, is_path: bool) -> str:
     return f"/path/to/{name}" if is_path else f"<{name}>"
 
 
+def _about_execution(record: Record) -> Iterator[str]:
+    if record["executes"]:
+        yield from ("", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}")
+    if record.get("needs_permission"):
+        why = "because nobody has checked the program that a model writes"
+        yield from ("", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}")
+
+
+def _defect(known: Record) -> str:
+    remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
+    named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
+    return f"known defect ({named}): {known['defect']}. Here: {remedy}"
+
+
 def details(record: Record) -> str:
     """One task or run spec as a run config: what is known of it in comments, then the example."""
     lines = [f"{record['name']}: {record['description']}", ""]
@@ -198,15 +212,8 @@ def details(record: Record) -> str:
     if every := record.get("arguments_of_every_run_spec"):
         lines += ["", f"arguments of every run spec, as far as the scenario takes them: {', '.join(every)}"]
     lines += [line for note in record.get("notes", ()) for line in ("", f"note: {note}")]
-    for known in record["errata"]:
-        remedy = known.get("corrected") or known.get("patched") or known.get("avoided")
-        named = ", ".join(text for text in (known["id"], known.get("upstream")) if text)
-        lines += ["", f"known defect ({named}): {known['defect']}. Here: {remedy}"]
-    if record["executes"]:
-        lines += ["", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}"]
-    if record.get("needs_permission"):
-        why = "because nobody has checked the program that a model writes"
-        lines += ["", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}"]
+    lines += [line for known in record["errata"] for line in ("", _defect(known))]
+    lines += _about_execution(record)
     if record["example"] is None:
         end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
     else:

@@ -488,13 +488,15 @@ def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     return [layer for layer in found if layer[1]]
 
 
+def _flat_params(run: _Tree) -> _Tree:
+    params = dict(run["config"].get("params", {}))
+    extra = params.pop("extra", {})
+    return {**params, **{f"extra.{name}": value for name, value in extra.items()}}
+
+
 def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    flat = []
-    for _, run in runs:
-        params = dict(run["config"].get("params", {}))
-        extra = params.pop("extra", {})
-        flat.append({**params, **{f"extra.{name}": value for name, value in extra.items()}})
+    flat = [_flat_params(run) for _, run in runs]
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
     names = _distinct([_slug(task.name) for task, _ in runs])
     endpoints = [run["target"]["api_endpoint"] for _, run in runs]

@@ -55,6 +55,16 @@ COPIED = (bundle.SCENARIOS, bundle.NLTK_DATA, bundle.TIKTOKEN, bundle.PRESENTATI
 _Say = Callable[[str], None]
 
 
+def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Staging) -> None:
+    """Of the scenarios that read whatever text files there are."""
+    for task in sources.tasks.values():
+        here = folder / bundle.SCENARIOS / task.scenario
+        if task.listing is not None and here.is_dir():
+            texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
+            target = stage.path(f"{bundle.FILE_LISTS}/{task.scenario}.json", source)
+            target.write_text(bundle.file_list_text(texts, source), encoding="utf-8")
+
+
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
     """Copy what can be used of `folder` into the bundle `root`; data sets of the Hub are prepared as a cache.
 
@@ -77,12 +87,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         for name in names:
             if not name.startswith(f"{HUB}/"):
                 shutil.copyfile(folder / name, stage.path(name, source))
-        for task in sources.tasks.values():
-            here = folder / bundle.SCENARIOS / task.scenario
-            if task.listing is not None and here.is_dir():
-                texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
-                target = stage.path(f"{bundle.FILE_LISTS}/{task.scenario}.json", source)
-                target.write_text(bundle.file_list_text(texts, source), encoding="utf-8")
+        _list_files(folder, sources, source, stage)
         tasks = sources.tasks.values()  # each data set has the configuration that a task asks for, or else a variant
         known = {one.id: one for task in tasks for variant in task.variants for one in variant.hub}
         known |= {one.id: one for task in tasks for one in task.hub}

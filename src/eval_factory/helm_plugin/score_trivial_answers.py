@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.metrics.evaluate_reference_metrics import get_rouge_function
-from helm.benchmark.metrics.metric import create_metric
+from helm.benchmark.metrics.metric import MetricSpec, create_metric
 from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.run_spec import RunSpec
@@ -97,13 +98,32 @@ def score_trivial_answers(
     return made.error
 
 
+def _scored_before(helm_dir: Path, sha256: str) -> dict[str, StrategyScores]:
+    """Of the same questions."""
+    before = read_trivial_scores(helm_dir)
+    if before is None or before.data_sha256 != sha256:
+        return {}
+    return {scored.name: scored for scored in before.strategies}
+
+
+def _is_scored(spec: MetricSpec) -> bool:
+    measures = spec.args.get("names", [])
+    basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
+    return basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES
+
+
+def _measures_overlap(spec: MetricSpec) -> bool:
+    return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
+
+
+def _question_of(one: RequestState, sources: ClusterRule) -> AskedQuestion:
+    text = one.instance.input.text
+    source = sources.found_in(text, one.instance.extra_data or {})
+    return AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source)
+
+
 def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path, limit: TimeLimit) -> TrivialScores:
-    specs = []
-    for spec in run_spec.metric_specs:
-        measures = spec.args.get("names", [])
-        basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-        if basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES:
-            specs.append(spec)
+    specs = list(filter(_is_scored, run_spec.metric_specs))
     asked = _asked(state.request_states)
     if not specs or not asked:
         return TrivialScores()
@@ -115,19 +135,9 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Pat
     if known_floors(sha256) is not None:
         return TrivialScores(data_sha256=sha256, known=True)
     form = next((_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS), None)
-    questions = []
-    for one in asked:
-        text = one.instance.input.text
-        source = sources.found_in(text, one.instance.extra_data or {})
-        questions.append(AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source))
-    overlap = any(
-        spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
-        for spec in specs
-    )
-    found = strategies(questions, form, by=sources.what, overlap=overlap)
-    before = read_trivial_scores(helm_dir)
-    earlier = before.strategies if before is not None and before.data_sha256 == sha256 else []
-    done = {scored.name: scored for scored in earlier}
+    questions = [_question_of(one, sources) for one in asked]
+    found = strategies(questions, form, by=sources.what, overlap=any(map(_measures_overlap, specs)))
+    done = _scored_before(helm_dir, sha256)
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
     scorer = _Scorer(metrics, run_spec, service, asked, limit)
     for strategy in found:
@@ -213,6 +223,14 @@ def _sha256(
     return found.hexdigest()
 
 
+def _expected(each: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Where the answer is any of several, as likely one as another: the mean of what all of them have."""
+    if len(each) == 1:
+        return each[0]
+    shared = [name for name in each[0] if all(name in row for row in each)]
+    return {name: sum(row[name] for row in each) / len(each) for name in shared}
+
+
 class _Scorer:
     """HELM's metrics of one run, for other answers."""
 
@@ -239,14 +257,8 @@ class _Scorer:
         rows = []
         for number, likely in zip(self._alike, strategy.answers, strict=True):
             self._limit.check()
-            each = [self._row(number, answer, annotation) for answer in likely]
-            expected = each[0]
-            if len(each) > 1:  # the answer is any of these
-                shared = [name for name in expected if all(name in row for row in each)]
-                expected = {name: sum(row[name] for row in each) / len(each) for name in shared}
-            rows.append(expected)
-        different = {id(row): row for row in rows}
-        measured = dict.fromkeys(name for row in different.values() for name in row)
+            rows.append(_expected([self._row(number, answer, annotation) for answer in likely]))
+        measured = dict.fromkeys(chain.from_iterable({id(row): row for row in rows}.values()))
         columns = {name: [row.get(name) for row in rows] for name in measured}
         one_each = all(len(likely) == 1 for likely in strategy.answers)
         answers = [likely[0] for likely in strategy.answers] if one_each and constant is None else None

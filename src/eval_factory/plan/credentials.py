@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -72,10 +72,7 @@ def credentials_of(
         PrerequisiteError, ConfigError: as above.
     """
     endpoints, report = list(endpoints), CredentialsReport()
-    services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
-    settings = {variable_of(service, name) for service in services for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)}
-    keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
-    values = {name: secret_in(env, name) for name in sorted(keys | settings)}
+    settings, values = _variables_of(endpoints, env)
     report.found = {name: value or "" for name, value in values.items() if value != env.get(name, value)}
     of_the_model = {origin_of(url) for endpoint in endpoints if endpoint.role == MODEL_ROLE for url in endpoint.urls}
     missing: list[EndpointSettings] = []
@@ -88,14 +85,7 @@ def credentials_of(
         first = endpoint.key_names[0]
         name = next((name for name in endpoint.key_names if values[name]), None)
         if name is not None:
-            if name != first:
-                report.lines.append(f"{first} is not set, setting to {name}")
-            elif endpoint.role != MODEL_ROLE:
-                judge = "GPT" if endpoint.role == "gpt" else endpoint.role.capitalize()
-                report.lines.append(
-                    f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
-                )
-            report.lines.append(_used(name, endpoint.role, values[name] or ""))
+            report.lines += _said_of_variable(endpoint, name, values[name] or "")
             continue
         credentials = credentials or _helm_credentials(env)
         origin, known = credentials
@@ -118,6 +108,16 @@ def credentials_of(
     return report
 
 
+def _variables_of(
+    endpoints: Iterable[EndpointSettings], env: Mapping[str, str]
+) -> tuple[set[str], dict[str, str | None]]:
+    """Names of the settings of sign-ins; and name -> value of each of these and of each key."""
+    services = {endpoint.oauth.service for endpoint in endpoints if endpoint.oauth is not None}
+    settings = {variable_of(service, name) for service in services for name in (*OAUTH_SECRETS, *OAUTH_SETTINGS)}
+    keys = set(chain.from_iterable((*endpoint.key_names, *endpoint.secret_variables) for endpoint in endpoints))
+    return settings, {name: secret_in(env, name) for name in sorted(keys | settings)}
+
+
 def _what_to_set(endpoint: EndpointSettings) -> str:
     first, *others = endpoint.key_names
     if endpoint.role == MODEL_ROLE:
@@ -133,6 +133,16 @@ def _what_to_set(endpoint: EndpointSettings) -> str:
         f"no API key for judge {endpoint.role}: of its environment variables, {neither}\n"
         f"  set it (export {first}=...), or name another one as {where}"
     )
+
+
+def _said_of_variable(endpoint: EndpointSettings, name: str, key: str) -> Iterator[str]:
+    first = endpoint.key_names[0]
+    if name != first:
+        yield f"{first} is not set, setting to {name}"
+    elif endpoint.role != MODEL_ROLE:
+        judge = "GPT" if endpoint.role == "gpt" else endpoint.role.capitalize()
+        yield f"Using {judge} judge API key from environment variable for model: {endpoint.model_id}"
+    yield _used(name, endpoint.role, key)
 
 
 def _used(name: str, role: str, key: str) -> str:

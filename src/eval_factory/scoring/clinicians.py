@@ -21,6 +21,7 @@ from eval_factory.core.annotations import (
     Asked,
     Question,
     Sample,
+    SampledAnswer,
     has_judges,
     read_annotations,
 )
@@ -178,15 +179,23 @@ def _alike(annotations: Annotations) -> list[Sample]:
     return max(found.values(), key=lambda alike: sum(times[one.id] for one in alike))
 
 
-def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:
+def _given(
+    annotations: Annotations, samples: Sequence[Sample]
+) -> dict[AnswerKey, list[tuple[SampledAnswer, _ByRater]]]:
+    """Answer -> of each sheet what was drawn, and what was said."""
     drawn_as = {(sheet.id, one.code): one for sheet in samples for one in sheet.answers}
     by_answer: dict[tuple[str, str], _ByRater] = defaultdict(lambda: defaultdict(dict))
     for one in annotations.ratings:
         if (one.sheet, one.code) in drawn_as:
             by_answer[one.sheet, one.code][one.rater][one.number - 1] = one.value
-    given = defaultdict(list)  # answer -> of each sheet what was drawn, and what was said
+    given = defaultdict(list)
     for sheet_and_code, by_rater in by_answer.items():
         given[drawn_as[sheet_and_code].key].append((drawn_as[sheet_and_code], dict(by_rater)))
+    return given
+
+
+def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample], score: Score) -> RatedResult:
+    given = _given(annotations, samples)
     sample = samples[-1]
     names = tuple(question.name for answer in sample.answers[:1] for question in answer.questions)
     jury = () if result.validity.jury is None or names in ((IS_CORRECT,), (HOW_GOOD,)) else names

@@ -128,13 +128,11 @@ def field_of(tag: str) -> tuple[str, str]:
     return (field, value) if field and value else ("tag", tag)
 
 
-def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
-    """What the judges said, added up. A criterion is met where the majority says so, tied where as many say no."""
-    votes = [one for case in cases.values() for one in case.votes or ()]
-    decided = [[met for met in one.values() if met is not None] for one in votes]
-    several = [met for met in decided if len(met) > 1]
-    agreement = {}
-    for one, other in combinations(judges, 2):  # over the criteria that both judges decided
+def _agreements(
+    votes: Sequence[Mapping[str, bool | None]], judges: Sequence[str]
+) -> Iterator[tuple[str, PairAgreement]]:
+    """Of each pair of judges, over the criteria that both decided."""
+    for one, other in combinations(judges, 2):
         said = ((by_judge[one], by_judge[other]) for by_judge in votes)
         pairs = [(first, second) for first, second in said if first is not None and second is not None]
         if pairs:
@@ -143,7 +141,14 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
             yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
             by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
             kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
-            agreement[f"{one}/{other}"] = PairAgreement(len(pairs), same, kappa)
+            yield f"{one}/{other}", PairAgreement(len(pairs), same, kappa)
+
+
+def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
+    """What the judges said, added up. A criterion is met where the majority says so, tied where as many say no."""
+    votes = [one for case in cases.values() for one in case.votes or ()]
+    decided = [[met for met in one.values() if met is not None] for one in votes]
+    several = [met for met in decided if len(met) > 1]
     counts = {}
     for judge in judges:
         shares = [None if (met := vote.get(judge)) is None else float(met) for vote in votes]
@@ -152,7 +157,7 @@ def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
     return RubricReport(
         criteria=_counted([share_met(met) for met in decided]),
         judges=counts,
-        agreement=agreement,
+        agreement=dict(_agreements(votes, judges)),
         krippendorff_alpha=ordinal_alpha([[int(one) for one in met] for met in decided]),
         unanimous=sum(len(set(met)) == 1 for met in several) / len(several) if several else None,
     )

@@ -248,21 +248,29 @@ def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]
     for entry in _applying(layout, values):
         where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
         kind = f" ({entry.format})" if entry.format else ""
-        may = {name: f"{name} ({one_of(cells)})" for name, cells in entry.allowed.items()}
-        columns = [may.get(name, name) for name in entry.columns]
-        parts = [f"with the columns {', '.join(columns)}"] if columns else []
-        for path, attributes in entry.elements.items():
-            each = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
-            parts.append(f"with an element {path}{f' ({each})' if each else ''}")
-        if entry.at_least > 1:
-            when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
-            parts.append(f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more")
-        parts += [f"with as many lines as {entry.lines_as}"] if entry.lines_as else []
-        parts += ["each named by a whole number, and nothing else there"] if entry.numbered else []
-        parts += [f"one for each {entry.one_per.column} of {entry.one_per.file}"] if entry.one_per else []
-        parts += [f"and one in every other folder of {entry.in_every}"] if entry.in_every else []
-        lines.append(f"{where}{kind}{' ' if parts else ''}{', '.join(parts)}")
+        asked = ", ".join(_what_is_asked_of(entry))
+        lines.append(f"{where}{kind}{' ' if asked else ''}{asked}")
     return lines
+
+
+def _what_is_asked_of(entry: FileLayout) -> Iterator[str]:
+    may = {name: f"{name} ({one_of(cells)})" for name, cells in entry.allowed.items()}
+    if entry.columns:
+        yield f"with the columns {', '.join(may.get(name, name) for name in entry.columns)}"
+    for path, attributes in entry.elements.items():
+        each = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
+        yield f"with an element {path}{f' ({each})' if each else ''}"
+    if entry.at_least > 1:
+        when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
+        yield f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more"
+    if entry.lines_as:
+        yield f"with as many lines as {entry.lines_as}"
+    if entry.numbered:
+        yield "each named by a whole number, and nothing else there"
+    if entry.one_per:
+        yield f"one for each {entry.one_per.column} of {entry.one_per.file}"
+    if entry.in_every:
+        yield f"and one in every other folder of {entry.in_every}"
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:

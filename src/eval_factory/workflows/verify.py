@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,13 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
         named = {one.file for one in findings}  # where a field is known, the digest of the file says no more
         findings += [one for one in remembered if one.file not in named]
         return Verified(folder, tuple(dict.fromkeys(findings)), notes)
-    # a file makes no sense: what was altered, where that is known; else why nobody can verify the folder
+    return _with_a_file_that_makes_no_sense(folder, error, findings, remembered, notes)
+
+
+def _with_a_file_that_makes_no_sense(
+    folder: Path, error: Exception, findings: Sequence[Finding], remembered: Sequence[Finding], notes: tuple[str, ...]
+) -> Verified:
+    """What was altered, where that is known; else why nobody can verify the folder."""
     message = str(error) if isinstance(error, EvalFactoryError) else f"{type(error).__name__}: {error}"
     reason = f"the result cannot be made again: {message}"
     if not findings and isinstance(error, EvalFactoryError) and not isinstance(error, PrerequisiteError):

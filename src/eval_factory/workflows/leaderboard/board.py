@@ -195,32 +195,13 @@ def _with_runs(
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:
         screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {_asked_for(chosen)}\n")
-    named: dict[str, list[Entry]] = {}  # by the evaluation that is their run
-    for entry in chosen:
-        problems: list[str] = []
-        if entry.asks:
-            continue
-        if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
-            reason = "; ".join(problems).replace("config.type: ", "")
-            not_run.append(NotRun(entry, reason, HelmError.exit_code))
-            continue
-        # two entries that would have the same folders are numbered
-        plain = name_of_type(entry.description, evaluation.framework)
-        possible = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
-        used = {name.lower(): same[0].description for name, same in named.items()}
-        name = next(one for one in possible if used.get(one.lower(), entry.description) == entry.description)
-        named.setdefault(name, []).append(entry)
+    named, unknown = _evaluations_of([entry for entry in chosen if not entry.asks], evaluation)
+    not_run += unknown
     paths = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())
     for path, count in paths.items():
         screen.write(f"warning: data_path {path} does not exist; {count} entries need it\n")
     suite = _suite(board, named, evaluation, env) if named else None
-    cells = () if suite is None else checked_cells(suite, env)
-    if dry_run:
-        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
-        cells = tuple(replace(one, missing=()) for one in cells)
-    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)  # no matter of one entry
-    if lacks_a_key or (cells and not any(one.ready for one in cells)):
-        refuse_unready(cells)
+    cells = _ready_cells(suite, env, screen, dry_run=dry_run)
     wrong = {one.cell.evaluation: one for one in cells if not one.ready}
     for name, one in wrong.items():
         code = HelmError.exit_code if one.problems else PrerequisiteError.exit_code
@@ -235,6 +216,42 @@ def _with_runs(
         not_run=tuple(not_run),
         cells=tuple(one for one in cells if one.cell.evaluation in named),
     )
+
+
+def _evaluations_of(entries: Iterable[Entry], evaluation: Evaluation) -> tuple[dict[str, list[Entry]], list[NotRun]]:
+    """Evaluation of the suite -> the entries that it is the run of; and those that are no run."""
+    named: dict[str, list[Entry]] = {}
+    not_run = []
+    for entry in entries:
+        problems: list[str] = []
+        if task_named(_type_of(entry, evaluation), evaluation.framework, problems) is None:
+            reason = "; ".join(problems).replace("config.type: ", "")
+            not_run.append(NotRun(entry, reason, HelmError.exit_code))
+            continue
+        # two entries that would have the same folders are numbered
+        plain = name_of_type(entry.description, evaluation.framework)
+        possible = [plain, *(f"{plain}-{number}" for number in range(2, len(named) + 3))]
+        used = {name.lower(): same[0].description for name, same in named.items()}
+        name = next(one for one in possible if used.get(one.lower(), entry.description) == entry.description)
+        named.setdefault(name, []).append(entry)
+    return named, not_run
+
+
+def _ready_cells(
+    suite: Suite | None, env: Mapping[str, str], screen: TextIO, *, dry_run: bool
+) -> tuple[CheckedCell, ...]:
+    """
+    Raises:
+        ConfigError, PrerequisiteError: none of them can be run.
+    """
+    cells = () if suite is None else checked_cells(suite, env)
+    if dry_run:
+        screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))
+        cells = tuple(replace(one, missing=()) for one in cells)
+    lacks_a_key = any("no API key" in text for one in cells for text in one.missing)  # no matter of one entry
+    if lacks_a_key or (cells and not any(one.ready for one in cells)):
+        refuse_unready(cells)
+    return cells
 
 
 def _type_of(entry: Entry, evaluation: Evaluation) -> str:
@@ -254,27 +271,32 @@ def _suite(board: Board, named: Mapping[str, Sequence[Entry]], evaluation: Evalu
     if evaluation.executor.is_slurm:
         slurm = {name: value for name, value in evaluation.executor.slurm.items() if value is not None}
         own |= {"executor": evaluation.executor.name, "slurm": slurm}
-    evaluations = []
-    for name, (entry, *_) in named.items():
-        # null: for what the entry says of its own, where the suite says something for all
-        of_entry: dict[str, Any] = {"extra": {}}
-        # those of the user's judges that the entry asks; of a jury the others stay at the model's URL
-        asked = {role: judges.get(role) for role in _roles_of(entry, evaluation.framework)}
-        if judges and entry.known is not None and entry.known.has_jury:
-            all_extra = evaluation.run.config.params.extra
-            for role, judge in evaluation.framework.judges.items():
-                key = getattr(all_extra, judge.api_key)
-                asked[role] = asked[role] or {"name": role, "model_id": judge.model_id, "api_key": key}
-        if any(asked.values()):
-            of_entry["extra"]["judges"] = [judge for judge in asked.values() if judge is not None]
-        if entry.argument("num_train_trials") is not None:
-            of_entry["extra"]["num_train_trials"] = None
-        if entry.argument("max_eval_instances") is not None:
-            of_entry["limit_samples"] = None
-        evaluations.append({"name": name, "type": _type_of(entry, evaluation), "params": of_entry})
+    evaluations = [
+        {"name": name, "type": _type_of(entry, evaluation), "params": _params_of(entry, evaluation, judges)}
+        for name, (entry, *_) in named.items()
+    ]
     targets = [{"name": name, "api_endpoint": {**endpoint, "model_id": model}} for name, model in board.models.items()]
     section = {"output_dir": str(board.folder), "params": params, "evaluations": evaluations, "targets": targets, **own}
     return build_suite(None, document={"suite": section}, env=env)
+
+
+def _params_of(entry: Entry, evaluation: Evaluation, judges: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds for the entry alone. Null: what it says of its own, where the suite says something for all."""
+    params: dict[str, Any] = {"extra": {}}
+    # those of the user's judges that the entry asks; of a jury the others stay at the model's URL
+    asked = {role: judges.get(role) for role in _roles_of(entry, evaluation.framework)}
+    if judges and entry.known is not None and entry.known.has_jury:
+        all_extra = evaluation.run.config.params.extra
+        for role, judge in evaluation.framework.judges.items():
+            key = getattr(all_extra, judge.api_key)
+            asked[role] = asked[role] or {"name": role, "model_id": judge.model_id, "api_key": key}
+    if any(asked.values()):
+        params["extra"]["judges"] = [judge for judge in asked.values() if judge is not None]
+    if entry.argument("num_train_trials") is not None:
+        params["extra"]["num_train_trials"] = None
+    if entry.argument("max_eval_instances") is not None:
+        params["limit_samples"] = None
+    return params
 
 
 def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:

@@ -64,6 +64,15 @@ class CellEnd:
     def has_result(self) -> bool:
         return self.status is not None
 
+    @property
+    def reason(self) -> str:
+        """Of a failure, on one line."""
+        if not self.error:
+            code = self.returncode
+            return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with {code}"
+        reason, *others = self.error.split("\n")
+        return f"{reason} {others[0].strip()}" if reason.endswith(":") and others else reason
+
 
 def end_of(returncode: int, record_file: Path) -> CellEnd:
     """The end of a process, with what it said of it; one that was killed said nothing."""
@@ -126,12 +135,7 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
         gaps = reason or "some requests failed; the same command asks for them again"
         then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
         return Outcome(then, PARTIAL, gaps, NotReportableError.exit_code)
-    if end.error:
-        reason, *others = end.error.split("\n")
-        reason += f" {others[0].strip()}" if reason.endswith(":") and others else ""
-    else:
-        reason = f"its process was killed by signal {-code}" if code < 0 else f"its process ended with {code}"
-    status = PARTIAL if tried.has_result else FAILED
+    reason, status = end.reason, PARTIAL if tried.has_result else FAILED
     if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):  # at a limit of cost, or stopped
         return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)
     if code == BusyError.exit_code:

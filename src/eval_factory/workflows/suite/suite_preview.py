@@ -123,10 +123,21 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     if notes:
         yield "\n# notes"
         yield from (f"#   {note}" for note in grouped(cells, notes))
+    counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
+    yield from _cell_lines(suite, cells, counts, debug=debug)
+    unknown = [name for name, count in counts.items() if count.total is None]
+    yield "\n# total, of a suite that begins from nothing"
+    yield f"#   {counts_in_words(known_sum(counts.values()))}"
+    if unknown:
+        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
+
+
+def _cell_lines(
+    suite: Suite, cells: Sequence[CheckedCell], counts: Mapping[str, RequestCount], *, debug: bool
+) -> Iterator[str]:
     yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
     section = suite.document[TOP]
     origins = {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
-    counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
     for one in cells:
         if one.plan is None:
             continue
@@ -138,11 +149,6 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
         yield f"  {shlex.join(command_line(one.plan, debug=debug))}"
         for text in one.missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
-    unknown = [name for name, count in counts.items() if count.total is None]
-    yield "\n# total, of a suite that begins from nothing"
-    yield f"#   {counts_in_words(known_sum(counts.values()))}"
-    if unknown:
-        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
 
 
 def _limits(suite: Suite, cells: Sequence[CheckedCell]) -> Iterator[str]:

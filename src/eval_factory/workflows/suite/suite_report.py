@@ -170,18 +170,24 @@ def summary_of(
         lines.append(f"  and {len(wrong) - _MOST_NAMED} more: eval-factory suite check {folder.root}")
     if any(cell.status != COMPLETE for cell in cells):  # the last request that a limit allows may be the last of all
         lines += [] if stopped is None else [stopped]
-        limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in (stopped or "")), None)
-        first = "" if limit is None else f"raise {limit} of the suite, and "
-        step, details = f"{first}the same command goes on: only what is missing is asked", []
-        if counts[WAITING]:
-            step = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
-            details.append(f"  where it stands: eval-factory suite status {folder.root}")
-        if counts[FAILED]:
-            details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
-        interrupted = any(cell.exit_code == InterruptedRunError.exit_code for cell in cells)
-        lines += [f"interrupted; {step}" if interrupted else step, *details]
+        lines += _next_steps(cells, counts, folder, stopped or "")
     lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
     return "\n".join(lines)
+
+
+def _next_steps(
+    cells: Sequence[CellReport], counts: Mapping[RunStatus, int], folder: SuiteDir, stopped: str
+) -> list[str]:
+    limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
+    first = "" if limit is None else f"raise {limit} of the suite, and "
+    step, details = f"{first}the same command goes on: only what is missing is asked", []
+    if counts[WAITING]:
+        step = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
+        details.append(f"  where it stands: eval-factory suite status {folder.root}")
+    if counts[FAILED]:
+        details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
+    interrupted = any(cell.exit_code == InterruptedRunError.exit_code for cell in cells)
+    return [f"interrupted; {step}" if interrupted else step, *details]
 
 
 def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[CellReport, ...], str | None]:
