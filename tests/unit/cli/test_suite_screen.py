@@ -18,10 +18,21 @@ import pytest
 from rich.console import Console
 
 import suite_by_hand
-from eval_factory.cli import suite_screen, suite_text
+from eval_factory.cli import suite_screen
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch
-from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, status_lines
+from eval_factory.cli.suite_screen import (
+    CellRow,
+    SuiteScreen,
+    cell_rows,
+    live_table,
+    log_lines,
+    looking_on,
+    next_lines,
+    show_end,
+    show_status,
+    status_lines,
+    watch,
+)
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
@@ -311,17 +322,17 @@ def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
-    assert suite_text.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
-    assert suite_text.spent_line(running) == "asked so far: 0 requests, 0 tokens"
+    assert suite_screen.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert suite_screen.spent_line(running) == "asked so far: 0 requests, 0 tokens"
     asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
     status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
     told = "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
-    assert suite_text.spent_line(status) == told
+    assert suite_screen.spent_line(status) == told
     going = "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
-    assert suite_text.going_line(running) == going
+    assert suite_screen.going_line(running) == going
     who = f"process {os.getpid()} on {socket.gethostname()}"
-    assert suite_text.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
-    assert suite_text.pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
+    assert suite_screen.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
+    assert suite_screen.pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
     assert next_lines(running) == []
 
 
@@ -381,15 +392,14 @@ def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path)
     ],
 )  # fmt: skip
 def test_a_result(figures: CellFigures, text: str) -> None:
-    assert suite_text.result_text(figures) == text
+    assert suite_screen.result_text(figures) == text
 
 
 def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
-    job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
-    state = replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
-    waiting = replace(first, progress=None, job=job, state=state)
+    job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"))
+    waiting = replace(first, progress=None, job=job, status=RunStatus.WAITING, reason="Priority\x1b")
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
     what = [row.what for row in cell_rows(found)]
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
@@ -407,20 +417,22 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
     assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
-    assert suite_text.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
+    assert suite_screen.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 
-DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
-NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
-FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
-BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+DONE = CellCheck("small", "qa", RunStatus.COMPLETE, None, (), Path("/s/small/qa"))
+NOTED = CellCheck("big", "qa", RunStatus.COMPLETE, "not reportable:\nwhy", (), Path("/s/big/qa"))
+FAILED = CellCheck(
+    "big", "medec", RunStatus.FAILED, "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec")
+)
+BARE = CellCheck("big", "bare", RunStatus.MISSING, None, (), Path("/s/big/bare"))
 ALTERED = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
 
 
 def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
     findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
     found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
-    return suite_text.check_text(found).splitlines()
+    return suite_screen.check_text(found).splitlines()
 
 
 @pytest.mark.parametrize(
