@@ -27,21 +27,11 @@ from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
+from eval_factory.workflows.suite import suite_status as view
 from eval_factory.workflows.suite.suite_check import SuiteCheck
 from eval_factory.workflows.suite.suite_journal import CellState, Pause, SuiteObserver, SuiteState
 from eval_factory.workflows.suite.suite_report import SuiteReport
-from eval_factory.workflows.suite.suite_status import (
-    ENDED,
-    GOES,
-    CellFigures,
-    CellStatus,
-    SuiteReader,
-    SuiteStatus,
-    limit_reached,
-    same_command,
-    status_document,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, SuiteReader, SuiteStatus
 
 _PLAIN_INTERVAL_S = 10.0
 REFRESH_S = 0.25
@@ -50,8 +40,6 @@ STYLES: Mapping[str, str] = {
     RunStatus.WAITING: "dim", RunStatus.MISSING: "yellow", RunStatus.COMPLETE: "green",
 }  # fmt: skip
 """Of each status; the first are shown where there is no room for all."""
-_NARROWEST = 30
-"""Columns below which no terminal is written for."""
 _STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
 LONGEST_NAME = 36
@@ -127,10 +115,10 @@ def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
 def state_line(status: SuiteStatus, now: float) -> str:
     """Whether it runs, since when, and what to do where it does not."""
     folder = one_line(str(status.folder.named))
-    if status.state == GOES:
+    if status.state == view.GOES:
         who = f" (process {status.pid} on {one_line(str(status.host))})" if status.pid else ""
         return f"{folder}: running{who}{_for(status.started, now)}"
-    if status.state == ENDED:
+    if status.state == view.ENDED:
         at = None if status.ended is None else time.localtime(status.ended)
         ended = "" if at is None else time.strftime(" at %Y-%m-%d %H:%M:%S", at)
         code = "" if status.exit_code is None else f", exit code {status.exit_code}"
@@ -164,12 +152,12 @@ def log_lines(status: SuiteStatus) -> list[str]:
 
 def next_lines(status: SuiteStatus) -> list[str]:
     """What to do where it neither runs nor is complete; the command stands alone, to be copied."""
-    if status.state == GOES or status.is_complete:
+    if status.state == view.GOES or status.is_complete:
         return []
     limits: dict[str, Any] = dict(status.limits)
-    reached = limit_reached(Budget(**limits), status.spent, None)
+    reached = view.limit_reached(Budget(**limits), status.spent, None)
     first = _GOES_ON if reached is None else f"{reached}: raise it, and {_GOES_ON}"
-    return [first, f"  {same_command(status)}"]
+    return [first, f"  {view.same_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:
@@ -254,7 +242,7 @@ class SuiteScreen(SuiteObserver):
         self._clock, self._last, self._records = clock, 0.0, records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
-            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+            self._live = _live(self._console)
 
     def __enter__(self) -> SuiteScreen:
         if self._live is not None:
@@ -317,11 +305,14 @@ class SuiteScreen(SuiteObserver):
         return [f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"]
 
 
+def _live(console: Console) -> Live:
+    return Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+
+
 def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
-    lines = (state_line(status, now), counts_line(status), spent_line(status))
-    head = [Text(_fitted(line, width)) for line in lines]
-    head += [Text(_fitted(line, width), style="yellow") for line in pause_lines(status.pauses, now)]
+    lines = [state_line(status, now), counts_line(status), spent_line(status)]
+    head = [*map(_cut, lines), *(_cut(line, "yellow") for line in pause_lines(status.pauses, now))]
     head = head[: max(1, height // 2)]
     name_width = min(LONGEST_NAME, max((len(cell.name) for cell in status.cells), default=0))
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
@@ -332,19 +323,17 @@ def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Grou
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
         table.add_row(Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what))
-    return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
+    return Group(*head, table, *([_cut(others, "dim")] if others else []))
 
 
-def _fitted(line: str, width: int) -> str:
-    text = Text(line)
-    text.truncate(max(_NARROWEST, width), overflow="ellipsis")
-    return text.plain
+def _cut(line: str, style: str = "") -> Text:
+    return Text(line, style, no_wrap=True, overflow="ellipsis")
 
 
 def show_end(report: SuiteReport, output: RunOutput) -> None:
     """What came of it, on standard output; why the exit code is not 0, on standard error."""
     with not_to_be_hung_up():
-        status = status_of(report.folder)
+        status = view.status_of(report.folder)
         if output.as_json:
             write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
@@ -415,7 +404,7 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Once."""
     if as_json:
-        stdout.write(json.dumps(status_document(status)) + "\n")
+        stdout.write(json.dumps(view.status_document(status)) + "\n")
         return
     width = columns(stdout) if stdout.isatty() else None
     for line in status_lines(status, time.time()):
@@ -429,16 +418,12 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
     is_table = console.is_interactive and not as_json
     shown: set[str] = set()
     last = time.monotonic()
-    with (
-        Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
-        if is_table
-        else nullcontext()
-    ) as live:
+    with _live(console) if is_table else nullcontext() as live:
         while True:
             status = reader.look()
-            is_over = status.state != GOES or nobody_reads(sys.stdout)
+            is_over = status.state != view.GOES or nobody_reads(sys.stdout)
             if as_json:
-                lines = [json.dumps(status_document(status))]
+                lines = [json.dumps(view.status_document(status))]
             elif is_over:
                 break
             elif live is not None:

@@ -27,7 +27,7 @@ from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
 from eval_factory.workflows.suite import suite_status
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
+from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run, reads_own_data
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
 from eval_factory.workflows.suite.suite_journal import UNFINISHED, CellState, suite_state_of
 from eval_factory.workflows.suite.suite_status import RUN_IT, modified_at
@@ -132,10 +132,9 @@ def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
 def _found(plan: Plan) -> tuple[RunStatus, str | None]:
     """The status of what stands in the cell's folder, and what is wrong with it."""
     if (done := finished(plan)) is not None:
-        reported = done.not_reportable
-        return RunStatus.COMPLETE, None if reported is None else f"not reportable: {reported.splitlines()[0]}"
-    state = read_state(plan.rundir)
-    if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
+        why = done.not_reportable
+        return RunStatus.COMPLETE, None if why is None else f"not reportable: {why.splitlines()[0]}"
+    if is_complete_run(plan) and reads_own_data(plan):
         return RunStatus.COMPLETE, "reads the user's own data: run_suite looks whether they have changed"
     try:
         result = load_result(plan.rundir.root).result
@@ -145,7 +144,7 @@ def _found(plan: Plan) -> tuple[RunStatus, str | None]:
         counts = result.validity.instances
         gaps = f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
         return RunStatus.PARTIAL, gaps
-    if state is None and result.provenance.run_identity == plan.identity:
+    if read_state(plan.rundir) is None and result.provenance.run_identity == plan.identity:
         return RunStatus.MISSING, "its run was stopped while it wrote its result"
     return RunStatus.MISSING, "the result in its folder is of another configuration or version"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 from eval_factory.core.budget import Budget, Spending, total
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -43,7 +43,6 @@ _INTERVAL_S = 5.0
 """How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
 takes its time, and is written all the while."""
 _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
-_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -181,10 +180,7 @@ class SuiteStatus:
 
 
 class SuiteReader:
-    """Looks at a suite's folder again and again, and reads only what is new.
-
-    Slurm is asked now and then, and only while it may have something of the suite.
-    """
+    """Looks at a suite's folder again and again, and reads only what is new; Slurm is asked now and then."""
 
     def __init__(
         self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
@@ -235,21 +231,21 @@ class SuiteReader:
                 cell = replace(cell, status=RunStatus.COMPLETE, reason=None)
         if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
             return cell
-        figures = self._unless_known(figures_of, folder, modified_at(RunDir(folder).evaluation_config))
+        written = modified_at(RunDir(folder).evaluation_config)
+        figures: CellFigures | None = self._unless_known(figures_of, folder, written)
         if cell.identity is None or (figures is not None and figures.identity == cell.identity):
             return replace(cell, figures=figures)
-        lost = "its folder holds no result any more"  # somebody deleted its folder
-        if figures is not None:
-            lost = "the result in its folder is of another configuration"
+        lost = "the result in its folder is of another configuration"
+        if figures is None:  # somebody deleted its folder
+            lost = "its folder holds no result any more"
         return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; {RUN_IT}")
 
-    def _unless_known(self, read: Callable[[Path], _Read], path: Path, stamp: object) -> _Read:
+    def _unless_known(self, read: Callable[[Path], Any], path: Path, stamp: object) -> Any:
         """What `read` makes of `path`; read again where the stamp is another one."""
         known = self._read.get((read, path))
         if known is None or known[0] != stamp:
             known = self._read[read, path] = (stamp, read(path))
-        found: _Read = known[1]
-        return found
+        return known[1]
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
         """By the events since the cell was started, in epoch seconds; those of earlier attempts are left out."""
@@ -277,25 +273,19 @@ class SuiteReader:
             with suppress(OSError):
                 about = path.stat()
                 there.append((path, about.st_mtime_ns, about.st_size))
-        spent = self._unless_known(_spent_in, folder, there)
-        self._spent[folder] = (now, status, spent)
-        return spent
+        self._spent[folder] = (now, status, self._unless_known(_spent_in, folder, there))
+        return self._spent[folder][2]
 
     def over(self, status: SuiteStatus) -> SuiteStatus:
         """The status that the suite's own files give, with what its jobs do."""
         store = self._runs.store
         if not store.is_there():
             return status
-        states: Mapping[str, RunState] | None = {}
-        now = self._clock()
-        if store.open_waves():
-            if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
-                self._queue = (now, None)  # Slurm does not say
-                with suppress(PrerequisiteError):
-                    self._queue = (now, self._runs.look())
-            states = self._queue[1]
+        states = self._jobs() if store.open_waves() else {}
         if states and status.state != GOES:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
+            if any(isinstance(state, (Waiting, Started)) for state in states.values()):
+                status = replace(status, state=GOES, pid=None, host=None)
         latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
         cells = tuple(
             self._in_slurm(cell, *latest[cell.name], states)
@@ -303,9 +293,16 @@ class SuiteReader:
             else cell
             for cell in status.cells
         )
-        status = replace(status, cells=cells)
-        queued = any(isinstance(one, (Waiting, Started)) for one in (states or {}).values())
-        return replace(status, state=GOES, pid=None, host=None) if queued and status.state != GOES else status
+        return replace(status, cells=cells)
+
+    def _jobs(self) -> Mapping[str, RunState] | None:
+        """What Slurm said a few seconds ago at most; None where it does not say."""
+        now = self._clock()
+        if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
+            self._queue = (now, None)
+            with suppress(PrerequisiteError):
+                self._queue = (now, self._runs.look())
+        return self._queue[1]
 
     def _in_slurm(
         self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
@@ -388,13 +385,13 @@ def same_command(status: SuiteStatus) -> str:
     """What goes on with the suite: its own command, or one that does the same."""
     if status.command is not None:
         return status.command
-    if isinstance(status.folder, RunSuiteDir):
-        words = ["eval-factory", "run_eval", "--run_config", str(status.folder.run_config)]
-    else:
-        words = ["eval-factory", "run_suite", "--run_config", str(status.folder.config)]
-    stated = _section(status.folder.config).get("output_dir")  # another folder, where it would begin from nothing?
-    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(status.folder.root):
-        words += ["--output_dir", str(status.folder.named)]
+    folder, command, config = status.folder, "run_suite", status.folder.config
+    if isinstance(folder, RunSuiteDir):
+        command, config = "run_eval", folder.run_config
+    words = ["eval-factory", command, "--run_config", str(config)]
+    stated = _section(folder.config).get("output_dir")  # another folder, where it would begin from nothing?
+    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(folder.root):
+        words += ["--output_dir", str(folder.named)]
     return shlex.join(words)
 
 
@@ -404,8 +401,7 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
     Args:
         seconds_left: of max_wall_s; None where there is no such limit.
     """
-    most = budget.max_wall_s
-    elapsed = 0.0 if most is None or seconds_left is None else most - seconds_left
+    elapsed = 0.0 if seconds_left is None else (budget.max_wall_s or 0.0) - seconds_left
     name = budget.reached(spent.by_limit(elapsed))
     return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
 
