@@ -29,7 +29,7 @@ from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
 from eval_factory.workflows.suite import suite_status as view
 from eval_factory.workflows.suite.suite_check import SuiteCheck
-from eval_factory.workflows.suite.suite_journal import CellState, Pause, SuiteObserver, SuiteState
+from eval_factory.workflows.suite.suite_journal import CellState, Pause, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, SuiteReader, SuiteStatus
 
@@ -238,7 +238,7 @@ class SuiteScreen(SuiteObserver):
         """`records`: gets one when the cells are known."""
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
         self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
-        self._folder, self._reader, self._state = folder, SuiteReader(folder), SuiteState()
+        self._folder, self._reader = folder, SuiteReader(folder)
         self._clock, self._last, self._records = clock, 0.0, records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
@@ -259,7 +259,7 @@ class SuiteScreen(SuiteObserver):
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
             known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
             write_record(self._records, {"event": "launch", "suite": str(self._folder.root), **known})
-        self._state.take(event)
+        self._reader.state.take(event)
         if self._live is None:
             for line in self._lines_of(event):
                 self.say(line)
@@ -273,28 +273,25 @@ class SuiteScreen(SuiteObserver):
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
         if self._live is not None:
-            self._live.update(live_table(self._status(), self._console.width, self._console.height, now), refresh=True)
-        elif self._last and any(cell.status == RunStatus.RUNNING for cell in self._state.cells.values()):
-            self.say(f"  {going_line(self._status())}")
+            self._live.update(live_table(self._reader.status(is_running=True), self._console, now), refresh=True)
+        elif self._last and any(cell.status == RunStatus.RUNNING for cell in self._reader.state.cells.values()):
+            self.say(f"  {going_line(self._reader.status(is_running=True))}")
         self._last = now
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._console.print(own_lines(text), markup=False)
 
-    def _status(self) -> SuiteStatus:
-        return self._reader.status(self._state, is_running=True)
-
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
         if kind == journal.SUITE_STARTED:
-            return [f"{one_line(str(self._folder.root))}: {counts_line(self._status())}"]
+            return [f"{one_line(str(self._folder.root))}: {counts_line(self._reader.status(is_running=True))}"]
         if kind == journal.ENDPOINT_PAUSED:
-            pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
+            pauses = [one for one in self._reader.state.pauses.values() if one.group == event.get("group")]
             return pause_lines(pauses, self._clock())
         if kind == journal.ENDPOINT_BACK:
             return [f"{one_line(str(event.get('group')))}: answers again"]
-        cell = self._state.cells.get(journal.key_of(event))
+        cell = self._reader.state.cells.get(journal.key_of(event))
         if cell is None or kind not in (journal.CELL_STARTED, journal.CELL_ENDED):
             return []
         if kind == journal.CELL_STARTED:
@@ -309,8 +306,9 @@ def _live(console: Console) -> Live:
     return Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
 
-def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:
+def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
+    width, height = console.size
     lines = [state_line(status, now), counts_line(status), spent_line(status)]
     head = [*map(_cut, lines), *(_cut(line, "yellow") for line in pause_lines(status.pauses, now))]
     head = head[: max(1, height // 2)]
@@ -428,7 +426,7 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
                 break
             elif live is not None:
                 lines = []
-                live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
+                live.update(live_table(status, console, time.time()), refresh=True)
             else:  # a line where a cell's status is another, or an endpoint is waited for
                 lines = [own_lines(f"{row.name}: {row.status}") for row in cell_rows(status)]
                 lines += [own_lines(one) for pause in status.pauses for one in pause_lines([pause], pause.since or 0.0)]

@@ -20,19 +20,7 @@ from rich.console import Console
 import suite_by_hand
 from eval_factory.cli import suite_screen
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import (
-    CellRow,
-    SuiteScreen,
-    cell_rows,
-    live_table,
-    log_lines,
-    looking_on,
-    next_lines,
-    show_end,
-    show_status,
-    status_lines,
-    watch,
-)
+from eval_factory.cli.suite_screen import CellRow, SuiteScreen, cell_rows, live_table, next_lines, status_lines, watch
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
@@ -136,7 +124,7 @@ def status(tmp_path: Path, cells: int) -> SuiteStatus:
 def drawn(found: SuiteStatus, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(live_table(found, width, height, 200.0))
+        console.print(live_table(found, console, 200.0))
     return capture.get().splitlines()
 
 
@@ -182,7 +170,7 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
 
 def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     def why(found: SuiteReport) -> str:
-        show_end(found, RunOutput(quiet=True, stdout=io.StringIO()))
+        suite_screen.show_end(found, RunOutput(quiet=True, stdout=io.StringIO()))
         return " ".join(capsys.readouterr().err.split()).removeprefix(f"exit code {found.exit_code}: ")
 
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
@@ -196,10 +184,10 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.Captur
 
 def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     found, line, out = report(folder, 0, 3, reason="no key"), io.StringIO(), io.StringIO()
-    show_end(found, RunOutput(quiet=True, stdout=line))
+    suite_screen.show_end(found, RunOutput(quiet=True, stdout=line))
     assert line.getvalue() == "a summary\n"
     assert capsys.readouterr().err.startswith("exit code 3")
-    show_end(found, RunOutput(as_json=True, stdout=out))
+    suite_screen.show_end(found, RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     end = json.loads(out.getvalue())
     assert end == json.loads(json.dumps(suite_screen.suite_end_record(found, status_of(folder))))
@@ -217,7 +205,7 @@ def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.Captur
 
 def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    with looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
+    with suite_screen.looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
         observer.on_event(started(NAMES))
         observer.on_event(cell_ended(NAMES[0]))
         observer.say("a word")
@@ -285,7 +273,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     monkeypatch.setenv("COLUMNS", "50")
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
-        show_status(status_of(folder), out, as_json=False)
+        suite_screen.show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
@@ -405,11 +393,11 @@ def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
     assert what[1] == "Priority\\x1b"
     assert "Slurm" not in what[2]
-    assert log_lines(found) == [f"logs: eval-factory suite logs -f {running.folder.root} CELL"]
+    assert suite_screen.log_lines(found) == [f"logs: eval-factory suite logs -f {running.folder.root} CELL"]
     of_a_run = replace(found, folder=RunSuiteDir(Path("/a b/.slurm")))
-    assert log_lines(of_a_run) == ["logs: eval-factory suite logs -f '/a b'"]
-    assert log_lines(of_a_run)[0] in status_lines(of_a_run, 0.0)
-    assert log_lines(running) == []
+    assert suite_screen.log_lines(of_a_run) == ["logs: eval-factory suite logs -f '/a b'"]
+    assert suite_screen.log_lines(of_a_run)[0] in status_lines(of_a_run, 0.0)
+    assert suite_screen.log_lines(running) == []
 
 
 def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -159,9 +159,9 @@ class SuiteStatus:
     invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
-    command: str | None = None
+    command: str | None
     """That began it, where it is known."""
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float]
     """Of the budget of all cells together: name -> number."""
 
     @property
@@ -186,7 +186,7 @@ class SuiteReader:
         self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._folder, self._clock = folder, clock
-        self._tail, self._state = EventTail(folder.events, None), SuiteState()
+        self._tail, self.state = EventTail(folder.events, None), SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
@@ -196,12 +196,12 @@ class SuiteReader:
     def look(self) -> SuiteStatus:
         holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
-            self._state.take(event)
-        return self.over(self.status(self._state, is_running=holder is not None, holder=holder))
+            self.state.take(event)
+        return self.over(self.status(is_running=holder is not None, holder=holder))
 
-    def status(self, state: SuiteState, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
-        """Of the suite that the events tell of; `holder` is the process that works on it, where that is known."""
-        started, ended = state.started or {}, state.ended or {}
+    def status(self, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
+        """By the events so far; `holder` is the process that works on the suite, where that is known."""
+        state, started, ended = self.state, self.state.started or {}, self.state.ended or {}
         return SuiteStatus(
             folder=self._folder,
             state=GOES if is_running else ENDED if ended else STOPPED,

@@ -19,15 +19,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors import progress
 from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite.suite_folder import cancel, ignores_interrupts
-from eval_factory.workflows.suite.suite_status import (
-    NOT_KNOWN,
-    CellJob,
-    SuiteReader,
-    SuiteStatus,
-    find_cell,
-    show_logs,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, find_cell, show_logs
 from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 
@@ -108,7 +100,7 @@ TWELVE = [f"t/e{number}" for number in range(12)]
     ],
 )
 def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: str | None, found: str) -> None:
-    status = status_of(suite_folder(tmp_path, started(cells)))
+    status = SuiteReader(suite_folder(tmp_path, started(cells))).look()
     if found in cells:
         assert find_cell(status, wanted).name == found
         return
@@ -120,7 +112,7 @@ class Scripted:
     """A reader of a cell that Slurm has: each look finds what the next step left."""
 
     def __init__(self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]) -> None:
-        self.status, self.steps = status_of(folder), list(steps)
+        self.status, self.steps = SuiteReader(folder).look(), list(steps)
 
     def look(self) -> SuiteStatus:
         status, job, reason = self.steps.pop(0)()
@@ -190,7 +182,7 @@ def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monke
     assert killed == [(os.getpid(), signal.SIGINT)]
     assert slept == [2]
     assert said == [f"asked process {os.getpid()} to stop: waiting for it ..."]
-    after = status_of(folder)
+    after = SuiteReader(folder).look()
     assert (after.state, after.exit_code) == ("ended", 130)
 
 
