@@ -66,7 +66,7 @@ def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], s
     if len(found) <= most:
         return list(found), ""
     order = list(STYLES)
-    by_weight = sorted(range(len(found)), key=lambda number: (order.index(found[number].status), number))
+    by_weight = sorted(range(len(found)), key=lambda number: order.index(found[number].status))
     kept = set(by_weight[: max(0, most - 1)])
     hidden = [row.status for number, row in enumerate(found) if number not in kept]
     names = ", ".join(f"{hidden.count(status)} {status}" for status in order if status in hidden)
@@ -119,8 +119,8 @@ def state_line(status: SuiteStatus, now: float) -> str:
         who = f" (process {status.pid} on {one_line(str(status.host))})" if status.pid else ""
         return f"{folder}: running{who}{_for(status.started, now)}"
     if status.state == view.ENDED:
-        at = None if status.ended is None else time.localtime(status.ended)
-        ended = "" if at is None else time.strftime(" at %Y-%m-%d %H:%M:%S", at)
+        at = time.localtime(status.ended or 0.0)
+        ended = "" if status.ended is None else time.strftime(" at %Y-%m-%d %H:%M:%S", at)
         code = "" if status.exit_code is None else f", exit code {status.exit_code}"
         return f"{folder}: not running; ended{ended}{code}"
     return f"{folder}: not running; it was stopped before its end"
@@ -287,8 +287,7 @@ class SuiteScreen(SuiteObserver):
         if kind == journal.SUITE_STARTED:
             return [f"{one_line(str(self._folder.root))}: {counts_line(self._reader.status(is_running=True))}"]
         if kind == journal.ENDPOINT_PAUSED:
-            pauses = [one for one in self._reader.state.pauses.values() if one.group == event.get("group")]
-            return pause_lines(pauses, self._clock())
+            return pause_lines([self._reader.state.pauses[str(event.get("group"))]], self._clock())
         if kind == journal.ENDPOINT_BACK:
             return [f"{one_line(str(event.get('group')))}: answers again"]
         cell = self._reader.state.cells.get(journal.key_of(event))

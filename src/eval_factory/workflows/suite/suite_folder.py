@@ -44,13 +44,13 @@ def find_suite(path: Path) -> SuiteDir:
     near = [*list(whole.parents)[:4], *_folders_in(whole), *(beside[name] for name in alike)]
     meant = [one_line(str(one), 1000) for one in near if suite_was_begun(SuiteDir(one))]
     hint = f"; did you mean {' or '.join(meant[:_MOST_NAMED])}?" if meant else ""
+    what = "is no suite's folder"
     if not os.path.lexists(path):
         what = "there is no such folder"
     elif not path.is_dir():
         what = "is a file"
-    else:
-        of_a_run = RunDir(path).marker.is_file()
-        what = "is the output folder of one run, not of a suite" if of_a_run else "is no suite's folder"
+    elif RunDir(path).marker.is_file():
+        what = "is the output folder of one run, not of a suite"
     raise PrerequisiteError(
         f"{one_line(str(path), 1000)}: {what}{hint}\n"
         "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
@@ -62,12 +62,9 @@ def suite_was_begun(folder: SuiteDir) -> bool:
 
 
 def _folders_in(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            found = [Path(entry.path) for entry in islice(entries, 1000) if entry.is_dir()]
-    except OSError:
-        return []
-    return sorted(found)
+    with suppress(OSError), os.scandir(path) as entries:
+        return sorted(Path(entry.path) for entry in islice(entries, 1000) if entry.is_dir())
+    return []
 
 
 LOOKED_AT_S = 1.0
