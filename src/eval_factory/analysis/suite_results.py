@@ -15,17 +15,15 @@ from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, Group
 from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.nouns import RunStatus
+from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
 
 
 @dataclass(frozen=True)
-class FinishedCell:
+class FinishedCell(OfCell):
     """One run of a suite, as the runner leaves it."""
 
-    target: str
-    evaluation: str
     status: RunStatus
     folder: Path
     """Its output folder."""
@@ -53,11 +51,9 @@ class Took:
 
 
 @dataclass(frozen=True)
-class CellResult:
+class CellResult(OfCell):
     """One evaluation of one target. What is not known, or was not computed, is None."""
 
-    target: str
-    evaluation: str
     status: RunStatus
     folder: Path
     reason: str | None = None
@@ -91,10 +87,6 @@ class CellResult:
     collected_by: str | None = None
     """The version of eval-factory that wrote the result."""
     took: Took | None = None
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
 
     @property
     def enters_win_rates(self) -> bool:

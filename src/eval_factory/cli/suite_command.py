@@ -134,7 +134,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     the runs' results and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
     where DIR is no suite's folder.
     """
-    from eval_factory.cli.suite_text import check_text
+    from eval_factory.cli.suite_screen import check_text
     from eval_factory.workflows.suite.suite_check import check_suite as look
     from eval_factory.workflows.suite.suite_folder import find_suite
 
@@ -154,8 +154,7 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
     Of a suite of one cell, and of a run that Slurm does, no CELL is needed.
     """
     from eval_factory.workflows.suite.suite_folder import find_suite
-    from eval_factory.workflows.suite.suite_logs import show_logs
-    from eval_factory.workflows.suite.suite_status import SuiteReader
+    from eval_factory.workflows.suite.suite_status import SuiteReader, show_logs
 
     stdout = lasting(sys.stdout)
     try:
@@ -168,16 +167,15 @@ def logs(folder: Path, cell: str | None, follow: bool) -> None:
 @click.argument("folder", type=HomePath(), metavar="DIR")
 def cancel(folder: Path) -> None:
     """Stop the suite in DIR as Ctrl-C does, and wait until it has ended. What was answered is kept."""
-    from eval_factory.cli.suite_text import counts_line, next_lines
-    from eval_factory.workflows.suite.suite_folder import find_suite
-    from eval_factory.workflows.suite.suite_logs import cancel as stop
+    from eval_factory.cli.suite_screen import counts_line, next_lines
+    from eval_factory.workflows.suite import suite_folder
     from eval_factory.workflows.suite.suite_status import status_of
 
-    found = find_suite(folder)
+    found = suite_folder.find_suite(folder)
     screen, stdout = lasting(sys.stderr), lasting(sys.stdout)
-    ended = stop(found, lambda text: screen.write(f"{text}\n"))
-    stdout.write(own_lines(f"{folder}: " + ("nothing runs" if ended is None else "stopped")) + "\n")
-    after = status_of(found) if ended is None else ended
+    has_stopped = suite_folder.cancel(found, lambda text: screen.write(f"{text}\n"))
+    stdout.write(own_lines(f"{folder}: {'stopped' if has_stopped else 'nothing runs'}") + "\n")
+    after = status_of(found)
     stdout.writelines(own_lines(line) + "\n" for line in (counts_line(after), *next_lines(after)))
 
 

@@ -1,14 +1,15 @@
-"""What `run_suite` and `suite status` show: a live table on a terminal, plain lines elsewhere, records for programs."""
+"""What `run_suite` and `suite` show: a live table on a terminal, plain lines elsewhere, records for programs."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,64 +17,232 @@ from rich.table import Table
 from rich.text import Text
 
 from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, write_record
+from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_text import (
-    LONGEST_NAME,
-    cell_rows,
-    counts_line,
-    going_line,
-    pause_lines,
-    result_text,
-    rows_that_fit,
-    spent_line,
-    state_line,
-    status_lines,
-)
+from eval_factory.core import formats
+from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
-from eval_factory.workflows.suite.suite_journal import SUITE_STARTED, SuiteObserver, SuiteState
+from eval_factory.workflows.suite import suite_status as view
+from eval_factory.workflows.suite.suite_check import SuiteCheck
+from eval_factory.workflows.suite.suite_journal import CellState, Pause, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteReport
-from eval_factory.workflows.suite.suite_status import (
-    GOES,
-    SuiteReader,
-    SuiteStatus,
-    status_document,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, SuiteReader, SuiteStatus
 
 _PLAIN_INTERVAL_S = 10.0
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
-    journal.COMPLETE: "green", journal.FAILED: "red", journal.PARTIAL: "yellow", journal.PAUSED: "yellow",
-    journal.MISSING: "yellow", journal.WAITING: "dim",
+    RunStatus.RUNNING: "", RunStatus.PAUSED: "yellow", RunStatus.FAILED: "red", RunStatus.PARTIAL: "yellow",
+    RunStatus.WAITING: "dim", RunStatus.MISSING: "yellow", RunStatus.COMPLETE: "green",
 }  # fmt: skip
-_NARROWEST = 30
-"""Columns below which no terminal is written for."""
+"""Of each status; the first are shown where there is no room for all."""
 _STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
+LONGEST_NAME = 36
+"""Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
+_GOES_ON = "the same command goes on:"
 
 
-@contextmanager
-def looking_on(folder: SuiteDir, output: RunOutput) -> Iterator[SuiteObserver]:
+class CellRow(NamedTuple):
+    """A cell's line."""
+
+    name: str
+    status: str
+    what: str
+
+
+def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
+    """A line for each cell. `room`: columns for what stands beside its status."""
+    why = {name: pause.reason for pause in status.pauses for name in pause.cells}
+    return [CellRow(one_line(cell.name), cell.status, _what(cell, why, room)) for cell in status.cells]
+
+
+def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
+    """At most so many lines, in their order, and what the others are: what goes on or went wrong stays the longest."""
+    if len(found) <= most:
+        return list(found), ""
+    order = list(STYLES)
+    by_weight = sorted(range(len(found)), key=lambda number: order.index(found[number].status))
+    kept = set(by_weight[: max(0, most - 1)])
+    hidden = [row.status for number, row in enumerate(found) if number not in kept]
+    names = ", ".join(f"{hidden.count(status)} {status}" for status in order if status in hidden)
+    return [found[number] for number in sorted(kept)], f"and {names}"
+
+
+def counts_line(status: SuiteStatus) -> str:
+    """`15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
+    total = len(status.cells)
+    counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
+    return f"{_cells(total)}{f': {counts}' if counts else ''}"
+
+
+def spent_line(status: SuiteStatus) -> str:
+    """`asked so far: 1234 requests, 56.7k tokens, 0.12 USD; limits: max_cost 5`."""
+    spent = status.spent
+    line = f"asked so far: {spent.requests} requests, {short_number(spent.tokens)} tokens"
+    if spent.cost:
+        line += f", {formats.money(spent.cost)}"
+    limits = ", ".join(f"{name} {value:g}" for name, value in status.limits.items())
+    return line + (f"; limits: {limits}" if limits else "")
+
+
+def going_line(status: SuiteStatus) -> str:
+    """`2/15 cells ended, 4 running: 340/1200 requests, 24.0/s, 2 failed, 37 s left`."""
+    running = [cell.progress for cell in status.cells if cell.progress is not None]
+    ended = sum(cell.status not in journal.UNFINISHED for cell in status.cells)
+    line = f"{ended}/{len(status.cells)} cells ended, {len(running)} running"
+    counts = [progress.counts for progress in running if progress.counts is not None]
+    if not counts:
+        return line
+    done, total, failed = (sum(count[name] for count in counts) for name in ("done", "total", "failed"))
+    left = [progress.left_s for progress in running if progress.left_s]
+    line += f": {done}/{total} requests, {formats.rate(sum(progress.rate for progress in running))}, {failed} failed"
+    return line + (f", {duration(max(left))} left" if left else "")
+
+
+def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
+    """Each endpoint that is waited for."""
+    return [
+        f"paused: {one_line(one.group)}: {one_line(one.reason)} ({_cells(len(one.cells))}{_for(one.since, now)})"
+        for one in pauses
+    ]
+
+
+def state_line(status: SuiteStatus, now: float) -> str:
+    """Whether it runs, since when, and what to do where it does not."""
+    folder = one_line(str(status.folder.named))
+    if status.state == view.GOES:
+        who = f" (process {status.pid} on {one_line(str(status.host))})" if status.pid else ""
+        return f"{folder}: running{who}{_for(status.started, now)}"
+    if status.state == view.ENDED:
+        at = time.localtime(status.ended or 0.0)
+        ended = "" if status.ended is None else time.strftime(" at %Y-%m-%d %H:%M:%S", at)
+        code = "" if status.exit_code is None else f", exit code {status.exit_code}"
+        return f"{folder}: not running; ended{ended}{code}"
+    return f"{folder}: not running; it was stopped before its end"
+
+
+def status_lines(status: SuiteStatus, now: float) -> list[str]:
+    """All of it."""
+    found = cell_rows(status)
+    name = max((len(row.name) for row in found), default=0)
+    return [
+        state_line(status, now),
+        *pause_lines(status.pauses, now),
+        *(f"  {row.name:<{name}}  {row.status:<8}  {row.what}".rstrip() for row in found),
+        counts_line(status),
+        spent_line(status),
+        *(f"  what a server says: {one_line(str(log))}" for log in status.folder.server_logs),
+        *log_lines(status),
+        *next_lines(status),
+    ]
+
+
+def log_lines(status: SuiteStatus) -> list[str]:
+    """How to see what the tasks of Slurm say."""
+    if not any(cell.job is not None for cell in status.cells):
+        return []
+    one = "" if isinstance(status.folder, RunSuiteDir) else " CELL"
+    return [f"logs: eval-factory suite logs -f {shlex.quote(one_line(str(status.folder.named)))}{one}"]
+
+
+def next_lines(status: SuiteStatus) -> list[str]:
+    """What to do where it neither runs nor is complete; the command stands alone, to be copied."""
+    if status.state == view.GOES or status.is_complete:
+        return []
+    limits: dict[str, Any] = dict(status.limits)
+    reached = view.limit_reached(Budget(**limits), status.spent, None)
+    first = _GOES_ON if reached is None else f"{reached}: raise it, and {_GOES_ON}"
+    return [first, f"  {view.same_command(status)}"]
+
+
+def result_text(figures: CellFigures) -> str:
+    """`exact_match 0.7100 (0.6000 .. 0.8200), n 100`."""
+    if figures.value is None:
+        return f"{one_line(figures.main_metric)} could not be computed"
+    text = f"{one_line(figures.main_metric)} {formats.score(figures.value)}"
+    if figures.ci_low is not None and figures.ci_high is not None:
+        text += f" ({formats.between(figures.ci_low, figures.ci_high)})"
+    return text + f", n {figures.n}" + ("" if figures.reportable else ", not reportable")
+
+
+def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
+    if (progress := cell.progress) is not None:
+        number, of = progress.run
+        phase = one_line(progress.phase) if of <= 1 else f"{number}/{of} {one_line(progress.phase)}"
+        figures = progress.figures(room - len(phase) - 2)
+        again = f" (attempt {cell.attempt})" if cell.attempt > 1 else ""
+        text = f"{phase}{again}{f': {one_line(figures)}' if figures else ''}"
+        return text if cell.job is None or cell.job.task is None else f"{text}; {one_line(cell.job.task)}"
+    reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
+    if cell.status == RunStatus.PAUSED:
+        reason = why.get(cell.name, "its endpoint is waited for")
+    return "; ".join(_outcome(cell, cell.figures, reason))
+
+
+def _outcome(cell: CellState, figures: CellFigures | None, reason: str | None) -> list[str]:
+    parts = [
+        "" if figures is None else result_text(figures),
+        one_line(reason or ""),
+        f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
+    ]
+    return [part for part in parts if part]
+
+
+def _cells(count: int) -> str:
+    return f"{count} {'cell' if count == 1 else 'cells'}"
+
+
+def _for(since: float | None, now: float) -> str:
+    return "" if since is None else f", for {duration(max(0.0, now - since))}"
+
+
+def check_text(found: SuiteCheck) -> str:
+    """For the screen."""
+    missing = [cell for cell in found.cells if not cell.is_complete]
+    total = _cells(len(found.cells))
+    outcome = f"not complete: {len(missing)} of {total} without a complete result" if missing else f"complete: {total}"
+    lines = [f"{found.folder.root}: {outcome}"]
+    for cell in missing:
+        lines.append(f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}")
+        for text in cell.to_do:
+            first, *others = text.split("\n")
+            lines += [f"    to do: {first}", *(f"      {line.strip()}" for line in others)]
+    lines += [f"  altered: {one_line(str(finding))}" for finding in found.altered[:MAX_SHOWN]]
+    if len(found.altered) > MAX_SHOWN:
+        lines.append(f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)")
+    lines += [f"  note: {one.name}: {one_line(one.reason)}" for one in found.cells if one.is_complete and one.reason]
+    if found.is_running:
+        lines.append("the suite is running: look at it with 'eval-factory suite status'")
+    elif missing:
+        lines += [_GOES_ON, f"  {found.command}"]
+    elif not found.in_table:
+        newer = "results are newer than the table: the same command only collects them into it:"
+        lines += [newer, f"  {found.command}"]
+    return own_lines("\n".join(lines))
+
+
+def looking_on(folder: SuiteDir, output: RunOutput) -> SuiteScreen:
     """The observer that was asked for."""
-    with nullcontext(SuiteObserver()) if output.quiet else SuiteScreen(lasting(sys.stderr), folder) as screen:
-        yield StartRecord(screen, output.stdout, folder) if output.as_json else screen
+    return SuiteScreen(output.screen(), folder, records=output.stdout if output.as_json else None)
 
 
 class SuiteScreen(SuiteObserver):
-    def __init__(self, stream: TextIO, folder: SuiteDir, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, stream: TextIO, folder: SuiteDir, clock: Callable[[], float] = time.time, records: TextIO | None = None
+    ) -> None:
+        """`records`: gets one when the cells are known."""
         is_terminal = stream.isatty()  # whatever FORCE_COLOR and the like say: a log is to have lines
         self._console = Console(file=stream, highlight=False, soft_wrap=True, force_terminal=is_terminal)
-        self._state = SuiteState()
-        self._folder = folder
-        self._reader = SuiteReader(folder)
-        self._clock = clock
-        self._last = 0.0
+        self._folder, self._reader = folder, SuiteReader(folder)
+        self._clock, self._last, self._records = clock, 0.0, records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
-            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
+            self._live = _live(self._console)
 
     def __enter__(self) -> SuiteScreen:
         if self._live is not None:
@@ -87,7 +256,10 @@ class SuiteScreen(SuiteObserver):
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         """What happened: a line of it where there is no table."""
-        self._state.take(event)
+        if self._records is not None and event.get("event") == journal.SUITE_STARTED:
+            known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
+            write_record(self._records, {"event": "launch", "suite": str(self._folder.root), **known})
+        self._reader.state.take(event)
         if self._live is None:
             for line in self._lines_of(event):
                 self.say(line)
@@ -101,70 +273,45 @@ class SuiteScreen(SuiteObserver):
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
         if self._live is not None:
-            self._live.update(live_table(self._status(), self._console.width, self._console.height, now), refresh=True)
-        elif self._last and any(cell.status == journal.RUNNING for cell in self._state.cells.values()):
-            self.say(f"  {going_line(self._status())}")
+            self._live.update(live_table(self._reader.status(is_running=True), self._console, now), refresh=True)
+        elif self._last and any(cell.status == RunStatus.RUNNING for cell in self._reader.state.cells.values()):
+            self.say(f"  {going_line(self._reader.status(is_running=True))}")
         self._last = now
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._console.print(own_lines(text), markup=False)
 
-    def _status(self) -> SuiteStatus:
-        return self._reader.status(self._state, is_running=True)
-
     def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
         kind = event.get("event")
-        if kind == SUITE_STARTED:
-            return [f"{one_line(str(self._folder.root))}: {counts_line(self._status())}"]
+        if kind == journal.SUITE_STARTED:
+            return [f"{one_line(str(self._folder.root))}: {counts_line(self._reader.status(is_running=True))}"]
         if kind == journal.ENDPOINT_PAUSED:
-            pauses = [one for one in self._state.pauses.values() if one.group == event.get("group")]
-            return pause_lines(pauses, self._clock())
+            return pause_lines([self._reader.state.pauses[str(event.get("group"))]], self._clock())
         if kind == journal.ENDPOINT_BACK:
             return [f"{one_line(str(event.get('group')))}: answers again"]
-        cell = self._state.cells.get((str(event.get("target")), str(event.get("evaluation"))))
+        cell = self._reader.state.cells.get(journal.key_of(event))
         if cell is None or kind not in (journal.CELL_STARTED, journal.CELL_ENDED):
             return []
         if kind == journal.CELL_STARTED:
             again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
             return [f"{one_line(cell.name)}: started{again}"]
-        figures = self._reader.cell(cell).figures
-        parts = [
-            result_text(figures) if figures is not None else "",
-            one_line(cell.reason) if cell.reason else "",
-            f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
-            "it waits for its next attempt" if cell.so_far is not None else "",
-        ]
-        text = "; ".join(filter(None, parts))
+        parts = _outcome(cell, self._reader.cell(cell).figures, cell.reason)
+        text = "; ".join([*parts, *(["it waits for its next attempt"] if cell.so_far is not None else [])])
         return [f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"]
 
 
-class StartRecord(SuiteObserver):
-    """Writes one record when the cells are known, and passes everything on."""
-
-    def __init__(self, further: SuiteObserver, stdout: TextIO, folder: SuiteDir) -> None:
-        self._further, self._stdout, self._folder = further, stdout, folder
-
-    def tick(self) -> None:
-        self._further.tick()
-
-    def say(self, text: str) -> None:
-        self._further.say(text)
-
-    def on_event(self, event: Mapping[str, Any]) -> None:
-        if event.get("event") == SUITE_STARTED:
-            known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
-            write_record(self._stdout, {"event": "launch", "suite": str(self._folder.root), **known})
-        self._further.on_event(event)
+def _live(console: Console) -> Live:
+    return Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
 
-def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Group:
+def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
-    lines = (state_line(status, now), counts_line(status), spent_line(status))
-    head = [Text(_fitted(line, width)) for line in lines]
-    head += [Text(_fitted(line, width), style="yellow") for line in pause_lines(status.pauses, now)]
+    width, height = console.size
+    lines = [state_line(status, now), counts_line(status), spent_line(status)]
+    head = [*map(_cut, lines), *(_cut(line, "yellow") for line in pause_lines(status.pauses, now))]
     head = head[: max(1, height // 2)]
-    name_width = min(LONGEST_NAME, max((len(cell.state.name) for cell in status.cells), default=0))
+    name_width = min(LONGEST_NAME, max((len(cell.name) for cell in status.cells), default=0))
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)
@@ -173,19 +320,17 @@ def live_table(status: SuiteStatus, width: int, height: int, now: float) -> Grou
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
         table.add_row(Text(row.name), Text(row.status, style=STYLES.get(row.status, "")), Text(row.what))
-    return Group(*head, table, *([Text(_fitted(others, width), style="dim")] if others else []))
+    return Group(*head, table, *([_cut(others, "dim")] if others else []))
 
 
-def _fitted(line: str, width: int) -> str:
-    text = Text(line)
-    text.truncate(max(_NARROWEST, width), overflow="ellipsis")
-    return text.plain
+def _cut(line: str, style: str = "") -> Text:
+    return Text(line, style, no_wrap=True, overflow="ellipsis")
 
 
 def show_end(report: SuiteReport, output: RunOutput) -> None:
     """What came of it, on standard output; why the exit code is not 0, on standard error."""
     with not_to_be_hung_up():
-        status = status_of(report.folder)
+        status = view.status_of(report.folder)
         if output.as_json:
             write_record(output.stdout, suite_end_record(report, status))
         elif output.quiet:
@@ -231,24 +376,24 @@ def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
-    figures = {cell.state.name: cell.figures for cell in status.cells}
-    folder = report.folder
-    cells = []
-    for cell in report.cells:
-        found = figures.get(cell.name)
-        record = {name: getattr(cell, name) for name in ("target", "evaluation", "status", "exit_code", "reason")}
-        for name in ("main_metric", "value", "ci_low", "ci_high", "n", "reportable"):
-            record[name] = getattr(found, name, None)
-        cells.append({**record, "collected": cell.collected, "folder": str(cell.folder)})
+    figures = {cell.name: cell.figures for cell in status.cells}
+    of_cell = ("target", "evaluation", "status", "exit_code", "reason")
+    of_result = ("main_metric", "value", "ci_low", "ci_high", "n", "reportable")
+    cells = [
+        {name: getattr(cell, name) for name in of_cell}
+        | {name: getattr(figures.get(cell.name), name, None) for name in of_result}
+        | {"collected": cell.collected, "folder": str(cell.folder)}
+        for cell in report.cells
+    ]
     return {
         "event": "end",
         "exit_code": report.exit_code,
         "status": report.status,
-        "suite": str(folder.root),
+        "suite": str(report.folder.root),
         "counts": status.counts,
         "spent": asdict(status.spent),
         "cells": cells,
-        "results": str(folder.results_yaml),
+        "results": str(report.folder.results_yaml),
         "error": None,
     }
 
@@ -256,7 +401,7 @@ def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
     """Once."""
     if as_json:
-        stdout.write(json.dumps(status_document(status)) + "\n")
+        stdout.write(json.dumps(view.status_document(status)) + "\n")
         return
     width = columns(stdout) if stdout.isatty() else None
     for line in status_lines(status, time.time()):
@@ -270,21 +415,17 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
     is_table = console.is_interactive and not as_json
     shown: set[str] = set()
     last = time.monotonic()
-    with (
-        Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
-        if is_table
-        else nullcontext()
-    ) as live:
+    with _live(console) if is_table else nullcontext() as live:
         while True:
             status = reader.look()
-            is_over = status.state != GOES or nobody_reads(sys.stdout)
+            is_over = status.state != view.GOES or nobody_reads(sys.stdout)
             if as_json:
-                lines = [json.dumps(status_document(status))]
+                lines = [json.dumps(view.status_document(status))]
             elif is_over:
                 break
             elif live is not None:
                 lines = []
-                live.update(live_table(status, console.width, console.height, time.time()), refresh=True)
+                live.update(live_table(status, console, time.time()), refresh=True)
             else:  # a line where a cell's status is another, or an endpoint is waited for
                 lines = [own_lines(f"{row.name}: {row.status}") for row in cell_rows(status)]
                 lines += [own_lines(one) for pause in status.pauses for one in pause_lines([pause], pause.since or 0.0)]

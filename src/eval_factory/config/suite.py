@@ -21,6 +21,7 @@ from eval_factory.config.suite_model import SuiteSection, problems_of_serve, ser
 from eval_factory.config.wrong_values import UNKNOWN_KEY, problems_with
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
+from eval_factory.core.nouns import OfCell
 from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
@@ -140,16 +141,10 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
 
 
 @dataclass(frozen=True)
-class Cell:
-    target: str
-    evaluation: str
+class Cell(OfCell):
     document: Mapping[str, Any]
     """The run config: `config` and `target`, with an absolute `output_dir`."""
     folder: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
 
     @property
     def request(self) -> Request:

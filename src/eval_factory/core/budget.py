@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, Protocol
 
 MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL = "max_cost", "max_requests", "max_tokens_total", "max_wall_s"
@@ -52,6 +52,10 @@ class Spending:
     def by_limit(self, seconds: float) -> dict[str, float]:
         """Name of the limit that counts it -> how much of it is used. `seconds`: of this invocation."""
         return {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
+
+
+def total(parts: Iterable[Spending]) -> Spending:
+    return Spending(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
 class SpendingLimit(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 MODEL_ROLE = "model"
@@ -27,6 +28,18 @@ class RunStatus(Word):
     WAITING = "waiting"
     RUNNING = "running"
     PAUSED = "paused"
+
+
+@dataclass(frozen=True)
+class OfCell:
+    """Something about one run of a suite: one evaluation of one target."""
+
+    target: str
+    evaluation: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}/{self.evaluation}"
 
 
 class Verdict(Word):

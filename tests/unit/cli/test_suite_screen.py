@@ -18,10 +18,9 @@ import pytest
 from rich.console import Console
 
 import suite_by_hand
-from eval_factory.cli import suite_screen, suite_text
+from eval_factory.cli import suite_screen
 from eval_factory.cli.run_command import RunOutput
-from eval_factory.cli.suite_screen import SuiteScreen, live_table, looking_on, show_end, show_status, watch
-from eval_factory.cli.suite_text import CellRow, cell_rows, log_lines, next_lines, status_lines
+from eval_factory.cli.suite_screen import CellRow, SuiteScreen, cell_rows, live_table, next_lines, status_lines, watch
 from eval_factory.core.budget import Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
@@ -125,7 +124,7 @@ def status(tmp_path: Path, cells: int) -> SuiteStatus:
 def drawn(found: SuiteStatus, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(live_table(found, width, height, 200.0))
+        console.print(live_table(found, console, 200.0))
     return capture.get().splitlines()
 
 
@@ -171,7 +170,7 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
 
 def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     def why(found: SuiteReport) -> str:
-        show_end(found, RunOutput(quiet=True, stdout=io.StringIO()))
+        suite_screen.show_end(found, RunOutput(quiet=True, stdout=io.StringIO()))
         return " ".join(capsys.readouterr().err.split()).removeprefix(f"exit code {found.exit_code}: ")
 
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
@@ -185,10 +184,10 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.Captur
 
 def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     found, line, out = report(folder, 0, 3, reason="no key"), io.StringIO(), io.StringIO()
-    show_end(found, RunOutput(quiet=True, stdout=line))
+    suite_screen.show_end(found, RunOutput(quiet=True, stdout=line))
     assert line.getvalue() == "a summary\n"
     assert capsys.readouterr().err.startswith("exit code 3")
-    show_end(found, RunOutput(as_json=True, stdout=out))
+    suite_screen.show_end(found, RunOutput(as_json=True, stdout=out))
     assert capsys.readouterr().err == ""
     end = json.loads(out.getvalue())
     assert end == json.loads(json.dumps(suite_screen.suite_end_record(found, status_of(folder))))
@@ -206,7 +205,7 @@ def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.Captur
 
 def test_a_record_at_the_start_and_lines_beside_it(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
     out = io.StringIO()
-    with looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
+    with suite_screen.looking_on(folder, RunOutput(as_json=True, stdout=out)) as observer:
         observer.on_event(started(NAMES))
         observer.on_event(cell_ended(NAMES[0]))
         observer.say("a word")
@@ -274,7 +273,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     monkeypatch.setenv("COLUMNS", "50")
     folder = suite_folder(tmp_path, started(["a/b"]), cell_ended("a/b", "failed", reason="many words " * 20))
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
-        show_status(status_of(folder), out, as_json=False)
+        suite_screen.show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
         assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
@@ -311,17 +310,17 @@ def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
-    assert suite_text.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
-    assert suite_text.spent_line(running) == "asked so far: 0 requests, 0 tokens"
+    assert suite_screen.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert suite_screen.spent_line(running) == "asked so far: 0 requests, 0 tokens"
     asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
     status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
     told = "asked so far: 40 requests, 1.6k tokens, 0.25 USD; limits: max_cost 5, max_requests 100"
-    assert suite_text.spent_line(status) == told
+    assert suite_screen.spent_line(status) == told
     going = "1/4 cells ended, 2 running: 40/200 requests, 4.0/s, 1 failed, 1:30 min left"
-    assert suite_text.going_line(running) == going
+    assert suite_screen.going_line(running) == going
     who = f"process {os.getpid()} on {socket.gethostname()}"
-    assert suite_text.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
-    assert suite_text.pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
+    assert suite_screen.state_line(running, 137.0) == f"{running.folder.root}: running ({who}), for 37 s"
+    assert suite_screen.pause_lines(running.pauses, 132.0) == ["paused: the host: refused\\x1b[0m (1 cell, for 2 s)"]
     assert next_lines(running) == []
 
 
@@ -381,25 +380,24 @@ def test_a_suite_that_has_just_begun_and_a_cell_that_waits_again(tmp_path: Path)
     ],
 )  # fmt: skip
 def test_a_result(figures: CellFigures, text: str) -> None:
-    assert suite_text.result_text(figures) == text
+    assert suite_screen.result_text(figures) == text
 
 
 def test_what_slurm_says_stands_beside_how_far_a_task_is(running: SuiteStatus) -> None:
     """Of a cell that waits there it is all; how to see its log is said for all."""
     _, first, *_others = running.cells
-    job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"), None)
-    state = replace(first.state, status=RunStatus.WAITING, reason="Priority\x1b")
-    waiting = replace(first, progress=None, job=job, state=state)
+    job = suite_status.CellJob("Slurm: ef-1-w1 task 0, RUNNING", 2, Path("/log"))
+    waiting = replace(first, progress=None, job=job, status=RunStatus.WAITING, reason="Priority\x1b")
     found = replace(running, cells=(replace(first, job=job), waiting, replace(first, job=replace(job, task=None))))
     what = [row.what for row in cell_rows(found)]
     assert what[0].endswith("; Slurm: ef-1-w1 task 0, RUNNING")
     assert what[1] == "Priority\\x1b"
     assert "Slurm" not in what[2]
-    assert log_lines(found) == [f"logs: eval-factory suite logs -f {running.folder.root} CELL"]
+    assert suite_screen.log_lines(found) == [f"logs: eval-factory suite logs -f {running.folder.root} CELL"]
     of_a_run = replace(found, folder=RunSuiteDir(Path("/a b/.slurm")))
-    assert log_lines(of_a_run) == ["logs: eval-factory suite logs -f '/a b'"]
-    assert log_lines(of_a_run)[0] in status_lines(of_a_run, 0.0)
-    assert log_lines(running) == []
+    assert suite_screen.log_lines(of_a_run) == ["logs: eval-factory suite logs -f '/a b'"]
+    assert suite_screen.log_lines(of_a_run)[0] in status_lines(of_a_run, 0.0)
+    assert suite_screen.log_lines(running) == []
 
 
 def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
@@ -407,20 +405,22 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
     assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
-    assert suite_text.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
+    assert suite_screen.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 
-DONE = CellCheck("small", "qa", "complete", None, (), Path("/s/small/qa"))
-NOTED = CellCheck("big", "qa", "complete", "not reportable:\nwhy", (), Path("/s/big/qa"))
-FAILED = CellCheck("big", "medec", "failed", "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec"))
-BARE = CellCheck("big", "bare", "missing", None, (), Path("/s/big/bare"))
+DONE = CellCheck("small", "qa", RunStatus.COMPLETE, None, (), Path("/s/small/qa"))
+NOTED = CellCheck("big", "qa", RunStatus.COMPLETE, "not reportable:\nwhy", (), Path("/s/big/qa"))
+FAILED = CellCheck(
+    "big", "medec", RunStatus.FAILED, "no\x1b key", ("set KEY\nor KEY_2", "run it"), Path("/s/big/medec")
+)
+BARE = CellCheck("big", "bare", RunStatus.MISSING, None, (), Path("/s/big/bare"))
 ALTERED = [f"  altered: suite_results.yaml: cells[{number}].value: is no" for number in range(20)]
 
 
 def text(*cells: CellCheck, is_running: bool = False, in_table: bool = True, altered: int = 0) -> list[str]:
     findings = tuple(Finding("suite_results.yaml", f"cells[{number}].value", "is\nno") for number in range(altered))
     found = SuiteCheck(SuiteDir(Path("/s")), cells, "the command", is_running, in_table, findings)
-    return suite_text.check_text(found).splitlines()
+    return suite_screen.check_text(found).splitlines()
 
 
 @pytest.mark.parametrize(

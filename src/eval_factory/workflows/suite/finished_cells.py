@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.model import urls_in
-from eval_factory.core.budget import Spending
+from eval_factory.core.budget import Spending, total
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.paid_answers import spent_so_far
@@ -28,7 +28,6 @@ from eval_factory.scoring.journal import read_roles
 from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.resume import DataRead, finished_run, read_state, versions
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_status import total
 
 READ_WHEN_COLLECTED = frozenset(
     f"config.params.extra.{name}"

@@ -14,8 +14,9 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
-from eval_factory.config.suite import build_suite
+from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import LEADS_OUT, is_within
@@ -25,33 +26,17 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.report.field_differences import differences_of_files
 from eval_factory.report.reader import load_result
 from eval_factory.workflows.resume import read_state
-from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, reads_own_data
+from eval_factory.workflows.suite import suite_status
+from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run, reads_own_data
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
-from eval_factory.workflows.suite.suite_journal import (
-    COMPLETE,
-    FAILED,
-    MISSING,
-    PARTIAL,
-    UNFINISHED,
-    CellState,
-    OfCell,
-    suite_state_of,
-)
-from eval_factory.workflows.suite.suite_status import (
-    ENDED,
-    GOES,
-    RESULT_PUBLISHED,
-    RUN_IT,
-    modified_at,
-    same_command,
-    status_of,
-)
+from eval_factory.workflows.suite.suite_journal import UNFINISHED, CellState, suite_state_of
+from eval_factory.workflows.suite.suite_status import RUN_IT, modified_at
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 
 @dataclass(frozen=True)
 class CellCheck(OfCell):
-    status: str
+    status: RunStatus
     reason: str | None
     """What is wrong with it; of a complete one, what a reader has to know."""
     to_do: tuple[str, ...]
@@ -60,7 +45,7 @@ class CellCheck(OfCell):
 
     @property
     def is_complete(self) -> bool:
-        return self.status == COMPLETE
+        return self.status == RunStatus.COMPLETE
 
 
 @dataclass(frozen=True)
@@ -103,15 +88,65 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
         raise PrerequisiteError(
             f"{folder.config}: is not there: the suite was stopped before its first cell; run 'eval-factory run_suite'"
         )
-    suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
-    status = status_of(folder)
-    reported = {cell.state.name: cell.state for cell in status.cells}
-    cells = tuple(_checked(cell, reported.get(cell.cell.name)) for cell in checked_cells(suite, env))
+    suite, status = _suite_of(folder, env), suite_status.status_of(folder)
+    reported = {cell.name: cell for cell in status.cells}
+    cells = tuple(_checked(one, reported.get(one.cell.name)) for one in checked_cells(suite, env))
     table = modified_at(folder.results_yaml)
-    last = max((modified_at(cell.folder / "evaluation_config.yaml") for cell in cells), default=0.0)
-    is_due = folder.results_yaml.exists() and (status.started is None or status.state == ENDED)
-    altered = altered_table(folder).findings if is_due else ()
-    return SuiteCheck(folder, cells, same_command(status), status.state == GOES, 0.0 < last <= table, tuple(altered))
+    last = max((modified_at(RunDir(cell.folder).evaluation_config) for cell in cells), default=0.0)
+    is_due = folder.results_yaml.exists() and (status.started is None or status.state == suite_status.ENDED)
+    return SuiteCheck(
+        folder,
+        cells,
+        command=suite_status.same_command(status),
+        is_running=status.state == suite_status.GOES,
+        in_table=0.0 < last <= table,
+        altered=tuple(altered_table(folder).findings) if is_due else (),
+    )
+
+
+def _suite_of(folder: SuiteDir, env: Mapping[str, str]) -> Suite:
+    return build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
+
+
+def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
+    def check(status: RunStatus, reason: str | None, *to_do: str) -> CellCheck:
+        return CellCheck(one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder)
+
+    missing = one.problems + one.missing
+    if one.plan is None:
+        return check(RunStatus.FAILED, "its configuration is wrong", *missing)
+    status, reason = _found(one.plan)
+    if status == RunStatus.COMPLETE:
+        return check(status, reason)
+    if reported is not None and reported.status in UNFINISHED:
+        if reported.reason == suite_status.RESULT_PUBLISHED:
+            return check(reported.status, reported.reason, *(missing or [RUN_IT]))
+        return check(reported.status, reason, *(missing or ["wait for it"]))
+    if reported is not None and reported.status == RunStatus.FAILED:
+        to_do = ["its logs say why", RUN_IT] if reported.attempt else [RUN_IT]
+        return check(RunStatus.FAILED, reported.reason or reason, *(missing or to_do))
+    is_partial = status == RunStatus.PARTIAL
+    return check(status, reason, *(missing or ["the same command asks what is left" if is_partial else RUN_IT]))
+
+
+def _found(plan: Plan) -> tuple[RunStatus, str | None]:
+    """The status of what stands in the cell's folder, and what is wrong with it."""
+    if (done := finished(plan)) is not None:
+        why = done.not_reportable
+        return RunStatus.COMPLETE, None if why is None else f"not reportable: {why.splitlines()[0]}"
+    if is_complete_run(plan) and reads_own_data(plan):
+        return RunStatus.COMPLETE, "reads the user's own data: run_suite looks whether they have changed"
+    try:
+        result = load_result(plan.rundir.root).result
+    except PrerequisiteError:
+        return RunStatus.MISSING, "there is no result"
+    if has_partial_result(plan.rundir, plan.identity):
+        counts = result.validity.instances
+        gaps = f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
+        return RunStatus.PARTIAL, gaps
+    if read_state(plan.rundir) is None and result.provenance.run_identity == plan.identity:
+        return RunStatus.MISSING, "its run was stopped while it wrote its result"
+    return RunStatus.MISSING, "the result in its folder is of another configuration or version"
 
 
 def verify_suite(folder: SuiteDir) -> Verified:
@@ -122,28 +157,27 @@ def verify_suite(folder: SuiteDir) -> Verified:
     table = altered_table(folder)
     findings, notes, unreadable = table.findings, table.notes, None
     for cell in table.cells:
-        if cell.status not in (COMPLETE, PARTIAL):
-            notes.append(f"{cell.target}/{cell.evaluation}: {cell.status}: there is no result to verify")
+        if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+            notes.append(f"{cell.name}: {cell.status}: there is no result to verify")
             continue
-        name, verified = f"{cell.target}/{cell.evaluation}", verify(cell.folder)
-        findings += [replace(finding, file=f"{name}/{finding.file}") for finding in verified.findings]
-        notes += [f"{name}: {note}" for note in verified.notes]
-        unreadable = unreadable or (verified.unreadable and f"{name}: {verified.unreadable}")
+        verified = verify(cell.folder)
+        findings += [replace(finding, file=f"{cell.name}/{finding.file}") for finding in verified.findings]
+        notes += [f"{cell.name}: {note}" for note in verified.notes]
+        unreadable = unreadable or (verified.unreadable and f"{cell.name}: {verified.unreadable}")
     # cells whose run is another than the one that suite_config.yml says
     wrong = folder.config.name
     try:
         env = dict.fromkeys(variables_in(parse_own(folder.config.read_text(encoding="utf-8"))), "unknown")
-        suite = build_suite(folder.config, flags={"suite.output_dir": str(folder.root.absolute())}, env=env)
+        suite = _suite_of(folder, env)
     except (ConfigError, *WRONG_FILES) as error:
         findings.append(Finding(wrong, "", f"cannot be read: {error}"))
         return Verified(folder.root, tuple(findings), tuple(notes), unreadable)
-    of_table = {f"{cell.target}/{cell.evaluation}": cell for cell in table.cells}
     configured = {one.cell.name: one for one in checked_cells(suite, env)}
+    of_table = {cell.name: cell.status for cell in table.cells}
     for name in sorted(configured.keys() ^ of_table.keys()):
         findings.append(Finding(wrong, name, "is a cell of one of the two: of this file, or of the table"))
     for name, one in configured.items():
-        done = name in of_table and of_table[name].status == COMPLETE
-        last = read_state(RunDir(one.cell.folder)) if done else None
+        last = read_state(RunDir(one.cell.folder)) if of_table.get(name) == RunStatus.COMPLETE else None
         if one.plan is None:
             notes.append(f"{name}: its configuration was not compared: files that it names are not as they were")
         elif last is not None and last.identity != one.plan.identity:
@@ -164,13 +198,13 @@ def altered_table(folder: SuiteDir) -> _Table:
 
     Which cells there are, and how they ended, the suite's events tell; why one has no result, the table alone.
     """
+    found = _Table()
     try:
-        cells = _cells_of_table(folder)
+        found.cells += _cells_of_table(folder)
     except WRONG_FILES as error:
-        wrong = Finding(folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}")
-        return _Table(findings=[wrong])
-    results = suite_results(cells)
-    found = _Table(cells)
+        found.findings.append(Finding(folder.results_yaml.name, "", f"cannot be read: {type(error).__name__}: {error}"))
+        return found
+    results = suite_results(found.cells)
     if others := {one.collected_by for one in results.cells} - {None, __version__}:
         versions = ", ".join(map(str, others))
         found.notes.append(f"results are of eval-factory {versions}: of the table its cells alone were compared")
@@ -194,56 +228,13 @@ def _cells_of_table(folder: SuiteDir) -> list[FinishedCell]:
     table = {(str(one["target"]), str(one["evaluation"])): one for one in document["cells"]}
     reported = suite_state_of(EventTail(folder.events, None).new()).cells
     found = []
-    for target, evaluation in reported or table:
-        own, stored = folder.cell(target, evaluation), table.get((target, evaluation), {})
+    for key in reported or table:
+        own, stored, cell = folder.cell(*key), table.get(key, {}), reported.get(key)
         if not is_within(own, folder.named):
             raise ValueError(LEADS_OUT.format(folder=folder.named))
-        cell, reason = reported.get((target, evaluation)), stored.get("reason")
-        status: Any = stored.get("status", MISSING) if cell is None or cell.status in UNFINISHED else cell.status
-        if status not in (COMPLETE, PARTIAL, FAILED, MISSING):
-            raise ValueError(f"{target}/{evaluation}: no cell ends as {status}")
-        found.append(FinishedCell(target, evaluation, status, own, None if reason is None else str(reason)))
+        in_table, reason = stored.get("status", RunStatus.MISSING), stored.get("reason")
+        status: Any = in_table if cell is None or cell.status in UNFINISHED else cell.status
+        if status not in (RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.MISSING):
+            raise ValueError(f"{'/'.join(key)}: no cell ends as {status}")
+        found.append(FinishedCell(*key, status, own, None if reason is None else str(reason)))
     return found
-
-
-def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
-    first, to_do = one.problems + one.missing, [RUN_IT]
-    status: str = FAILED
-    reason: str | None = "its configuration is wrong"
-    if one.plan is not None:
-        status, reason = _found(one.plan)
-        if status == COMPLETE:
-            first, to_do = (), []
-        elif reported is not None and reported.status in UNFINISHED:
-            status = reported.status
-            if reported.reason == RESULT_PUBLISHED:
-                reason = reported.reason
-            else:
-                to_do = ["wait for it"]
-        elif reported is not None and reported.status == FAILED:
-            status, reason = FAILED, reported.reason or reason
-            to_do = ["its logs say why", RUN_IT] if reported.attempt else to_do
-        elif status == PARTIAL:
-            to_do = ["the same command asks what is left"]
-    return CellCheck(one.cell.target, one.cell.evaluation, status, reason, first or tuple(to_do), one.cell.folder)
-
-
-def _found(plan: Plan) -> tuple[str, str | None]:
-    """The status of what stands in the cell's folder, and what is wrong with it."""
-    whole = finished(plan)
-    if whole is not None:
-        reported = whole.not_reportable
-        return COMPLETE, None if reported is None else f"not reportable: {reported.splitlines()[0]}"
-    state = read_state(plan.rundir)
-    if state is not None and state.complete and state.identity == plan.identity and reads_own_data(plan):
-        return COMPLETE, "reads the user's own data: run_suite looks whether they have changed"
-    try:
-        result = load_result(plan.rundir.root).result
-    except PrerequisiteError:
-        return MISSING, "there is no result"
-    counts = result.validity.instances
-    if has_partial_result(plan.rundir, plan.identity):
-        return PARTIAL, f"{counts.requested - counts.scored} of {counts.requested} instances have no score"
-    if state is None and result.provenance.run_identity == plan.identity:
-        return MISSING, "its run was stopped while it wrote its result"
-    return MISSING, "the result in its folder is of another configuration or version"

@@ -1,16 +1,16 @@
-"""The folder of a suite: found, held by one process, seen by others, its configs written."""
+"""The folder of a suite: found, held by one process, seen and stopped by others, its configs written."""
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import fcntl
 import json
 import os
+import signal
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from eval_factory.config.suite import Suite
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, open_lock, suite_dir
+from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, is_running, open_lock, suite_dir
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
+from eval_factory.executors.slurm import Slurm
+from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
 from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
 
 _MOST_NAMED = 3
@@ -42,13 +44,13 @@ def find_suite(path: Path) -> SuiteDir:
     near = [*list(whole.parents)[:4], *_folders_in(whole), *(beside[name] for name in alike)]
     meant = [one_line(str(one), 1000) for one in near if suite_was_begun(SuiteDir(one))]
     hint = f"; did you mean {' or '.join(meant[:_MOST_NAMED])}?" if meant else ""
+    what = "is no suite's folder"
     if not os.path.lexists(path):
         what = "there is no such folder"
     elif not path.is_dir():
         what = "is a file"
-    else:
-        of_a_run = RunDir(path).marker.is_file()
-        what = "is the output folder of one run, not of a suite" if of_a_run else "is no suite's folder"
+    elif RunDir(path).marker.is_file():
+        what = "is the output folder of one run, not of a suite"
     raise PrerequisiteError(
         f"{one_line(str(path), 1000)}: {what}{hint}\n"
         "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
@@ -60,12 +62,9 @@ def suite_was_begun(folder: SuiteDir) -> bool:
 
 
 def _folders_in(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            found = [Path(entry.path) for entry in islice(entries, 1000) if entry.is_dir()]
-    except OSError:
-        return []
-    return sorted(found)
+    with suppress(OSError), os.scandir(path) as entries:
+        return sorted(Path(entry.path) for entry in islice(entries, 1000) if entry.is_dir())
+    return []
 
 
 LOOKED_AT_S = 1.0
@@ -95,13 +94,22 @@ def held(folder: SuiteDir) -> Iterator[None]:
         ) from error
     started = time.monotonic()
     try:
-        while not _taken(descriptor, folder):
-            if time.monotonic() - started > LOOKED_AT_S:
-                holder = Holder.written_in(folder.lock) or "an unknown process"
-                raise BusyError(
-                    f"{folder.root} is in use by another run_suite: {holder}\n"
-                    f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
-                )
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):  # it is held; some file systems say the latter
+                if time.monotonic() - started > LOOKED_AT_S:
+                    holder = Holder.written_in(folder.lock) or "an unknown process"
+                    raise BusyError(
+                        f"{folder.root} is in use by another run_suite: {holder}\n"
+                        f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
+                    ) from None
+            except OSError as error:
+                raise PrerequisiteError(
+                    f"cannot lock {folder.lock}: {error.strerror or error}\n"
+                    "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
+                ) from error
             time.sleep(0.05)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Holder.this_process().as_json().encode(), 0)
@@ -110,61 +118,118 @@ def held(folder: SuiteDir) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _taken(descriptor: int, folder: SuiteDir) -> bool:
-    from filelock import lock_descriptor
+UNKNOWN = Holder(pid=0, host="", since="")
+"""Somebody who holds the lock and has not said who he is yet."""
 
+
+def holder_now(folder: SuiteDir) -> Holder | None:
+    """The process that works on the suite; None where none does. Who only looks keeps out nobody who only looks.
+
+    A lock that is held, but not by the process that took it, is what that process left when it was killed.
+    """
     try:
-        return lock_descriptor(descriptor, blocking=False)
-    except OSError as error:
-        raise PrerequisiteError(
-            f"cannot lock {folder.lock}: {error.strerror or error}\n"
-            "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
-        ) from error
-
-
-def lock_is_held(path: Path) -> bool:
-    """Whether any process holds the lock; it is tried for an instant, together with others who only look."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
-        return False
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
     except BlockingIOError:
-        return True
+        holder = Holder.written_in(folder.lock) or UNKNOWN
     except OSError:  # a file system that has no locks: nobody can hold one
-        return False
+        return None
     finally:
         os.close(descriptor)
-    return False
+    is_here = holder.host == socket.gethostname()
+    return None if is_here and not (is_running(holder.pid) and _may_hold(holder.pid, folder.lock)) else holder
 
 
-def may_hold(pid: int, path: Path, proc: Path = Path("/proc")) -> bool:
+def _may_hold(pid: int, path: Path) -> bool:
     """Whether the process has the file open, as who holds its lock does; True where nobody can tell.
 
     The number of a process that ended may be another's by now, which nobody may stop.
     """
     try:
-        lock = path.stat()
-        descriptors = list((proc / str(pid) / "fd").iterdir())
+        lock, opened = path.stat(), list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return True
-    for descriptor in descriptors:
-        with contextlib.suppress(OSError):
+    for descriptor in opened:
+        with suppress(OSError):
             if os.path.samestat(descriptor.stat(), lock):
                 return True
     return False
 
 
-@contextlib.contextmanager
+MAX_END_S = 120.0
+"""A suite that is asked to stop ends its cells' processes, a few seconds each at most, and writes the table."""
+
+
+def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
+    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end.
+
+    Returns:
+        Whether anything ran.
+
+    Raises:
+        PrerequisiteError: it runs on another machine, is another user's, or does not end; or Slurm does not say what
+            is queued, or the jobs do not end.
+    """
+    slurm, store, had_jobs = slurm or Slurm(os.environ), SlurmStore(folder), False
+    if store.is_there():
+        had_jobs = bool(active(slurm.queue(), store.waves()))
+        SlurmRuns(folder, slurm, say=say).end()
+    if (holder := holder_now(folder)) is None:
+        return had_jobs
+    pid = holder.pid
+    if holder == UNKNOWN:
+        raise PrerequisiteError(f"{folder.root}: somebody has just begun to work on the suite: try again in a moment")
+    if holder.host != socket.gethostname():
+        if had_jobs:  # it only waits for them, and sees that they were ended
+            return True
+        raise PrerequisiteError(
+            f"{folder.root}: the suite runs on {holder.host} (process {pid}), not on this machine:"
+            f" run 'eval-factory suite cancel' there"
+        )
+    try:
+        os.kill(pid, signal.SIGTERM if ignores_interrupts(pid) else signal.SIGINT)
+    except ProcessLookupError:  # it has just ended
+        pass
+    except PermissionError:
+        raise PrerequisiteError(f"{folder.root}: process {pid} is another user's: ask its owner to stop it") from None
+    say(f"asked process {pid} to stop: waiting for it ...")
+    started = time.monotonic()
+    while (holder := holder_now(folder)) is not None and holder.pid == pid:
+        if time.monotonic() - started > MAX_END_S:
+            raise PrerequisiteError(
+                f"{folder.root}: process {pid} was asked to stop and has not ended after {MAX_END_S:.0f} s;"
+                f" see {folder.log}; to end it at once: kill -9 {pid} (the same command goes on afterwards)"
+            )
+        time.sleep(0.2)
+    return True
+
+
+def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether SIGINT does nothing, as in what a script's shell starts with `&`; False where nobody can tell.
+
+    SigIgn in /proc/PID/status is a mask in hexadecimal digits, a bit for each signal from 1 on (proc_pid_status(5)).
+    """
+    try:
+        lines = (proc / str(pid) / "status").read_text(encoding="utf-8").splitlines()
+        (ignored,) = (line.split()[1] for line in lines if line.startswith("SigIgn:"))
+        return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+@contextmanager
 def remembered(address: str, folder: SuiteDir) -> Iterator[None]:
     """Where the socket is, for as long as it is there; only who holds the suite's lock calls this."""
-    with contextlib.suppress(OSError):  # a full disk: then nobody takes it away
+    with suppress(OSError):  # a full disk: then nobody takes it away
         write_atomic(folder.socket, json.dumps({"host": socket.gethostname(), "address": address}))
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             folder.socket.unlink()
 
 
@@ -181,10 +246,10 @@ def take_away(folder: SuiteDir) -> None:
     if host != socket.gethostname():
         return
     if left.name == SOCKET and left.parent.name.startswith(PREFIX) and (not left.exists() or left.is_socket()):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             left.unlink(missing_ok=True)
             left.parent.rmdir()
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         folder.socket.unlink()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.nouns import RunStatus
+from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
@@ -92,16 +92,6 @@ WAS_NOT_BEGUN = "not begun yet"
 
 
 @dataclass(frozen=True)
-class OfCell:
-    target: str
-    evaluation: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}/{self.evaluation}"
-
-
-@dataclass(frozen=True)
 class CellState(OfCell):
     """As the last event of the cell says."""
 
@@ -120,6 +110,17 @@ class CellState(OfCell):
     """Of the run that was started or has ended, where that is known: its folder may hold another since."""
     before: CellState | None = None
     """How it ended in an earlier invocation, for as long as this one has not come to it."""
+
+    def left(self) -> CellState:
+        """What it is where the suite's process is gone."""
+        if self.status not in UNFINISHED:
+            return self
+        if self.before is not None:
+            return self.before
+        reason = WAS_STOPPED if self.status != WAITING or self.attempt else WAS_NOT_BEGUN
+        was_begun_again = self.status == RUNNING and self.so_far != PARTIAL
+        status = MISSING if self.so_far is None or was_begun_again else self.so_far
+        return replace(self, status=status, reason=self.reason or reason)
 
 
 @dataclass(frozen=True)
@@ -146,29 +147,31 @@ class SuiteState:
 
     def take(self, event: Mapping[str, Any]) -> None:
         """One more event; one that is not known, or of a cell that is not, changes nothing."""
-        kind = event.get("event")
+        kind, group, now = event.get("event"), str(event.get("group")), event.get("time")
+        since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
-            earlier = {key: _left(cell) for key, cell in self.cells.items()}
-            keys = [_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
+            earlier = {key: cell.left() for key, cell in self.cells.items()}
+            keys = [key_of(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
             self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
             self.pauses = {}
             self.started, self.ended = event, None
             self.invocations += 1
         elif kind == SUITE_ENDED:
             self.ended = event
-        elif kind in (CELL_STARTED, CELL_ENDED):
-            self._take_of_cell(event)
+        elif kind in (CELL_STARTED, CELL_ENDED) and key_of(event) in self.cells:
+            cell = self.cells[key_of(event)]
+            attempt = event.get("attempt") or cell.attempt
+            self.cells[key_of(event)] = _after(replace(cell, since=since, before=None, attempt=attempt), event)
         elif kind == ENDPOINT_PAUSED:
-            cells = frozenset(map(_name, event.get("cells") or []))
-            pause = Pause(str(event.get("group")), str(event.get("reason") or ""), cells, _number(event.get("time")))
-            self.pauses[pause.group] = pause
+            pause = Pause(group, str(event.get("reason") or ""), frozenset(map(str, event.get("cells") or [])), since)
+            self.pauses[group] = pause
             for key, cell in self.cells.items():
-                if cell.name in cells and cell.status != COMPLETE:
+                if cell.name in pause.cells and cell.status != COMPLETE:
                     self.cells[key] = replace(cell, status=PAUSED)
-        elif kind == ENDPOINT_BACK:
-            over = self.pauses.pop(str(event.get("group")), None)
+        elif kind == ENDPOINT_BACK and group in self.pauses:
+            over = self.pauses.pop(group)
             for key, cell in self.cells.items():
-                if over is not None and cell.name in over.cells and cell.status == PAUSED:
+                if cell.name in over.cells and cell.status == PAUSED:
                     self.cells[key] = replace(cell, status=WAITING)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
@@ -176,26 +179,23 @@ class SuiteState:
         Args:
             is_running: whether the suite's process lives; the cells of one that does not neither run nor wait.
         """
-        return [cell if is_running else _left(cell) for cell in self.cells.values()]
+        return [cell if is_running else cell.left() for cell in self.cells.values()]
 
-    def _take_of_cell(self, event: Mapping[str, Any]) -> None:
-        key = _key(event)
-        cell = self.cells.get(key)
-        if cell is None:
-            return
-        changes: dict[str, Any] = {"since": _number(event.get("time")), "before": None}
-        changes["attempt"] = event.get("attempt") or cell.attempt
-        if event.get("event") == CELL_STARTED:
-            changes |= {"status": RUNNING, "reason": None, "identity": event.get("identity")}
-        else:
-            status = event.get("status")
-            ended = RunStatus(status) if status in STATUSES else FAILED
-            changes |= {"status": WAITING, "so_far": ended} if event.get("again") else {"status": ended, "so_far": None}
-            changes["reason"] = event.get("reason")
-            changes["collected"] = bool(event.get("collected"))
-            changes["reused_from"] = event.get("reused_from")
-            changes["identity"] = event.get("identity")
-        self.cells[key] = replace(cell, **changes)
+
+def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
+    """An event of the cell: it is begun, or has ended."""
+    cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"))
+    if event["event"] == CELL_STARTED:
+        return replace(cell, status=RUNNING)
+    status, again = event.get("status"), event.get("again")
+    ended = RunStatus(status) if status in STATUSES else FAILED
+    return replace(
+        cell,
+        status=WAITING if again else ended,
+        so_far=ended if again else None,
+        collected=bool(event.get("collected")),
+        reused_from=event.get("reused_from"),
+    )
 
 
 def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
@@ -206,28 +206,9 @@ def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
     return state
 
 
-def _left(cell: CellState) -> CellState:
-    if cell.status not in UNFINISHED:
-        return cell
-    if cell.before is not None:
-        return cell.before
-    reason = WAS_STOPPED if cell.status != WAITING or cell.attempt else WAS_NOT_BEGUN
-    ended = cell.so_far if cell.status != RUNNING or cell.so_far == PARTIAL else None
-    status = MISSING if ended is None else ended
-    return replace(cell, status=status, reason=cell.reason or reason)
-
-
-def _key(event: Mapping[str, Any]) -> tuple[str, str]:
+def key_of(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Of an event of a cell."""
     return str(event.get("target")), str(event.get("evaluation"))
-
-
-def _name(cell: Any) -> str:
-    """A cell of an event: `target/evaluation`, or a mapping that says both."""
-    return "/".join(_key(cell)) if isinstance(cell, Mapping) else str(cell)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
 
 
 class ScreenLines(SuiteObserver):
@@ -237,17 +218,17 @@ class ScreenLines(SuiteObserver):
         self._screen: TextIO | None = screen
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        kind = event["event"]
+        kind, name = event["event"], "/".join(key_of(event))
         if kind == SUITE_STARTED:
             self.say(f"{event['total']} cell{'' if event['total'] == 1 else 's'}")
         elif kind == CELL_STARTED:
             again = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
-            self.say(f"{_name(event)}: begun{again}")
+            self.say(f"{name}: begun{again}")
         elif kind == CELL_ENDED:
             before = " before" if event["collected"] else ""
             reason = f": {event['reason']}" if event["reason"] else ""
             again = "; it waits for its next attempt" if event.get("again") else ""
-            self.say(f"{_name(event)}: {event['status']}{before}{reason}{again}")
+            self.say(f"{name}: {event['status']}{before}{reason}{again}")
         elif kind == ENDPOINT_PAUSED:
             self.say(f"{event['group']} is waited for: {event['reason']}")
         elif kind == ENDPOINT_BACK:

@@ -15,12 +15,12 @@ from eval_factory.core import formats, tables
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.nouns import RunStatus
+from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import result_views as html
 from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
-from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING, OfCell
+from eval_factory.workflows.suite.suite_status import CellFigures
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,7 +82,7 @@ class SuiteReport:
         columns: dict[str, str] = {"target": TEXT, "evaluation": TEXT, **INSTANCE_COLUMNS}
         rows: list[dict[str, Any]] = []
         for cell in self.cells:
-            if cell.status in (COMPLETE, PARTIAL):
+            if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
                 more, found = instance_table(load_result(cell.folder).result)
                 columns |= more
                 rows += [{**row, "target": cell.target, "evaluation": cell.evaluation} for row in found]
@@ -90,23 +90,23 @@ class SuiteReport:
 
     @property
     def _title(self) -> str:
-        done = sum(cell.status == COMPLETE for cell in self.cells)
+        done = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)
         return f"{done} of {len(self.cells)} cells complete"
 
     def _repr_html_(self) -> str:
         head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
-        rows = []
-        for row in map(_cell_row, self.cells):
-            count = row.get("n")
-            rows.append((
+        rows = [
+            (
                 row["target"],
                 row["evaluation"],
                 row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
                 row.get("metric") or "-",
                 formats.score(row.get("value"), missing="-"),
                 formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
-                "-" if count is None else str(count),
-            ))  # fmt: skip
+                str(row.get("n", "-")),
+            )
+            for row in map(_cell_row, self.cells)
+        ]
         table = tables.Table(head, rows, 3)
         wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in self.cells if cell.exit_code]
         where = html.paragraph(f"table: {self.folder.results_html}")
@@ -130,23 +130,16 @@ CELL_COLUMNS: Mapping[str, str] = {
 
 
 def _cell_row(cell: CellReport) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        name: getattr(cell, name)
-        for name in ("target", "evaluation", "status", "reason", "exit_code", "attempts", "collected")
-    }
-    row["folder"] = str(cell.folder)
-    if cell.status not in (COMPLETE, PARTIAL):
-        return row
-    result = load_result(cell.folder).result
-    row |= {"task": result.task, "model": result.provenance.target, "metric": result.main_metric}
-    row["reportable"] = result.reportable
-    if main := result.scores.get(result.main_metric):
-        stats = main.stats
-        row |= {"value": main.value, "ci_low": stats.ci_low, "ci_high": stats.ci_high, "n": stats.count}
-    return row
+    row: dict[str, Any] = {**vars(cell), "folder": str(cell.folder)}
+    if cell.status in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+        result = load_result(cell.folder).result
+        row |= {name: value for name, value in vars(CellFigures.of(result)).items() if value is not None}
+        row |= {"model": result.provenance.target, "metric": result.main_metric}
+    return {name: value for name, value in row.items() if name in CELL_COLUMNS}
 
 
 _MOST_NAMED = 12
+_SHOWN_ORDER = (RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
 
 
 def summary_of(
@@ -157,18 +150,18 @@ def summary_of(
         no_table: why the table could not be written.
         stopped: why cells were not begun any more, where they were not.
     """
-    counts = Counter(cell.status for cell in cells)
-    collected = sum(cell.collected for cell in cells)
-    parts = [f"{counts[status]} {status}" for status in (COMPLETE, PARTIAL, FAILED, WAITING, MISSING) if counts[status]]
+    counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
+    parts = [f"{counts[status]} {status}" for status in _SHOWN_ORDER if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
     for cell in wrong[:_MOST_NAMED]:
-        status = "complete, but not reportable" if cell.status == COMPLETE else cell.status
+        status = "complete, but not reportable" if cell.status == RunStatus.COMPLETE else cell.status
         lines.append(f"  {cell.name}: {status}{f': {one_line(cell.reason, 200)}' if cell.reason else ''}")
     if len(wrong) > _MOST_NAMED:
         lines.append(f"  and {len(wrong) - _MOST_NAMED} more: eval-factory suite check {folder.root}")
-    if any(cell.status != COMPLETE for cell in cells):  # the last request that a limit allows may be the last of all
+    # where all are complete, the last request that a limit allows was the last of all
+    if counts[RunStatus.COMPLETE] < len(cells):
         lines += [] if stopped is None else [stopped]
         lines += _next_steps(cells, counts, folder, stopped or "")
     lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
@@ -181,10 +174,10 @@ def _next_steps(
     limit = next((name for name in (MAX_COST, MAX_REQUESTS, MAX_TOKENS) if name in stopped), None)
     first = "" if limit is None else f"raise {limit} of the suite, and "
     step, details = f"{first}the same command goes on: only what is missing is asked", []
-    if counts[WAITING]:
+    if counts[RunStatus.WAITING]:
         step = "submitted to Slurm: the same command takes over what has ended, and --wait waits for all of it"
         details.append(f"  where it stands: eval-factory suite status {folder.root}")
-    if counts[FAILED]:
+    if counts[RunStatus.FAILED]:
         details.append(f"  why a cell failed: eval-factory suite logs {folder.root} CELL")
     interrupted = any(cell.exit_code == InterruptedRunError.exit_code for cell in cells)
     return [f"interrupted; {step}" if interrupted else step, *details]
@@ -196,17 +189,16 @@ def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[Ce
     Returns:
         The cells as the table has them, and why it could not be written.
     """
-    reported = [
+    results = suite_results(
         FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells
-    ]
-    results = suite_results(reported)
+    )
     found = []
     for cell, result in zip(cells, results.cells, strict=True):
         if result.status != cell.status:  # one that cannot be read is none, whatever its run said
             config = folder.cell_config(cell.target, cell.evaluation)
             again = shlex.join(["eval-factory", "run_eval", "--run_config", str(config)])
             reason = f"{result.reason}; write its files again: {again}"
-            cell = replace(cell, status=FAILED, exit_code=PrerequisiteError.exit_code, reason=reason)
+            cell = replace(cell, status=RunStatus.FAILED, exit_code=PrerequisiteError.exit_code, reason=reason)
         found.append(cell)
     try:
         write_suite_results(results, folder)

@@ -1,42 +1,48 @@
-"""Where a suite stands, for who looks at it from any machine: its events, its cells' folders, and what Slurm says."""
+"""Where a suite stands, for who looks at it from any machine: its events, its cells' folders, and what Slurm says.
+
+Of a cell that runs its events are read, of one that has ended the result; and the logs of both, for who asks.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-import socket
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from eval_factory.core import logs as event_names
-from eval_factory.core.budget import Budget, Spending
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.budget import Budget, Spending, total
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.foreign_text import one_line, printable
+from eval_factory.core.formats import first_of
+from eval_factory.core.logs import PHASE, PROGRESS
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
-from eval_factory.executors.progress import EventTail, figures_text
+from eval_factory.core.results import TaskResult
+from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir
+from eval_factory.executors.progress import EventTail, LineTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns, Wave, cell_of
-from eval_factory.workflows.suite.suite_folder import lock_is_held, may_hold
-from eval_factory.workflows.suite.suite_journal import (
-    COMPLETE,
-    FAILED,
-    MISSING,
-    PARTIAL,
-    RUNNING,
-    STATUSES,
-    WAITING,
-    CellState,
-    Pause,
-    SuiteState,
-)
+from eval_factory.workflows.suite.suite_folder import holder_now
+from eval_factory.workflows.suite.suite_journal import STATUSES, UNFINISHED, CellState, Pause, SuiteState
+
+GOES, STOPPED, ENDED = "running", "stopped", "ended"
+"""Of a suite: a process works on it; its last one was killed; its last one came to its end."""
+RUN_IT = "the same command runs it"
+NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
+RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
+TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
+_INTERVAL_S = 5.0
+"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
+takes its time, and is written all the while."""
+_COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,6 @@ class CellJob:
     """How often the cell was begun in that wave."""
     log: Path
     """What Slurm and the task say of themselves."""
-    work: Path | None
-    """The folder of the last attempt, an output folder; None before there is one, and once it became the cell's."""
-
-
-_COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ class CellProgress:
     """The last `progress` event of the phase."""
     run: tuple[int, int] = (1, 1)
     """The number of the run, and of how many, where a cell is several of HELM's runs."""
+
+    def after(self, event: Mapping[str, Any]) -> CellProgress:
+        """One more event; those that say nothing of the progress change nothing."""
+        number, of = event.get("number"), event.get("of")
+        if event.get("event") == PHASE:
+            run = (number, of) if isinstance(number, int) and isinstance(of, int) else self.run
+            return CellProgress(str(event.get("phase")), event["time"], None, run)
+        if event.get("event") == PROGRESS and all(_is_number(event.get(name)) for name in _COUNTS):
+            return replace(self, counts={**event, "role": str(event.get("role"))})
+        return self
 
     def figures(self, room: int = 1000) -> str:
         """`120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as there are columns for."""
@@ -91,51 +102,11 @@ class CellProgress:
 
     def document(self) -> dict[str, Any]:
         reported = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
-        number, of = self.run
         return {
-            "phase": self.phase, "phase_since": self.phase_since, "run": number, "runs": of,
+            "phase": self.phase, "phase_since": self.phase_since, "run": self.run[0], "runs": self.run[1],
             "counts": reported, "requests_per_s": round(self.rate, 3),
             "left_s": None if self.left_s is None else round(self.left_s, 1),
         }  # fmt: skip
-
-
-class CellFollower:
-    """Reads on in a cell's events; those of earlier attempts are left out."""
-
-    def __init__(self, folder: Path, since: float) -> None:
-        """`since`: when the cell was started, in epoch seconds."""
-        self._tail, self.since = EventTail(RunDir(folder).events, None), since
-        self.progress = CellProgress()
-
-    def look(self) -> CellProgress:
-        for event in self._tail.new():
-            if is_number(event.get("time")) and event["time"] >= self.since:
-                self.progress = after(self.progress, event)
-        return self.progress
-
-
-def after(progress: CellProgress, event: Mapping[str, Any]) -> CellProgress:
-    """One more event; those that say nothing of the progress change nothing."""
-    kind = event.get("event")
-    if kind == event_names.PHASE:
-        number, of = event.get("number"), event.get("of")
-        run = (number, of) if isinstance(number, int) and isinstance(of, int) else progress.run
-        return CellProgress(str(event.get("phase")), event["time"], None, run)
-    if kind == event_names.PROGRESS and all(is_number(event.get(name)) for name in _COUNTS):
-        counts = {**event, "role": str(event.get("role"))}
-        return CellProgress(progress.phase, progress.phase_since, counts, progress.run)
-    return progress
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-GOES, STOPPED, ENDED = "running", "stopped", "ended"
-"""Of a suite: a process works on it; its last one was killed; its last one came to its end."""
-RUN_IT = "the same command runs it"
-UNKNOWN = Holder(pid=0, host="", since="")
-"""Somebody who holds the lock and has not said who he is yet."""
 
 
 @dataclass(frozen=True)
@@ -151,14 +122,23 @@ class CellFigures:
     identity: str | None = None
     """Of the run that it is the result of."""
 
+    @classmethod
+    def of(cls, result: TaskResult) -> CellFigures:
+        main, run = result.scores.get(result.main_metric), result.provenance.run_identity
+        if main is None:
+            return cls(result.task, result.main_metric, None, None, None, None, result.reportable, run)
+        ends = (main.stats.ci_low, main.stats.ci_high, main.stats.count)
+        return cls(result.task, result.main_metric, main.value, *ends, result.reportable, run)
 
-@dataclass(frozen=True)
-class CellStatus:
-    state: CellState
+
+@dataclass(frozen=True, kw_only=True)
+class CellStatus(CellState):
+    """As its last event says, or what of its folder and its job is newer."""
+
     folder: Path
     progress: CellProgress | None = None
     figures: CellFigures | None = None
-    spent: Spending = field(default_factory=Spending)
+    spent: Spending
     """In all runs of the cell's folder."""
     job: CellJob | None = None
     """Of a cell that Slurm has, or had, and that is not complete."""
@@ -179,15 +159,15 @@ class SuiteStatus:
     invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
-    command: str | None = None
+    command: str | None
     """That began it, where it is known."""
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float]
     """Of the budget of all cells together: name -> number."""
 
     @property
     def counts(self) -> dict[str, int]:
         """Status -> how many cells have it; those that none has are left out."""
-        found = Counter(cell.state.status for cell in self.cells)
+        found = Counter(cell.status for cell in self.cells)
         return {status: found[status] for status in STATUSES if found[status]}
 
     @property
@@ -196,48 +176,32 @@ class SuiteStatus:
 
     @property
     def is_complete(self) -> bool:
-        return bool(self.cells) and all(cell.state.status == COMPLETE for cell in self.cells)
-
-
-NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
-RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
-TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
-_INTERVAL_S = 5.0
-"""How long what was read is good enough: squeue asks one program for a whole cluster, and a journal of many answers
-takes its time, and is written all the while."""
+        return bool(self.cells) and all(cell.status == RunStatus.COMPLETE for cell in self.cells)
 
 
 class SuiteReader:
-    """Looks at a suite's folder again and again, and reads only what is new.
-
-    Of a cell that runs it reads the events, of one that has ended the result; Slurm is asked now and then, and only
-    while it may have something of the suite.
-    """
+    """Looks at a suite's folder again and again, and reads only what is new; Slurm is asked now and then."""
 
     def __init__(
         self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._folder, self._clock = folder, clock
-        self._tail, self._state = EventTail(folder.events, None), SuiteState()
+        self._tail, self.state = EventTail(folder.events, None), SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
-        self._followers: dict[str, CellFollower] = {}
-        self._figures: dict[str, tuple[float, CellFigures | None]] = {}
-        self._spent: dict[Path, tuple[float, str, object, Spending]] = {}
-        self._limits: tuple[float, dict[str, float]] | None = None
+        self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
+        self._read: dict[tuple[object, Path], tuple[object, Any]] = {}
+        self._spent: dict[Path, tuple[float, str, Spending]] = {}
 
     def look(self) -> SuiteStatus:
         holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
-            self._state.take(event)
-        return self.over(self.status(self._state, is_running=holder is not None, holder=holder))
+            self.state.take(event)
+        return self.over(self.status(is_running=holder is not None, holder=holder))
 
-    def status(self, state: SuiteState, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
-        """Of the suite that the events tell of; `holder` is the process that works on it, where that is known."""
-        started, ended = state.started or {}, state.ended or {}
-        written = modified_at(self._folder.config)
-        if self._limits is None or self._limits[0] != written:
-            self._limits = (written, stated_limits(self._folder))
+    def status(self, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
+        """By the events so far; `holder` is the process that works on the suite, where that is known."""
+        state, started, ended = self.state, self.state.started or {}, self.state.ended or {}
         return SuiteStatus(
             folder=self._folder,
             state=GOES if is_running else ENDED if ended else STOPPED,
@@ -250,39 +214,50 @@ class SuiteReader:
             cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
             command=started.get("command"),
-            limits=self._limits[1],
+            limits=self._unless_known(stated_limits, self._folder.config, modified_at(self._folder.config)),
         )
 
-    def cell(self, cell: CellState) -> CellStatus:
-        folder, since = self._folder.cell(cell.target, cell.evaluation), cell.since or 0.0
-        spent = self.spent(folder, cell.status)
-        if cell.status == RUNNING:
-            return CellStatus(cell, folder, progress=self._progress(cell.name, folder, since), spent=spent)
-        if cell.status == MISSING and cell.identity is not None:
+    def cell(self, state: CellState) -> CellStatus:
+        folder = self._folder.cell(state.target, state.evaluation)
+        cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
+        if cell.status == RunStatus.RUNNING:
+            return replace(cell, progress=self._progress(cell, cell.since or 0.0))
+        if cell.status == RunStatus.MISSING and cell.identity is not None:
             from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
 
-            state = read_state(RunDir(folder))
-            if state is not None and state.complete and state.identity == cell.identity:
-                cell = replace(cell, status=COMPLETE, reason=None)  # its suite was killed before it could say so
-        if cell.status not in (COMPLETE, PARTIAL):
-            return CellStatus(cell, folder, spent=spent)
-        written, known = modified_at(RunDir(folder).evaluation_config), self._figures.get(cell.name)
-        if known is None or known[0] != written:
-            known = self._figures[cell.name] = (written, figures_of(folder))
-        figures, lost = known[1], None
-        if cell.identity is not None and figures is None:  # somebody deleted its folder
+            last = read_state(RunDir(folder))
+            if last is not None and last.complete and last.identity == cell.identity:
+                # its suite was killed before it could say so
+                cell = replace(cell, status=RunStatus.COMPLETE, reason=None)
+        if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+            return cell
+        written = modified_at(RunDir(folder).evaluation_config)
+        figures: CellFigures | None = self._unless_known(figures_of, folder, written)
+        if cell.identity is None or (figures is not None and figures.identity == cell.identity):
+            return replace(cell, figures=figures)
+        lost = "the result in its folder is of another configuration"
+        if figures is None:  # somebody deleted its folder
             lost = "its folder holds no result any more"
-        elif cell.identity is not None and figures is not None and cell.identity != figures.identity:
-            lost = "the result in its folder is of another configuration"
-        if lost is not None:
-            return CellStatus(replace(cell, status=MISSING, reason=f"{lost}; {RUN_IT}"), folder, spent=spent)
-        return CellStatus(cell, folder, figures=figures, spent=spent)
+        return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; {RUN_IT}")
 
-    def _progress(self, name: str, folder: Path, since: float) -> CellProgress:
-        follower = self._followers.get(name)
-        if follower is None or follower.since != since:
-            follower = self._followers[name] = CellFollower(folder, since)
-        return follower.look()
+    def _unless_known(self, read: Callable[[Path], Any], path: Path, stamp: object) -> Any:
+        """What `read` makes of `path`; read again where the stamp is another one."""
+        known = self._read.get((read, path))
+        if known is None or known[0] != stamp:
+            known = self._read[read, path] = (stamp, read(path))
+        return known[1]
+
+    def _progress(self, cell: CellStatus, since: float) -> CellProgress:
+        """By the events since the cell was started, in epoch seconds; those of earlier attempts are left out."""
+        known = self._followed.get(cell.name)
+        if known is None or known[0] != since:
+            known = (since, EventTail(RunDir(cell.folder).events, None), CellProgress())
+        _, tail, progress = known
+        for event in tail.new():
+            if _is_number(event.get("time")) and event["time"] >= since:
+                progress = progress.after(event)
+        self._followed[cell.name] = (since, tail, progress)
+        return progress
 
     def spent(self, folder: Path, status: str) -> Spending:
         """In all runs of this output folder; of what has a known price alone, where it is money.
@@ -290,48 +265,44 @@ class SuiteReader:
         Args:
             status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
         """
-        now, known, rundir = self._clock(), self._spent.get(folder), RunDir(folder)
+        now, known = self._clock(), self._spent.get(folder)
         if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
-            return known[3]
+            return known[2]
         there = []
-        for path in rundir.answers:
+        for path in RunDir(folder).answers:
             with suppress(OSError):
                 about = path.stat()
                 there.append((path, about.st_mtime_ns, about.st_size))
-        spent = Spending()
-        if known is not None and known[2] == there:
-            spent = known[3]
-        else:
-            with suppress(sqlite3.Error):  # damaged, or another's: the run itself says so
-                spent = spent_so_far(rundir.cache_db, {})
-        self._spent[folder] = (now, status, there, spent)
-        return spent
+        self._spent[folder] = (now, status, self._unless_known(_spent_in, folder, there))
+        return self._spent[folder][2]
 
     def over(self, status: SuiteStatus) -> SuiteStatus:
         """The status that the suite's own files give, with what its jobs do."""
         store = self._runs.store
         if not store.is_there():
             return status
-        states: Mapping[str, RunState] | None = {}
-        now = self._clock()
-        if store.open_waves():
-            if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
-                self._queue = (now, None)  # Slurm does not say
-                with suppress(PrerequisiteError):
-                    self._queue = (now, self._runs.look())
-            states = self._queue[1]
+        states = self._jobs() if store.open_waves() else {}
         if states and status.state != GOES:
             self._runs.forget_keys(older_than_s=JUST_WRITTEN_S)
+            if any(isinstance(state, (Waiting, Started)) for state in states.values()):
+                status = replace(status, state=GOES, pid=None, host=None)
         latest = {cell_of(run.name): (wave, run) for wave in store.waves() for run in wave.runs}
         cells = tuple(
-            self._in_slurm(cell, *latest[cell.state.name], states)
-            if cell.state.name in latest and cell.state.status != COMPLETE
+            self._in_slurm(cell, *latest[cell.name], states)
+            if cell.name in latest and cell.status != RunStatus.COMPLETE
             else cell
             for cell in status.cells
         )
-        status = replace(status, cells=cells)
-        queued = any(isinstance(one, (Waiting, Started)) for one in (states or {}).values())
-        return replace(status, state=GOES, pid=None, host=None) if queued and status.state != GOES else status
+        return replace(status, cells=cells)
+
+    def _jobs(self) -> Mapping[str, RunState] | None:
+        """What Slurm said a few seconds ago at most; None where it does not say."""
+        now = self._clock()
+        if self._queue is None or now - self._queue[0] >= _INTERVAL_S:
+            self._queue = (now, None)
+            with suppress(PrerequisiteError):
+                self._queue = (now, self._runs.look())
+        return self._queue[1]
 
     def _in_slurm(
         self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
@@ -342,57 +313,26 @@ class SuiteReader:
         """
         store, state = self._runs.store, (states or {}).get(run.name)
         starts = store.starts_in(wave, run)
-        task = None
-        if isinstance(state, (Waiting, Started)):
-            why = state.reason if isinstance(state, Waiting) else ""
-            task = f"{state.where}, {why}" if why else state.where
-        job = CellJob(task, len(starts), store.task_log(wave, run), cell.folder if task and starts else None)
-        status, reason, progress = cell.state.status, task, cell.progress
+        task, status, reason, progress = None, cell.status, cell.reason, cell.progress
         if isinstance(state, Waiting):
-            status = WAITING
+            reason = task = f"{state.where}, {state.reason}" if state.reason else state.where
+            status = RunStatus.WAITING
         elif isinstance(state, Started):
-            status, progress = RUNNING, None
-            if starts:
-                progress = self._progress(cell.state.name, cell.folder, starts[-1].stat().st_mtime)
+            reason = task = state.where
+            status = RunStatus.RUNNING
+            progress = self._progress(cell, starts[-1].stat().st_mtime) if starts else None
         else:  # not in the queue: what it comes to before the command has taken it over
-            ended, reason = store.ended(wave, run), cell.state.reason
-            if ended is not None and ended.status == COMPLETE:
-                status, reason = WAITING, RESULT_PUBLISHED
+            ended, has_ended = store.ended(wave, run), status in (RunStatus.FAILED, RunStatus.PARTIAL)
+            if ended is not None and ended.status == RunStatus.COMPLETE:
+                status, reason = RunStatus.WAITING, RESULT_PUBLISHED
             elif states is None:
                 reason = NOT_KNOWN
-            elif status not in (FAILED, PARTIAL) and ended is not None:
+            elif ended is not None and not has_ended:
                 reason = f"its job has ended: {ended.status}{f': {ended.reason}' if ended.reason else ''}"
-            elif status not in (FAILED, PARTIAL, WAITING):
+            elif not has_ended and status != RunStatus.WAITING:
                 reason = TASK_GONE
-        reported = replace(cell.state, attempt=max(cell.state.attempt, len(starts)), status=status, reason=reason)
-        return replace(cell, job=job, state=reported, progress=progress)
-
-
-def same_command(status: SuiteStatus) -> str:
-    """What goes on with the suite: its own command, or one that does the same."""
-    if status.command is not None:
-        return status.command
-    if isinstance(status.folder, RunSuiteDir):
-        words = ["eval-factory", "run_eval", "--run_config", str(status.folder.run_config)]
-    else:
-        words = ["eval-factory", "run_suite", "--run_config", str(status.folder.config)]
-    stated = _section(status.folder).get("output_dir")  # another folder, where the suite would begin from nothing?
-    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(status.folder.root):
-        words += ["--output_dir", str(status.folder.named)]
-    return shlex.join(words)
-
-
-def holder_now(folder: SuiteDir) -> Holder | None:
-    """The process that works on the suite; None where none does.
-
-    A lock that is held, but not by the process that took it, is what that process left when it was killed.
-    """
-    if not lock_is_held(folder.lock):
-        return None
-    holder = Holder.written_in(folder.lock) or UNKNOWN
-    if holder.host == socket.gethostname() and not (is_running(holder.pid) and may_hold(holder.pid, folder.lock)):
-        return None
-    return holder
+        job, attempt = CellJob(task, len(starts), store.task_log(wave, run)), max(cell.attempt, len(starts))
+        return replace(cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress)
 
 
 def status_of(folder: SuiteDir) -> SuiteStatus:
@@ -403,50 +343,74 @@ def figures_of(folder: Path) -> CellFigures | None:
     """None where there is no result that can be read."""
     from eval_factory.report.reader import load_result  # imported here: most that look do so while nothing has ended
 
-    try:
-        result = load_result(folder).result
-    except PrerequisiteError:
-        return None
-    score = result.scores.get(result.main_metric)
-    stats = None if score is None else score.stats
-    return CellFigures(
-        task=result.task,
-        main_metric=result.main_metric,
-        value=None if score is None else score.value,
-        ci_low=None if stats is None else stats.ci_low,
-        ci_high=None if stats is None else stats.ci_high,
-        n=None if stats is None else stats.count,
-        reportable=result.reportable,
-        identity=result.provenance.run_identity,
-    )
+    with suppress(PrerequisiteError):
+        return CellFigures.of(load_result(folder).result)
+    return None
 
 
-def stated_limits(folder: SuiteDir) -> dict[str, float]:
+def _spent_in(folder: Path) -> Spending:
+    with suppress(sqlite3.Error):  # damaged, or another's: the run itself says so
+        return spent_so_far(RunDir(folder).cache_db, {})
+    return Spending()
+
+
+def stated_limits(config: Path) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
-    section = _section(folder)
-    stated: dict[str, Any] = {one.name: section.get(one.name) for one in fields(Budget)}
-    return {name: value for name, value in stated.items() if is_number(value)}
+    section = _section(config)
+    stated = {one.name: section.get(one.name) for one in fields(Budget)}
+    return {name: value for name, value in stated.items() if _is_number(value)}
 
 
-def _section(folder: SuiteDir) -> dict[str, Any]:
+def _section(config: Path) -> dict[str, Any]:
     """What suite_config.yml holds; nothing where it cannot be read."""
     try:
-        section = parse_own(folder.config.read_text(encoding="utf-8"))["suite"]
+        section = parse_own(config.read_text(encoding="utf-8"))["suite"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return section if isinstance(section, dict) else {}
 
 
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def same_command(status: SuiteStatus) -> str:
+    """What goes on with the suite: its own command, or one that does the same."""
+    if status.command is not None:
+        return status.command
+    folder, command, config = status.folder, "run_suite", status.folder.config
+    if isinstance(folder, RunSuiteDir):
+        command, config = "run_eval", folder.run_config
+    words = ["eval-factory", command, "--run_config", str(config)]
+    stated = _section(folder.config).get("output_dir")  # another folder, where it would begin from nothing?
+    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(folder.root):
+        words += ["--output_dir", str(folder.named)]
+    return shlex.join(words)
+
+
+def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
+    """The limit that is used up, with its number; None where there is something left.
+
+    Args:
+        seconds_left: of max_wall_s; None where there is no such limit.
+    """
+    elapsed = 0.0 if seconds_left is None else (budget.max_wall_s or 0.0) - seconds_left
+    name = budget.reached(spent.by_limit(elapsed))
+    return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
+
+
 def status_document(status: SuiteStatus) -> dict[str, Any]:
+    names = ("state", "pid", "host", "started", "ended", "exit_code", "invocations")
     return {
         "suite": str(status.folder.root),
-        "state": status.state,
-        "pid": status.pid,
-        "host": status.host,
-        "started": status.started,
-        "ended": status.ended,
-        "exit_code": status.exit_code,
-        "invocations": status.invocations,
+        **{name: getattr(status, name) for name in names},
         "command": same_command(status),
         "complete": status.is_complete,
         "total": len(status.cells),
@@ -459,64 +423,73 @@ def status_document(status: SuiteStatus) -> dict[str, Any]:
 
 
 def _cell_document(cell: CellStatus) -> dict[str, Any]:
-    state, job = cell.state, cell.job
+    names = ("target", "evaluation", "status", "attempt", "reason", "since", "collected", "reused_from")
     document = {
-        "target": state.target,
-        "evaluation": state.evaluation,
-        "status": state.status,
-        "attempt": state.attempt,
-        "reason": state.reason,
-        "since": state.since,
-        "collected": state.collected,
-        "reused_from": state.reused_from,
+        **{name: getattr(cell, name) for name in names},
         "folder": str(cell.folder),
         "spent": asdict(cell.spent),
         "progress": None if cell.progress is None else cell.progress.document(),
         "result": None if cell.figures is None else asdict(cell.figures),
     }
-    if job is not None:
-        work = None if job.work is None else str(job.work)
+    if (job := cell.job) is not None:
+        work = str(cell.folder) if job.task and job.attempts else None
         document["slurm"] = {"task": job.task, "attempts": job.attempts, "log": str(job.log), "work_folder": work}
     return document
 
 
-def modified_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def total(parts: Iterable[Spending]) -> Spending:
-    known = list(parts)
-    sums = {one.name: sum(getattr(part, one.name) for part in known) for one in fields(Spending)}
-    return Spending(**sums)
-
-
-def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
-    """The limit that is used up, with its number; None where there is something left.
+def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
+    """Every line of the cell's logs.
 
     Args:
-        seconds_left: of max_wall_s; None where there is no such limit.
-    """
-    most = budget.max_wall_s
-    elapsed = 0.0 if most is None or seconds_left is None else most - seconds_left
-    name = budget.reached(spent.by_limit(elapsed))
-    return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
-
-
-def cancel_jobs(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
-    """End every job of the suite, and wait until none is left; whoever waits for them stops waiting.
-
-    Returns:
-        Whether there were any.
+        wanted: may be None where there is one cell alone.
+        follow: go on until the cell has ended, or the suite.
 
     Raises:
-        PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
+        ConfigError, PrerequisiteError: there is no such cell; it has no logs.
     """
-    runs = SlurmRuns(folder, slurm or Slurm(os.environ), say=say)
-    if not runs.store.is_there():
-        return False
-    states = SlurmRuns(folder, slurm or Slurm(os.environ)).look()  # which says nothing of what is waited for
-    runs.end()
-    return any(isinstance(state, (Waiting, Started)) for state in states.values())
+    tails: dict[Path, LineTail] = {}
+    last: LineTail | None = None
+    while True:
+        status = reader.look()
+        cell = find_cell(status, wanted)
+        # what Slurm says of its task, what a run by itself would show, the program's own log, and HELM's
+        job, wanted, rundir = cell.job, cell.name, RunDir(cell.folder)
+        paths = [status.folder.cell_log(cell.target, cell.evaluation), rundir.program_log, rundir.helm_log]
+        if job is not None:
+            begun = job.task is None or job.attempts  # else the logs in its folder are of an earlier run
+            paths = [job.log, *(paths if begun else paths[:1])]
+        tails |= {path: LineTail(path) for path in paths if path not in tails}
+        if not follow and not any(path.is_file() for path in tails):
+            why = f"{cell.status}{f', {cell.reason}' if cell.reason else ''}"
+            raise PrerequisiteError(f"{cell.name}: has no logs yet: {why}; -f waits for them")
+        goes_on = follow and (cell.status in UNFINISHED or cell.reason == NOT_KNOWN)
+        for tail in tails.values():
+            lines = list(tail.lines())
+            for line in lines if goes_on or not tail.rest else [*lines, tail.rest]:
+                if tail is not last:
+                    write(f"==> {tail.path} <==")
+                    last = tail
+                write(printable(line.decode("utf-8", errors="replace")))
+        if not goes_on:
+            return
+        time.sleep(0.5)
+
+
+def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
+    """The cell of that name, or the only one whose name has this in it.
+
+    Raises:
+        ConfigError: there is none, or more than one; the message names some.
+    """
+    names = {cell.name: cell for cell in status.cells}
+    there = first_of(list(names), 10) or "none yet"
+    if wanted is None and len(names) != 1:
+        raise ConfigError(f"give the name of a cell, or a part of it; the suite has: {there}")
+    wanted = wanted or ""
+    found = [wanted] if wanted in names else [name for name in names if wanted in name]
+    if len(found) == 1:
+        return names[found[0]]
+    shown = one_line(repr(wanted))
+    if found:
+        raise ConfigError(f"{shown} is part of {len(found)} cells: {first_of(found, 10)}; give more of the name")
+    raise ConfigError(f"there is no cell {shown}; the suite has: {there}")

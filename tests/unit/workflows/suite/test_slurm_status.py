@@ -15,7 +15,8 @@ from eval_factory.executors.slurm import QueuedTask
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore
 from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.slurm_worker import Start
-from eval_factory.workflows.suite.suite_status import TASK_GONE, SuiteReader, SuiteStatus, cancel_jobs, status_of
+from eval_factory.workflows.suite.suite_folder import cancel
+from eval_factory.workflows.suite.suite_status import TASK_GONE, SuiteReader, SuiteStatus, status_of
 from slurm_cells import ScriptedSlurm, submitted
 from suite_by_hand import CELLS, cell_ended, ended, phase, progress, started, suite_folder, tell
 
@@ -50,7 +51,7 @@ def jobs(tmp_path: Path) -> Jobs:
 
 
 def told(status: SuiteStatus) -> list[tuple[str, str | None]]:
-    return [(cell.state.status, cell.state.reason) for cell in status.cells]
+    return [(cell.status, cell.reason) for cell in status.cells]
 
 
 def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
@@ -91,15 +92,15 @@ def test_a_complete_cell_stays_complete_and_a_suite_without_slurm_as_it_is(tmp_p
 
 def test_cancelling_ends_every_job_and_takes_the_keys(jobs: Jobs) -> None:
     said: list[str] = []
-    assert cancel_jobs(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
+    assert cancel(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
     assert jobs.slurm.cancelled == [(jobs.wave.job_name, 0), (f"{jobs.wave.job_name}-clean-up", 0)]
     assert said == [f"asked Slurm to end {jobs.wave.job_name} ..."]
     assert jobs.store.cancelled.exists()
     assert not jobs.store.open_waves()
-    assert not cancel_jobs(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
+    assert not cancel(jobs.dir, said.append, jobs.slurm)  # type: ignore[arg-type]
     assert len(said) == 1
     never = SuiteDir(jobs.dir.root / "never")
-    assert not cancel_jobs(never, print, ScriptedSlurm(silent=9))  # type: ignore[arg-type]
+    assert not cancel(never, print, ScriptedSlurm(silent=9))  # type: ignore[arg-type]
 
 
 def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +109,7 @@ def test_jobs_that_do_not_end(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
     with pytest.raises(PrerequisiteError, match="have not ended after 120 s"):
-        cancel_jobs(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
+        cancel(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
     assert jobs.store.open_waves()
 
 
@@ -122,7 +123,7 @@ def test_a_cancelled_suite_waits_until_the_queue_is_empty(jobs: Jobs, monkeypatc
 
     monkeypatch.setattr(time, "sleep", sleep)
     monkeypatch.setattr(jobs.slurm, "cancel", lambda *_: None)
-    assert cancel_jobs(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
+    assert cancel(jobs.dir, print, jobs.slurm)  # type: ignore[arg-type]
     assert slept == [0.5] * 3
 
 
@@ -136,7 +137,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     found = jobs.look()
     first, second, third, _ = found.cells
     assert str(first.progress and first.progress.figures()).startswith("30/100")
-    assert first.state.attempt == 2
+    assert first.attempt == 2
     assert suite_status.status_document(found)["cells"][0]["slurm"] == {
         "task": f"Slurm: {jobs.wave.job_name} task 0, RUNNING", "attempts": 2, "work_folder": str(work),
         "log": str(jobs.store.logs(1) / "0.log"),
@@ -144,7 +145,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     tell(work / "logs" / "events.jsonl", progress(40, time=now + 5))
     again = jobs.look().cells[0].progress
     assert str(again and again.figures()).startswith("40/100")
-    assert second.job == suite_status.CellJob(second.state.reason, 0, jobs.store.logs(1) / "1.log", None)
+    assert second.job == suite_status.CellJob(second.reason, 0, jobs.store.logs(1) / "1.log")
     assert second.progress is None
     assert third.progress is None, "it has not begun yet"
 
@@ -167,8 +168,7 @@ def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> No
 def test_a_cell_that_waits_for_its_submission_is_not_gone(jobs: Jobs) -> None:
     jobs.slurm.tasks = []
     status = jobs.look()
-    state = replace(status.cells[0].state, status=RunStatus.WAITING, reason=None)
-    waiting = replace(status.cells[0], state=state, job=None)
+    waiting = replace(status.cells[0], status=RunStatus.WAITING, reason=None, job=None)
     found = jobs.reader.over(replace(status, cells=(waiting,)))
     assert told(found) == [("waiting", None)]
 

@@ -18,7 +18,7 @@ from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.resume import DataRead, ended_run, remember
-from eval_factory.workflows.suite import suite_check
+from eval_factory.workflows.suite import suite_check, suite_status
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.suite_check import CellCheck, altered_table, check_suite, verify_suite
 from eval_factory.workflows.suite.suite_status import RESULT_PUBLISHED, status_of
@@ -132,9 +132,9 @@ def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
         ("Slurm: task 0, PENDING", "there is no result", "wait for it"),
         (RESULT_PUBLISHED, RESULT_PUBLISHED, "the same command runs it"),
     ]:
-        waiting = replace(cell, state=replace(cell.state, status=RunStatus.WAITING, reason=reason))
+        waiting = replace(cell, status=RunStatus.WAITING, reason=reason)
         at_work = replace(status, cells=(waiting,))
-        monkeypatch.setattr(suite_check, "status_of", lambda _, at_work=at_work: at_work)
+        monkeypatch.setattr(suite_status, "status_of", lambda _, at_work=at_work: at_work)
         found = only(folder)
         assert (found.status, found.reason, found.to_do) == ("waiting", said, (to_do,))
 

@@ -17,7 +17,7 @@ from eval_factory.core.rundir import SuiteDir
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import suite_folder as module
 from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
-from eval_factory.workflows.suite.suite_folder import find_suite, lock_is_held, remembered, take_away, write_configs
+from eval_factory.workflows.suite.suite_folder import find_suite, holder_now, remembered, take_away, write_configs
 from stored_results import right_or_wrong
 from suite_by_hand import started, suite_folder
 from suites import ENDPOINT
@@ -108,9 +108,9 @@ def test_who_looks_keeps_nobody_out_who_looks(tmp_path: Path, monkeypatch: pytes
     folder = suite_folder(tmp_path)
     with folder.lock.open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
-        assert not lock_is_held(folder.lock)
+        assert holder_now(folder) is None
         monkeypatch.setattr(fcntl, "flock", refuse)
-        assert not lock_is_held(folder.lock)
+        assert holder_now(folder) is None
 
 
 def test_suite_and_cells_can_be_run_again_from_their_files(tmp_path: Path) -> None:

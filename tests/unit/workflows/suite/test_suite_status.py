@@ -14,7 +14,8 @@ import suite_by_hand as by_hand
 from eval_factory.core.budget import Spending
 from eval_factory.workflows.resume import LastRunState
 from eval_factory.workflows.suite import suite_status
-from eval_factory.workflows.suite.suite_status import CellProgress, holder_now, same_command, stated_limits, status_of
+from eval_factory.workflows.suite.suite_folder import UNKNOWN, holder_now
+from eval_factory.workflows.suite.suite_status import CellProgress, SuiteReader, same_command, stated_limits, status_of
 from suite_by_hand import cell_ended, cell_events, cell_started, ended, held, phase, progress, started, suite_folder
 
 GONE = 4_194_304 + 7
@@ -67,28 +68,25 @@ def test_a_suite_that_has_told_nothing_yet_nor_who_works_on_it(tmp_path: Path) -
         status = status_of(folder)
         assert (status.state, status.cells, status.pid, status.is_complete) == ("running", (), os.getpid(), False)
         folder.lock.write_text("")
-        assert holder_now(folder) == suite_status.UNKNOWN
+        assert holder_now(folder) == UNKNOWN
         assert status_of(folder).state == "running"
     assert status_of(folder).state == "stopped"
 
 
 def test_a_reader_reads_on(tmp_path: Path) -> None:
-    def phase_of(cell: suite_status.CellStatus) -> str | None:
-        return None if cell.progress is None else cell.progress.phase
-
     folder = suite_folder(tmp_path, started(), by_hand.paused("host", "big/qa"))
     with held(folder):
-        reader = suite_status.SuiteReader(folder)
+        reader = SuiteReader(folder)
         (pause,) = reader.look().pauses
         assert (pause.group, pause.cells) == ("host", frozenset({"big/qa"}))
         by_hand.tell(folder.events, by_hand.back("host"))
         assert reader.look().pauses == ()
         by_hand.tell(folder.events, cell_started("big/qa", time=200.0))
         cell_events(folder, "big/qa", phase("judging", time=201.0))
-        assert phase_of(reader.look().cells[1]) == "judging"
+        assert getattr(reader.look().cells[1].progress, "phase", None) == "judging"
         by_hand.tell(folder.events, cell_started("big/qa", time=300.0, attempt=2))
         again = reader.look().cells[1]
-        assert (phase_of(again), again.state.attempt) == ("starting", 2)
+        assert (again.progress, again.attempt) == (CellProgress("starting"), 2)
         by_hand.tell(folder.events, cell_ended("big/qa"), started(time=400.0), cell_started("big/qa", time=410.0))
         assert reader.look().invocations == 2
 
@@ -113,19 +111,19 @@ def test_a_cell_whose_result_is_not_there_any_more(tmp_path: Path, status: str) 
     by_hand.cell_result(folder, "small/qa")
     by_hand.cell_result(folder, "big/qa")
     kept, another, gone = status_of(folder).cells
-    assert (kept.state.status, kept.state.reason, kept.figures is None) == (status, None, False)
-    assert (another.state.status, another.figures, gone.state.status) == ("missing", None, "missing")
-    assert another.state.reason == "the result in its folder is of another configuration; the same command runs it"
-    assert gone.state.reason == "its folder holds no result any more; the same command runs it"
+    assert (kept.status, kept.reason, kept.figures is None) == (status, None, False)
+    assert (another.status, another.figures, gone.status) == ("missing", None, "missing")
+    assert another.reason == "the result in its folder is of another configuration; the same command runs it"
+    assert gone.reason == "its folder holds no result any more; the same command runs it"
     assert not status_of(folder).is_complete
 
 
 @pytest.mark.parametrize("text", ["", "[]", "suite: []", "suite:", "{", "suite: {max_cost: much}"])
 def test_a_configuration_that_states_no_limits(tmp_path: Path, text: str) -> None:
     folder = suite_folder(tmp_path)
-    assert stated_limits(folder) == {}
+    assert stated_limits(folder.config) == {}
     folder.config.write_text(text)
-    assert stated_limits(folder) == {}
+    assert stated_limits(folder.config) == {}
 
 
 def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +157,7 @@ def test_a_document_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def told(*events: dict[str, Any]) -> CellProgress:
     found = CellProgress()
     for event in events:
-        found = suite_status.after(found, event)
+        found = found.after(event)
     return found
 
 
@@ -182,12 +180,14 @@ def test_the_progress_of_a_cell_for_programs() -> None:
     }  # fmt: skip
 
 
-def test_a_follower_reads_on_and_leaves_out_earlier_attempts(tmp_path: Path) -> None:
-    folder = suite_folder(tmp_path)
+def test_a_reader_reads_on_in_a_cells_events_and_leaves_out_earlier_attempts(tmp_path: Path) -> None:
+    folder = suite_folder(tmp_path, started(["a/b"]), cell_started("a/b", time=50.0))
     cell_events(folder, "a/b", phase("scoring", time=49.9), progress(9, time=49.95))
-    follower = suite_status.CellFollower(folder.cell("a", "b"), 50.0)
-    assert follower.look() == CellProgress()
-    cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
-    assert follower.look().figures() == "1/100, 0 failed, 1:39 min left, 1.0/s"
-    cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
-    assert follower.look().phase == "asking the model"
+    reader = SuiteReader(folder)
+    with held(folder):
+        assert reader.look().cells[0].progress == CellProgress()
+        cell_events(folder, "a/b", phase("asking the model", time=50.0), progress(1, time=51.0))
+        found = reader.look().cells[0].progress
+        assert str(found and found.figures()) == "1/100, 0 failed, 1:39 min left, 1.0/s"
+        cell_events(folder, "a/b", {"event": "phase", "time": "never", "phase": "scoring"})
+        assert reader.look().cells[0].progress == found

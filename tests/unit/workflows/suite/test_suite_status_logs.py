@@ -18,8 +18,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors import progress
 from eval_factory.executors.progress import LineTail
-from eval_factory.workflows.suite.suite_logs import cancel, find_cell, ignores_interrupts, show_logs
-from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, status_of
+from eval_factory.workflows.suite.suite_folder import cancel, ignores_interrupts
+from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, find_cell, show_logs
 from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
 
 
@@ -100,9 +100,9 @@ TWELVE = [f"t/e{number}" for number in range(12)]
     ],
 )
 def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: str | None, found: str) -> None:
-    status = status_of(suite_folder(tmp_path, started(cells)))
+    status = SuiteReader(suite_folder(tmp_path, started(cells))).look()
     if found in cells:
-        assert find_cell(status, wanted).state.name == found
+        assert find_cell(status, wanted).name == found
         return
     with pytest.raises(ConfigError, match=found):
         find_cell(status, wanted)
@@ -112,12 +112,12 @@ class Scripted:
     """A reader of a cell that Slurm has: each look finds what the next step left."""
 
     def __init__(self, folder: SuiteDir, *steps: Callable[[], tuple[str, CellJob | None, str | None]]) -> None:
-        self.status, self.steps = status_of(folder), list(steps)
+        self.status, self.steps = SuiteReader(folder).look(), list(steps)
 
     def look(self) -> SuiteStatus:
         status, job, reason = self.steps.pop(0)()
         cell = self.status.cells[0]
-        cell = replace(cell, state=replace(cell.state, status=RunStatus(status), reason=reason), job=job)
+        cell = replace(cell, status=RunStatus(status), reason=reason, job=job)
         return replace(self.status, cells=(cell,))
 
 
@@ -125,24 +125,24 @@ def test_a_task_is_followed_from_before_it_begins_to_its_end(tmp_path: Path, mon
     """On another node: all that is known of it is in files."""
     folder = suite_folder(tmp_path, started(["big/qa"]))
     helms, _ = logs(folder, "big/qa")
-    slurms, work = tmp_path / "0.log", helms.parents[1]
+    slurms = tmp_path / "0.log"
     helms.write_text("of an earlier run\n")
 
     def waits() -> tuple[str, CellJob | None, str | None]:
-        return "waiting", CellJob("task 0, PENDING", 0, slurms, None), None
+        return "waiting", CellJob("task 0, PENDING", 0, slurms), None
 
     def begins() -> tuple[str, CellJob | None, str | None]:
         slurms.write_text("module load\n")
         helms.write_text("one\ntw")
-        return "running", CellJob("task 0, RUNNING", 1, slurms, work), None
+        return "running", CellJob("task 0, RUNNING", 1, slurms), None
 
     def is_not_known() -> tuple[str, CellJob | None, str | None]:
-        return "missing", CellJob(None, 1, slurms, work), NOT_KNOWN
+        return "missing", CellJob(None, 1, slurms), NOT_KNOWN
 
     def ends() -> tuple[str, CellJob | None, str | None]:
         with helms.open("a") as file:
             file.write("o\nthree")
-        return "missing", CellJob(None, 1, slurms, work), "its job has ended"
+        return "missing", CellJob(None, 1, slurms), "its job has ended"
 
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     lines: list[str] = []
@@ -161,7 +161,7 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def test_nothing_runs(tmp_path: Path, killed: list[tuple[int, int]]) -> None:
-    assert cancel(suite_folder(tmp_path, started()), print) is None
+    assert not cancel(suite_folder(tmp_path, started()), print)
     assert not killed
 
 
@@ -178,11 +178,11 @@ def test_a_suite_that_stops(tmp_path: Path, killed: list[tuple[int, int]], monke
 
     monkeypatch.setattr(time, "sleep", sleep)
     stack.enter_context(held(folder))
-    after = cancel(folder, said.append)
+    assert cancel(folder, said.append)
     assert killed == [(os.getpid(), signal.SIGINT)]
     assert slept == [2]
     assert said == [f"asked process {os.getpid()} to stop: waiting for it ..."]
-    assert after is not None
+    after = SuiteReader(folder).look()
     assert (after.state, after.exit_code) == ("ended", 130)
 
 
