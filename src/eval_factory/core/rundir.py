@@ -348,6 +348,10 @@ class SuiteDir:
     def cell(self, target: str, evaluation: str) -> Path:
         return self.root / target / evaluation
 
+    @property
+    def was_begun(self) -> bool:
+        return self.events.is_file() or self.lock.is_file()
+
     def cell_config(self, target: str, evaluation: str) -> Path:
         """The run config of a cell, for `run_eval`."""
         return self.state / "cells" / target / f"{evaluation}.yml"

@@ -25,7 +25,6 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.recollect import Recollected, last_state, recollected
 from eval_factory.workflows.resume import commit_of_this, read_state, versions
-from eval_factory.workflows.suite.suite_folder import suite_was_begun
 
 NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
@@ -93,7 +92,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     if foreign:
         return Verified(folder, tuple(dict.fromkeys(foreign)))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
-        if suite is not None and suite_was_begun(SuiteDir(folder)):
+        if suite is not None and SuiteDir(folder).was_begun:
             return suite(SuiteDir(folder))
         return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
     found: list[Finding | str] = []

@@ -35,14 +35,14 @@ def find_suite(path: Path) -> SuiteDir:
             lies elsewhere.
     """
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
-        if suite_was_begun(folder):
+        if folder.was_begun:
             refuse_foreign(folder.named, folder.own)
             return folder
     whole = Path(os.path.abspath(path))
-    beside = {one.name: one for one in _folders_in(whole.parent) if suite_was_begun(SuiteDir(one))}
+    beside = {one.name: one for one in _folders_in(whole.parent) if SuiteDir(one).was_begun}
     alike = difflib.get_close_matches(whole.name, beside, n=_MOST_NAMED, cutoff=0.6)
     near = [*list(whole.parents)[:4], *_folders_in(whole), *(beside[name] for name in alike)]
-    meant = [one_line(str(one), 1000) for one in near if suite_was_begun(SuiteDir(one))]
+    meant = [one_line(str(one), 1000) for one in near if SuiteDir(one).was_begun]
     hint = f"; did you mean {' or '.join(meant[:_MOST_NAMED])}?" if meant else ""
     what = "is no suite's folder"
     if not os.path.lexists(path):
@@ -55,10 +55,6 @@ def find_suite(path: Path) -> SuiteDir:
         f"{one_line(str(path), 1000)}: {what}{hint}\n"
         "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
     )
-
-
-def suite_was_begun(folder: SuiteDir) -> bool:
-    return folder.events.is_file() or folder.lock.is_file()
 
 
 def _folders_in(path: Path) -> list[Path]:
