@@ -37,12 +37,8 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_journal import (
     CELL_ENDED,
     CELL_STARTED,
-    COMPLETE,
     ENDPOINT_BACK,
     ENDPOINT_PAUSED,
-    FAILED,
-    MISSING,
-    PARTIAL,
     SuiteJournal,
     cell_fields,
 )
@@ -130,14 +126,16 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
     code, may_try = end.returncode, tried.attempts < tried.max_attempts
     if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
         reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
-        if end.status == COMPLETE:
-            return Outcome(NextAction.REST, COMPLETE, reason, 0 if reason is None else NotReportableError.exit_code)
+        if end.status == RunStatus.COMPLETE:
+            return Outcome(
+                NextAction.REST, RunStatus.COMPLETE, reason, 0 if reason is None else NotReportableError.exit_code
+            )
         gaps = reason or "some requests failed; the same command asks for them again"
         then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
-        return Outcome(then, PARTIAL, gaps, NotReportableError.exit_code)
-    reason, status = end.reason, PARTIAL if tried.has_result else FAILED
+        return Outcome(then, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
+    reason, status = end.reason, RunStatus.PARTIAL if tried.has_result else RunStatus.FAILED
     if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):  # at a limit of cost, or stopped
-        return Outcome(NextAction.REST, PARTIAL if tried.has_result else MISSING, reason, code)
+        return Outcome(NextAction.REST, RunStatus.PARTIAL if tried.has_result else RunStatus.MISSING, reason, code)
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
     if code == PrerequisiteError.exit_code and end.error_type == EndpointUnreachableError.__name__:
@@ -200,7 +198,7 @@ class Work:
     def leave(self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun. One that has a result with gaps keeps it."""
         for planned in cells:
-            self.end(planned, PARTIAL if self.keeps_partial(planned) else status, exit_code, reason)
+            self.end(planned, RunStatus.PARTIAL if self.keeps_partial(planned) else status, exit_code, reason)
 
     def keeps_partial(self, planned: PlannedCell) -> bool:
         return not self.options.fresh and keeps_partial_result(planned.plan)
@@ -280,11 +278,11 @@ class CellLoop:
             self.executor.end()
             self._take(self.executor.look())
             everybody = [*self._running.values(), *self._waiting.values()]
-            self._leave(everybody, MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
+            self._leave(everybody, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
             raise
 
     def refuse(self, planned: PlannedCell, reason: str) -> None:
-        self._leave([self._waiting[planned.number]], FAILED, PrerequisiteError.exit_code, reason)
+        self._leave([self._waiting[planned.number]], RunStatus.FAILED, PrerequisiteError.exit_code, reason)
 
     def _begin_some(self) -> None:
         """First those of the endpoint that has the fewest cells running.
@@ -337,10 +335,12 @@ class CellLoop:
         outcome = outcome_of(end, Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result))
         interrupted = InterruptedRunError.exit_code
         if self._interrupted and not end.has_result and outcome.exit_code != interrupted:  # it was asked to end
-            outcome = Outcome(NextAction.REST, PARTIAL if run.has_result else MISSING, _INTERRUPTED, interrupted)
+            outcome = Outcome(
+                NextAction.REST, RunStatus.PARTIAL if run.has_result else RunStatus.MISSING, _INTERRUPTED, interrupted
+            )
         if cell.name in self._without_server and not end.has_result:
             lost = "the server of its model was lost"
-            outcome = Outcome(NextAction.AGAIN, MISSING, lost, PrerequisiteError.exit_code, counts=False)
+            outcome = Outcome(NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)
         run.attempts -= not outcome.counts
         run.crashes += outcome.crashed
@@ -356,7 +356,7 @@ class CellLoop:
         if outcome.then is NextAction.STOP_TARGET:
             others = [other for other in self._waiting.values() if other.planned.cell.target == cell.target]
             others = [other for other in others if not self._only_collects(other)]
-            self._leave(others, FAILED, outcome.exit_code, f"not begun: {reason}")
+            self._leave(others, RunStatus.FAILED, outcome.exit_code, f"not begun: {reason}")
         elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
         elif outcome.then is NextAction.WAIT_FOR_FOLDER:
@@ -392,13 +392,13 @@ class CellLoop:
                 self.work.journal.tell(ENDPOINT_BACK, group=group)
             elif news is News.GIVEN_UP:
                 waited = f"its endpoint has not answered for {self.work.suite.max_outage_s:.0f} s: {reason}"
-                self._leave(cells, FAILED, PrerequisiteError.exit_code, waited)
+                self._leave(cells, RunStatus.FAILED, PrerequisiteError.exit_code, waited)
             else:  # a cell ended because nobody answered, but somebody does: it was one of its attempts
                 for run in cells:
                     if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
                         if run.attempts >= self.work.suite.max_attempts:
-                            self._leave([run], FAILED, run.last.exit_code, run.last.reason or "")
+                            self._leave([run], RunStatus.FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:
         """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
@@ -412,7 +412,7 @@ class CellLoop:
         except ServerFailedError as error:
             self.work.journal.say(str(error))
             reason = str(error).split("\n")[0]
-            self._leave([*self._running.values(), *self._waiting.values()], MISSING, error.exit_code, reason)
+            self._leave([*self._running.values(), *self._waiting.values()], RunStatus.MISSING, error.exit_code, reason)
 
     def _look_at_budget(self) -> None:
         """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
@@ -424,12 +424,12 @@ class CellLoop:
                 self.work.stopped = f"not begun: {reached}"
         if self.work.stopped is not None:
             others = [run for run in self._waiting.values() if not self._only_collects(run)]
-            self._leave(others, MISSING, NotReportableError.exit_code, self.work.stopped)
+            self._leave(others, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped)
 
     def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
         """These cells are not begun, or not again. One that has a result with gaps keeps it."""
         for run in runs:
             self._waiting.pop(run.planned.number, None)
-            kept = PARTIAL if run.has_result else status
+            kept = RunStatus.PARTIAL if run.has_result else status
             self.work.end(run.planned, kept, exit_code, reason, run.begun, collected=run.was_finished)
             self._running.pop(run.planned.cell.name, None)

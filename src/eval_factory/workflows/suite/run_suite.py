@@ -20,6 +20,7 @@ from eval_factory.core.errors import (
     PrerequisiteError,
 )
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
@@ -47,10 +48,6 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, p
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
 from eval_factory.workflows.suite.suite_journal import (
-    COMPLETE,
-    FAILED,
-    MISSING,
-    PARTIAL,
     SUITE_ENDED,
     SUITE_STARTED,
     SuiteJournal,
@@ -83,7 +80,7 @@ def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], Served
             run(work, cells, None)  # they are only collected
             continue
         if work.stopped is not None:
-            work.leave(cells, MISSING, NotReportableError.exit_code, work.stopped)
+            work.leave(cells, RunStatus.MISSING, NotReportableError.exit_code, work.stopped)
             continue
         for name in variables_of(serve):
             if name not in work.env:
@@ -93,12 +90,12 @@ def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], Served
                 server.start()
             except ServerFailedError as error:
                 say(str(error))
-                work.leave(cells, FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
+                work.leave(cells, RunStatus.FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
                 continue
             run(work, cells, server)
             # a model may hang while its health URL answers: its requests fail one by one, and nothing names the server
             ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
-            if (FAILED in ended or PARTIAL in ended) and server.lost() is None:
+            if (RunStatus.FAILED in ended or RunStatus.PARTIAL in ended) and server.lost() is None:
                 say(
                     f"the server of {target} answered its health URL to the end, and not all of its cells are complete;"
                     f" what it said stands in {' and '.join(map(str, server.logs))}"
@@ -189,7 +186,7 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
         reason = None if found.not_reportable is None else found.not_reportable.split("\n")[0]
         if source is not None:
             work.reused[planned.number] = source
-        work.end(planned, COMPLETE, code, reason, collected=True)
+        work.end(planned, RunStatus.COMPLETE, code, reason, collected=True)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
@@ -251,14 +248,14 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     for planned in work.left:
-        own, status = planned.cell, PARTIAL if keeps_partial_result(planned.plan) else MISSING
+        own, status = planned.cell, RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
         code, reason = InterruptedRunError.exit_code, "interrupted before it was begun"
         work.reports[planned.number] = CellReport(own.target, own.evaluation, status, own.folder, code, reason)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
         found, no_table = write_table(cells, suite.folder)
     except Exception:
-        work.journal.tell(SUITE_ENDED, status=PARTIAL, exit_code=DEFECT_EXIT_CODE)
+        work.journal.tell(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=DEFECT_EXIT_CODE)
         raise
     for before, cell, planned in zip(cells, found, work.cells, strict=True):
         if cell != before:
@@ -267,7 +264,11 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
     # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
     code = InterruptedRunError.exit_code if interrupted else max(codes, default=0)
-    status = COMPLETE if no_table is None and all(cell.status == COMPLETE for cell in found) else PARTIAL
+    status = (
+        RunStatus.COMPLETE
+        if no_table is None and all(cell.status == RunStatus.COMPLETE for cell in found)
+        else RunStatus.PARTIAL
+    )
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
     summary = summary_of(found, suite.folder, stopped=work.stopped, no_table=no_table)
     return SuiteReport(suite.folder, found, code, status, summary, no_table)

@@ -16,6 +16,7 @@ from eval_factory.config.suite_layers import TOP, name_of_type
 from eval_factory.config.taken_keys import EXECUTOR, SLURM
 from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import OF_ONE_RUN, RunSuiteDir
 from eval_factory.core.safe_files import write_atomic
@@ -29,7 +30,7 @@ from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options, Submitted
 from eval_factory.workflows.suite.planned_cells import checked_cells
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import COMPLETE, PARTIAL, WAITING, ScreenLines
+from eval_factory.workflows.suite.suite_journal import ScreenLines
 from eval_factory.workflows.suite.suite_preview import script_lines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
@@ -64,12 +65,12 @@ def run_as_job(
     write_atomic(folder.run_config, head + to_yaml(run_config_of(evaluation, plan)))
     chosen = SuiteOptions(fresh=options.fresh, debug=options.debug, no_preflight=options.no_preflight, wait=wait)
     (cell,) = run_suite(suite, chosen, env=env, screen=JobLines(screen)).cells
-    if cell.status == COMPLETE:  # collected here: with what the user says today of what is reportable
+    if cell.status == RunStatus.COMPLETE:  # collected here: with what the user says today of what is reportable
         here = replace(options, fresh=False, only_collect=True)
         return evaluate(Request(), here, env=env, screen=screen, evaluation=evaluation)
     show_warnings(evaluation, screen)
     root = shlex.quote(str(plan.rundir.root))
-    if cell.status == WAITING:
+    if cell.status == RunStatus.WAITING:
         steps = (
             f"submitted to Slurm; the result will be in {plan.rundir.root}\n"
             "  the same command shows it when the job has ended; with --wait it waits for that\n"
@@ -78,7 +79,7 @@ def run_as_job(
             f"  to end it: eval-factory suite cancel {root}"
         )
         return Submitted(plan.rundir.root, steps)
-    if cell.status == PARTIAL:  # as its task wrote it: to collect it here is to ask for what is missing
+    if cell.status == RunStatus.PARTIAL:  # as its task wrote it: to collect it here is to ask for what is missing
         result = load_result(plan.rundir.root).result
         text = own_lines(redactor_of(plan.evaluation, env).text(result_summary(result, plan.rundir)))
         minimum = plan.evaluation.run.config.params.extra.min_coverage

@@ -31,7 +31,6 @@ from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import COMPLETE, FAILED, MISSING, PARTIAL, WAITING
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
 if TYPE_CHECKING:
@@ -75,7 +74,9 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
         ) from None
     for planned in work.left:  # it goes on when this command has returned
         cell = planned.cell
-        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, WAITING, cell.folder, 0, QUEUED)
+        work.reports[planned.number] = CellReport(
+            cell.target, cell.evaluation, RunStatus.WAITING, cell.folder, 0, QUEUED
+        )
 
 
 @dataclass
@@ -117,7 +118,7 @@ class SlurmRun:
                 reason = (
                     f"Slurm would never have started it ({state.reason}), so it was cancelled; set suite.slurm right"
                 )
-                self.work.end(planned, FAILED, ConfigError.exit_code, reason)
+                self.work.end(planned, RunStatus.FAILED, ConfigError.exit_code, reason)
             elif name not in queued and not self._has_ended(planned, state):
                 missing.append(planned)
         self.runs.clean_up()
@@ -137,22 +138,22 @@ class SlurmRun:
         """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
         name = name_of(planned)
         end = self.runs.end_of(name) if isinstance(state, Ended) else None
-        if end is not None and end.status == COMPLETE:
+        if end is not None and end.status == RunStatus.COMPLETE:
             if is_complete_run(planned.plan):
-                self.work.end(planned, COMPLETE, end.exit_code, end.reason, end.attempts)
+                self.work.end(planned, RunStatus.COMPLETE, end.exit_code, end.reason, end.attempts)
                 return True
             end = None  # its folder is gone
         if not self.submitted[name]:
             return False
         if end is not None:
-            status: RunStatus = PARTIAL if keeps_partial_result(planned.plan) else FAILED
-            if status is FAILED and end.status == MISSING:
-                status = MISSING
+            status: RunStatus = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.FAILED
+            if status is RunStatus.FAILED and end.status == RunStatus.MISSING:
+                status = RunStatus.MISSING
             self.work.end(planned, status, end.exit_code, end.reason, end.attempts)
             return True
         if self.submitted[name] < self.work.suite.max_attempts:
             return False
-        self.work.end(planned, MISSING, NotReportableError.exit_code, _LOST, self.submitted[name])
+        self.work.end(planned, RunStatus.MISSING, NotReportableError.exit_code, _LOST, self.submitted[name])
         return True
 
 

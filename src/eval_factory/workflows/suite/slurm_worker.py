@@ -27,6 +27,7 @@ from eval_factory.config.load import load_run_config
 from eval_factory.config.suite import Cell, Suite
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import EvalFactoryError, HelmError, InterruptedRunError, PrerequisiteError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import PRIVATE, SuiteDir, suite_dir
 from eval_factory.core.this_process import interrupt_on_signals
 from eval_factory.executors.runs import RunSpec
@@ -43,7 +44,7 @@ from eval_factory.executors.slurm_runs import (
 )
 from eval_factory.workflows.options import DISK_TAKES_NO_MORE
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED, FAILED, MISSING, SuiteObserver
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 _LOOK_S, _POLL_S = 1.0, 0.2
@@ -136,7 +137,7 @@ def work(wave_file: Path, index: int) -> int:
     try:
         take_environment(store.environment(wave.number), os.environ)
     except FileNotFoundError:
-        _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, MISSING, KEYS_ARE_GONE))
+        _record(store, wave, left, RunEnd(PrerequisiteError.exit_code, RunStatus.MISSING, KEYS_ARE_GONE))
         return PrerequisiteError.exit_code
     recorder = Recorder(store, wave, {cell_of(run.name): run for run in left})
     try:
@@ -157,13 +158,13 @@ def work(wave_file: Path, index: int) -> int:
             descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
             with os.fdopen(descriptor, "a", encoding="utf-8") as log:
                 log.write(f"{error}\n")
-        _record(store, wave, left, RunEnd(code, FAILED, str(error).split("\n")[0], 1))
+        _record(store, wave, left, RunEnd(code, RunStatus.FAILED, str(error).split("\n")[0], 1))
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise
         code, place = PrerequisiteError.exit_code, error.filename or store.suite.root
         with suppress(OSError):  # nor can this be written, then; the same command submits the run again
-            _record(store, wave, left, RunEnd(code, FAILED, f"cannot write {place}: {error.strerror}", 1))
+            _record(store, wave, left, RunEnd(code, RunStatus.FAILED, f"cannot write {place}: {error.strerror}", 1))
     if all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
@@ -190,7 +191,7 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
         reason = f"was begun {MAX_STARTS} times and never came to its end"
-        _record(store, wave, [run], RunEnd(HelmError.exit_code, FAILED, reason, MAX_STARTS))
+        _record(store, wave, [run], RunEnd(HelmError.exit_code, RunStatus.FAILED, reason, MAX_STARTS))
         return False
     return True
 

@@ -80,12 +80,9 @@ def cell_fields(cell: Any) -> Mapping[str, str]:
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
-WAITING, RUNNING, PAUSED = RunStatus.WAITING, RunStatus.RUNNING, RunStatus.PAUSED
-COMPLETE, PARTIAL = RunStatus.COMPLETE, RunStatus.PARTIAL
-FAILED, MISSING = RunStatus.FAILED, RunStatus.MISSING
-UNFINISHED = (RUNNING, PAUSED, WAITING)
+UNFINISHED = (RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.WAITING)
 """What only a suite that runs can have."""
-STATUSES = (*UNFINISHED, COMPLETE, PARTIAL, FAILED, MISSING)
+STATUSES = (*UNFINISHED, *(status for status in RunStatus if status not in UNFINISHED))
 
 WAS_STOPPED = "its suite was stopped while it ran"
 WAS_NOT_BEGUN = "not begun yet"
@@ -95,7 +92,7 @@ WAS_NOT_BEGUN = "not begun yet"
 class CellState(OfCell):
     """As the last event of the cell says."""
 
-    status: RunStatus = WAITING
+    status: RunStatus = RunStatus.WAITING
     attempt: int = 0
     """The number of the last one in this invocation; 0: not begun in it."""
     reason: str | None = None
@@ -117,9 +114,9 @@ class CellState(OfCell):
             return self
         if self.before is not None:
             return self.before
-        reason = WAS_STOPPED if self.status != WAITING or self.attempt else WAS_NOT_BEGUN
-        was_begun_again = self.status == RUNNING and self.so_far != PARTIAL
-        status = MISSING if self.so_far is None or was_begun_again else self.so_far
+        reason = WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_BEGUN
+        was_begun_again = self.status == RunStatus.RUNNING and self.so_far != RunStatus.PARTIAL
+        status = RunStatus.MISSING if self.so_far is None or was_begun_again else self.so_far
         return replace(self, status=status, reason=self.reason or reason)
 
 
@@ -166,13 +163,13 @@ class SuiteState:
             pause = Pause(group, str(event.get("reason") or ""), frozenset(map(str, event.get("cells") or [])), since)
             self.pauses[group] = pause
             for key, cell in self.cells.items():
-                if cell.name in pause.cells and cell.status != COMPLETE:
-                    self.cells[key] = replace(cell, status=PAUSED)
+                if cell.name in pause.cells and cell.status != RunStatus.COMPLETE:
+                    self.cells[key] = replace(cell, status=RunStatus.PAUSED)
         elif kind == ENDPOINT_BACK and group in self.pauses:
             over = self.pauses.pop(group)
             for key, cell in self.cells.items():
-                if cell.name in over.cells and cell.status == PAUSED:
-                    self.cells[key] = replace(cell, status=WAITING)
+                if cell.name in over.cells and cell.status == RunStatus.PAUSED:
+                    self.cells[key] = replace(cell, status=RunStatus.WAITING)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
         """
@@ -186,12 +183,12 @@ def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
     """An event of the cell: it is begun, or has ended."""
     cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"))
     if event["event"] == CELL_STARTED:
-        return replace(cell, status=RUNNING)
+        return replace(cell, status=RunStatus.RUNNING)
     status, again = event.get("status"), event.get("again")
-    ended = RunStatus(status) if status in STATUSES else FAILED
+    ended = RunStatus(status) if status in STATUSES else RunStatus.FAILED
     return replace(
         cell,
-        status=WAITING if again else ended,
+        status=RunStatus.WAITING if again else ended,
         so_far=ended if again else None,
         collected=bool(event.get("collected")),
         reused_from=event.get("reused_from"),

@@ -8,11 +8,11 @@ import pytest
 
 from eval_factory.config.suite import Cell
 from eval_factory.core.budget import Budget, Spending
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.workflows.suite.finished_cells import groups_that_answered, spent_before
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.suite_journal import COMPLETE, RUNNING
 from eval_factory.workflows.suite.suite_status import SuiteReader, limit_reached
 from unit.builders import plan
 
@@ -39,15 +39,15 @@ def test_what_was_asked_since_is_seen_after_five_seconds_and_at_the_end_at_once(
     now = [0.0]
     reader = SuiteReader(SuiteDir(tmp_path), clock=lambda: now[0])
     asked(tmp_path, "a")
-    assert reader.spent(tmp_path, RUNNING).requests == 1
+    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 1
     asked(tmp_path, "b")
     now[0] = 4.9
-    assert reader.spent(tmp_path, RUNNING).requests == 1
+    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 1
     now[0] = 5.0
-    assert reader.spent(tmp_path, RUNNING).requests == 2
+    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 2
     asked(tmp_path, "c")
-    assert reader.spent(tmp_path, RUNNING).requests == 2
-    assert reader.spent(tmp_path, COMPLETE).requests == 3
+    assert reader.spent(tmp_path, RunStatus.RUNNING).requests == 2
+    assert reader.spent(tmp_path, RunStatus.COMPLETE).requests == 3
 
 
 def asked(folder: Path, *keys: str, role: str = "model") -> None:
@@ -79,7 +79,7 @@ def test_all_cells_together_and_what_nobody_can_count(tmp_path: Path) -> None:
     assert line.startswith(f"warning: {RunDir(damaged.cell.folder).cache_db} is damaged (")
     assert line.endswith("what it counted is not in the suite's budget")
     assert groups_that_answered([*cells, damaged]) == {"a"}
-    assert SuiteReader(SuiteDir(tmp_path)).spent(damaged.cell.folder, RUNNING) == Spending()
+    assert SuiteReader(SuiteDir(tmp_path)).spent(damaged.cell.folder, RunStatus.RUNNING) == Spending()
 
 
 @pytest.mark.parametrize(
