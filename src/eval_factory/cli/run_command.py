@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
-from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
+from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
 
@@ -64,15 +64,11 @@ class RunOutput:
         try:
             yield
         except BaseException as error:
-            is_good_end = isinstance(error, click.exceptions.Exit) and error.exit_code == 0  # click ends `--help` so
-            if self.as_json and not self._ended and not is_good_end:
+            if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):  # that of `--help`
                 from eval_factory.workflows.options import code_of_error, failure_record
 
                 message = error.format_message() if isinstance(error, click.ClickException) else None
-                if message is not None:
-                    code = ConfigError.exit_code
-                else:
-                    code = InterruptedRunError.exit_code if isinstance(error, click.Abort) else code_of_error(error)
+                code = code_of_error(error) if message is None else ConfigError.exit_code
                 self._write_end(failure_record(error, code, message))
             raise
 

@@ -16,17 +16,12 @@ from eval_factory.cli.run_command import RecordingCommand, RunOutput
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
-_FLAGS = {
-    "preset": "suite.preset",
-    "output_dir": "suite.output_dir",
-    "limit_samples": "suite.params.limit_samples",
-    "executor": "suite.executor",
-    "max_processes": "suite.max_processes",
-    "max_cost": "suite.max_cost",
-    "max_requests": "suite.max_requests",
-    "max_tokens_total": "suite.max_tokens_total",
-    "max_wall_s": "suite.max_wall_s",
-}
+_OF_SUITE = (
+    "preset", "output_dir", "limit_samples", "executor", "max_processes", "max_cost", "max_requests",
+    "max_tokens_total", "max_wall_s",
+)  # fmt: skip
+_FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {"limit_samples": "suite.params.limit_samples"}
+"""Flag -> the value of the suite that it stands for."""
 
 
 @click.command("run_suite", cls=RecordingCommand)
