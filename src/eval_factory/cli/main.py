@@ -97,15 +97,14 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
 
     if all_tasks:
         task_listing.show_tasks(framework, tag, as_json=as_json)
-        return
-    if everything:
+    elif everything:
         task_listing.show_run_specs(framework, as_json=as_json)
-        return
-    if benchmark is not None:
-        record = task_listing.record_of_benchmark(benchmark, framework)
     else:
-        record = task_listing.record_of(str(task), framework)
-    click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
+        if benchmark is None:
+            record = task_listing.record_of(str(task), framework)
+        else:
+            record = task_listing.record_of_benchmark(benchmark, framework)
+        click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
 
 
 @cli.command("new_benchmark")

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from eval_factory.cli.console import HomePath, lasting, named_if_not_written
-from eval_factory.cli.run_command import RecordingCommand, RunOutput
+from eval_factory.cli.run_command import RecordingCommand, RunOutput, show_dry_run
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
@@ -68,7 +68,6 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
         flags = {path: given[name] for name, path in _FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
-            from eval_factory.cli.run_command import show_dry_run
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())
