@@ -80,17 +80,18 @@ class RunOutput:
 class RecordingCommand(click.Command):
     """With `--json`, what is wrong with the command line is a record too."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
         with RunOutput(as_json="--json" in args).failures_reported():
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(info_name, args, *rest, **extra)
 
 
 _PARAMS = (
     "limit_samples", "parallelism", "max_new_tokens", "max_retries", "request_timeout", "temperature", "top_p",
 )  # fmt: skip
-_EXTRA = ("data_dir", "shards", "max_cost", "max_requests", "max_tokens_total", "max_wall_s")
+_EXTRA = (
+    "data_dir", "shards", "max_cost", "max_requests", "max_tokens_total", "max_wall_s", "offline",
+    "allow_code_execution",
+)  # fmt: skip
 FLAGS = {
     "output_dir": "config.output_dir",
     "eval_type": "config.type",
@@ -103,8 +104,6 @@ FLAGS = {
     **{name: f"config.params.extra.{name}" for name in _EXTRA},
 }
 """Flag -> the value of the run config that it stands for."""
-SWITCHES = ("offline", "allow_code_execution")
-"""The same, of `config.params.extra`: true where they are there."""
 
 
 @click.command("run_eval", cls=RecordingCommand)
@@ -143,8 +142,8 @@ SWITCHES = ("offline", "allow_code_execution")
 @click.pass_context
 def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any) -> None:
     """Run one evaluation."""
-    flags: dict[str, Any] = {path: values[name] for name, path in FLAGS.items() if values[name] is not None}
-    flags |= {f"config.params.extra.{name}": True for name in SWITCHES if values[name]}
+    given = {name for name, value in values.items() if value is not None and value is not False}
+    flags = {path: values[name] for name, path in FLAGS.items() if name in given}
     quiet, as_json = values["quiet"], values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():

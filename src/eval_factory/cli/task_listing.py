@@ -78,13 +78,11 @@ def record_of(name: str, framework: Framework) -> Record:
                 f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
             )
         record = run_spec_record(short, specs[short], framework)
-        values = {
-            parameter: {"int": "1", "float": "0.5"}.get(known.get("type", ""))
-            or _example_value(parameter, is_path=parameter in run_entry.PATH_PARAMETERS)
-            for parameter, known in record["parameters"].items()
+        arguments = ",".join(
+            f"{name}={_example_value(name, is_path=name in run_entry.PATH_PARAMETERS, kind=known.get('type', ''))}"
+            for name, known in record["parameters"].items()
             if known["required"]
-        }
-        arguments = ",".join(f"{parameter}={value}" for parameter, value in values.items())
+        )
         type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
         example = _example(type_, {}, folder=short) if record["runs"] else None
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
@@ -146,8 +144,8 @@ def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _example_value(name: str, *, is_path: bool) -> str:
-    return f"/path/to/{name}" if is_path else f"<{name}>"
+def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
+    return {"int": "1", "float": "0.5"}.get(kind) or (f"/path/to/{name}" if is_path else f"<{name}>")
 
 
 def details(record: Record) -> str:
