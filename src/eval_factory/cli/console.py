@@ -198,9 +198,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     console = Console(file=file or sys.stdout, highlight=False)
     text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
     widths = []
-    for number, name in enumerate(columns):
-        lines = (line for cell in (name, *(row[number] for row in rows)) for line in cell.splitlines())
-        widest = max(map(len, lines), default=0)
+    for name, *cells in zip(columns, *rows, strict=True):
+        widest = max(len(line) for cell in (name, *cells) for line in cell.splitlines())
         widths.append(min(widest, MIN_FOLDED) if name in FOLDED else widest)
     shown = list(range(len(columns)))
     while shown and sum(widths[number] + _GAP for number in shown) - _GAP > console.width:

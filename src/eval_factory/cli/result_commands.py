@@ -95,14 +95,9 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 @click.option("--evaluator", metavar="URI", help="Who ran the evaluation, for --attest.")
 @click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
 def gate(
-    policy: Path,
-    candidate: tuple[Path, ...],
-    baseline: tuple[Path, ...],
-    junit: Path | None,
-    attest: Path | None,
-    evaluator: str | None,
-    **flags: bool,
-) -> None:
+    policy: Path, candidate: tuple[Path, ...], baseline: tuple[Path, ...], junit: Path | None, attest: Path | None,
+    evaluator: str | None, **flags: bool,
+) -> None:  # fmt: skip
     """Hold results against POLICY. Each folder is an output folder, or holds some.
 
     Exit code 1: a limit is broken, or the sample is too small to say.
