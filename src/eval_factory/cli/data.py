@@ -59,7 +59,8 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
         click.echo(json.dumps(records, indent=2))
     elif not sys.stdout.isatty():
         for one in records:
-            size, needs = "-" if one["size"] is None else str(one["size"]), ",".join(one["needs"]) or "-"
+            size = "-" if one["size"] is None else str(one["size"])
+            needs = ",".join(one["needs"]) or "-"
             click.echo("\t".join((one["task"], one["state"], size, needs, one["where"])))
     else:
         from rich.filesize import decimal
@@ -68,8 +69,8 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
             click.echo(f"{data_dir}\n")
         rows = []
         for one in records:
-            size, needs = "" if one["size"] is None else decimal(one["size"]), "\n".join(one["needs"])
-            rows.append((one["task"], one["state"], size, needs, one["where"]))
+            size = "" if one["size"] is None else decimal(one["size"])
+            rows.append((one["task"], one["state"], size, "\n".join(one["needs"]), one["where"]))
         show_table(("task", "state", "size", "needs", "where"), rows)
 
 
