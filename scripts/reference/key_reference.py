@@ -8,15 +8,12 @@ from typing import Any
 from scripts.reference.page_text import code, page
 
 from eval_factory.cli.run_command import FLAGS
-from eval_factory.cli.run_command import SWITCHES as SWITCH_NAMES
 from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
 from eval_factory.config.taken_keys import EXECUTOR, SLURM
 from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from eval_factory.tasks.framework import Framework, load_framework
 
 JUDGES, PRICES = "config.params.extra.judges", "config.params.extra.prices"
-SWITCHES = {f"config.params.extra.{name}": name for name in SWITCH_NAMES}
-"""Flags without a value."""
 NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
     f"{PRICES}.{name}" for name in ("model_id", "input_per_million", "output_per_million")
 }
@@ -96,7 +93,7 @@ def identity(path: str) -> str:
 
 
 def _flag(path: str) -> str:
-    name = {where: flag for flag, where in FLAGS.items()}.get(path) or SWITCHES.get(path)
+    name = {where: flag for flag, where in FLAGS.items()}.get(path)
     return f"`--{name}`" if name else ""
 
 

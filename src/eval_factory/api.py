@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eval_factory.analysis.comparison import Compared
     from eval_factory.analysis.gate import GateResult
     from eval_factory.report.reader import StoredResult, load_result
-    from eval_factory.tasks.task_info import ParameterInfo, TaskInfo
+    from eval_factory.tasks.task_info import ParameterInfo, TaskInfo, list_tasks
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.evaluate import Evaluated
     from eval_factory.workflows.reproduce import Reproduction, Reran
@@ -53,7 +53,7 @@ _AT_FIRST_USE = {
     "analysis.comparison": ("Compared",),
     "analysis.gate": ("GateResult",),
     "report.reader": ("StoredResult", "load_result"),
-    "tasks.task_info": ("ParameterInfo", "TaskInfo"),
+    "tasks.task_info": ("ParameterInfo", "TaskInfo", "list_tasks"),
     "workflows.evaluate": ("Evaluated",),
     "workflows.reproduce": ("Reproduction", "Reran"),
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
@@ -220,20 +220,6 @@ def estimate(
     return look(build_evaluation(request, load_framework(), _env(env)), _env(env))
 
 
-def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
-    """The tasks that `config.type` may name, as `eval-factory ls` lists them.
-
-    Args:
-        tag: only those that have it.
-
-    Raises:
-        ConfigError: none has it.
-    """
-    from eval_factory.tasks.task_info import list_tasks as tasks_of_framework
-
-    return tasks_of_framework(tag)
-
-
 def compare(
     folders: Sequence[Path | str],
     *,
@@ -271,8 +257,7 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
             and `exit_code`, say so.
     """
     from eval_factory.analysis.gate import evaluate_policy
-    from eval_factory.analysis.gate_policy import check_lock as check_lock
-    from eval_factory.analysis.gate_policy import load_policy
+    from eval_factory.analysis.gate_policy import check_lock, load_policy
 
     read = load_policy(Path(policy))
     locked_at = check_lock(read)
@@ -326,8 +311,7 @@ def export_pages(
     """Write HELM's own web pages of output folders as files, into a folder that is new or empty."""
     from eval_factory.workflows.view import export
 
-    paths = [Path(folder) for folder in several(folders)]
-    return export(paths, Path(target), env=_env(env), screen=screen or io.StringIO())
+    return export([*map(Path, several(folders))], Path(target), env=_env(env), screen=screen or io.StringIO())
 
 
 def served_pages(
@@ -340,8 +324,7 @@ def served_pages(
     """
     from eval_factory.workflows.view import served
 
-    paths = [Path(folder) for folder in several(folders)]
-    return served(paths, port=port, env=_env(env), screen=screen or io.StringIO())
+    return served([*map(Path, several(folders))], port=port, env=_env(env), screen=screen or io.StringIO())
 
 
 def _env(env: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -58,12 +58,8 @@ def write_record(stdout: TextIO, record: Mapping[str, Any]) -> None:
 
 def silence(stream: TextIO) -> None:
     """Let what is written from now on, and what is still in its buffer, go nowhere."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(nowhere, stream.fileno())
-        finally:
-            os.close(nowhere)
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
 
 
 def flush_or_silence(stream: TextIO) -> None:
@@ -123,8 +119,7 @@ def columns(stream: TextIO) -> int:
         return _WIDTH
     import shutil  # imported here, as it imports four ways to compress files
 
-    found = shutil.get_terminal_size((_WIDTH, 24)).columns
-    return min(_WIDTH, max(_NARROWEST, found))
+    return min(_WIDTH, max(_NARROWEST, shutil.get_terminal_size((_WIDTH, 24)).columns))
 
 
 def wrapped(text: str, width: int = _WIDTH) -> str:
@@ -216,7 +211,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: Text
     rows = list(rows)
     console = Console(file=file or sys.stdout, highlight=False)
     text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
-    widths = [_width_of(name, [row[number] for row in rows]) for number, name in enumerate(columns)]
+    widths = [_width_of(name, cells) for name, *cells in zip(columns, *rows, strict=True)]
     shown = _columns_that_fit(widths, text, console.width)
     if not shown:
         width = max(console.width, MIN_FOLDED)

@@ -57,27 +57,21 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
     records = [_record(name, task, manifest, data_dir or Path(), sources) for name, task in sources.tasks.items()]
     if as_json:
         click.echo(json.dumps(records, indent=2))
-    elif sys.stdout.isatty():
+    elif not sys.stdout.isatty():
+        for one in records:
+            size = "-" if one["size"] is None else str(one["size"])
+            needs = ",".join(one["needs"]) or "-"
+            click.echo("\t".join((one["task"], one["state"], size, needs, one["where"])))
+    else:
         from rich.filesize import decimal
 
         if data_dir is not None:
             click.echo(f"{data_dir}\n")
-        rows = [
-            (
-                record["task"],
-                record["state"],
-                "" if record["size"] is None else decimal(record["size"]),
-                "\n".join(record["needs"]),
-                record["where"],
-            )
-            for record in records
-        ]
+        rows = []
+        for one in records:
+            size = "" if one["size"] is None else decimal(one["size"])
+            rows.append((one["task"], one["state"], size, "\n".join(one["needs"]), one["where"]))
         show_table(("task", "state", "size", "needs", "where"), rows)
-    else:
-        for record in records:
-            needs = ",".join(record["needs"]) or "-"
-            size = "-" if record["size"] is None else str(record["size"])
-            click.echo(f"{record['task']}\t{record['state']}\t{size}\t{needs}\t{record['where']}")
 
 
 def _of_the_hub(dataset: HubDataset, manifest: Manifest) -> dict[str, Any]:
@@ -141,12 +135,10 @@ def verify_data(folder: Path) -> None:
     manifest = read_manifest(folder)
     differences = compare_files(folder, manifest)
     for line in differences.lines():
-        click.echo(own_lines(line))
+        _say(line)
     if differences:
-        counts = (
-            f"{len(differences.missing)} missing, {len(differences.altered)} altered, {len(differences.extra)} extra"
-        )
-        raise PrerequisiteError(f"{folder}: differs from its manifest: {counts}")
+        counts = (f"{len(getattr(differences, kind))} {kind}" for kind in ("missing", "altered", "extra"))
+        raise PrerequisiteError(f"{folder}: differs from its manifest: {', '.join(counts)}")
     click.echo(f"{folder}: {len(manifest.files)} files are as the manifest says")
 
 
@@ -157,8 +149,7 @@ def pack_data(folder: Path, archive: Path) -> None:
     """Put a bundle into one archive."""
     from eval_factory.data.archive import pack
 
-    size = pack(folder, archive)
-    click.echo(f"{archive}: {size} bytes")
+    click.echo(f"{archive}: {pack(folder, archive)} bytes")
 
 
 @data.command("unpack")

@@ -47,7 +47,7 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
         click.echo(json.dumps([asdict(one) | also for one, also in zip(found, more, strict=True)], indent=2))
     else:
         for one in found:
-            click.echo(own_lines(verified_lines(one)))
+            click.echo(verified_lines(one))
     ctx.exit(max(one.exit_code for one in found))
 
 

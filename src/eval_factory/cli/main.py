@@ -7,9 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -29,44 +27,32 @@ from eval_factory.demo.example import KINDS
 
 PROGRAM = "eval-factory"
 
-LATER = {
-    "run_eval": "eval_factory.cli.run_command",
-    "run_suite": "eval_factory.cli.suite_command",
-    "suite": "eval_factory.cli.suite_command",
-    "import_config": "eval_factory.cli.suite_command",
-    "compare": "eval_factory.cli.result_commands",
-    "gate": "eval_factory.cli.result_commands",
-    "report": "eval_factory.cli.result_commands",
-    "verify": "eval_factory.cli.folder_commands",
-    "reproduce": "eval_factory.cli.folder_commands",
-    "view": "eval_factory.cli.folder_commands",
-    "annotate": "eval_factory.cli.folder_commands",
-    "export": "eval_factory.cli.folder_commands",
-    "data": "eval_factory.cli.data",
-    "leaderboard": "eval_factory.cli.leaderboard",
+_LATER = {
+    "run_command": ("run_eval",),
+    "suite_command": ("run_suite", "suite", "import_config"),
+    "result_commands": ("compare", "gate", "report"),
+    "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
+    "data": ("data",),
+    "leaderboard": ("leaderboard",),
 }
-"""Command -> the module that has it under its own name. `--help` imports all: at their top stands what is light."""
+"""Module -> its commands, each under its own name. `--help` imports all: at their top stands what is light."""
 
 
-class LazyCommands(click.Group):
+class _LazyCommands(click.Group):
     """A group that beside its own commands has others, whose modules are imported when they are called."""
 
-    def __init__(self, *args: Any, later: Mapping[str, str], **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._later = later
-        for name in later:
-            self.add_command(click.Command(name))  # a placeholder: click looks there for names like a wrong one
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._later:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(importlib.import_module(self._later[cmd_name]), cmd_name)
-        return command
+        for module, names in _LATER.items():
+            if cmd_name in names:
+                command: click.Command = getattr(importlib.import_module(f"eval_factory.cli.{module}"), cmd_name)
+                return command
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(
-    cls=LazyCommands,
-    later=LATER,
+    cls=_LazyCommands,
+    # placeholders: click looks there for names like a wrong one
+    commands=[click.Command(name) for names in _LATER.values() for name in names],
     context_settings={
         "help_option_names": ["-h", "--help"],
         # both spellings of commands and options, `run-eval --model-id` and `run_eval --model_id`, are one
@@ -111,15 +97,14 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
 
     if all_tasks:
         task_listing.show_tasks(framework, tag, as_json=as_json)
-        return
-    if everything:
+    elif everything:
         task_listing.show_run_specs(framework, as_json=as_json)
-        return
-    if benchmark is not None:
-        record = task_listing.record_of_benchmark(benchmark, framework)
     else:
-        record = task_listing.record_of(str(task), framework)
-    click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
+        if benchmark is None:
+            record = task_listing.record_of(str(task), framework)
+        else:
+            record = task_listing.record_of_benchmark(benchmark, framework)
+        click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)
 
 
 @cli.command("new_benchmark")

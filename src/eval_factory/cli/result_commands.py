@@ -41,7 +41,6 @@ def compare(
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
     from eval_factory.analysis import comparison_report as report
-    from eval_factory.analysis.comparison_report import texts_of_flips
 
     if how["as_json"] and how["as_markdown"]:
         raise ConfigError("compare: give one of --json and --markdown")
@@ -49,7 +48,7 @@ def compare(
         raise ConfigError("compare: --texts is for two folders, with --json or as text")
     names = [name.strip() for part in allow for name in part.split(",") if name.strip()]
     compared = api.compare(folders, metric=metric, margin=margin, allow=names)
-    texts = texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
+    texts = report.texts_of_flips(compared.comparisons[0]) if how["with_texts"] and compared.comparable else None
     if how["as_json"]:
         text = json.dumps(report.comparison_document(compared, texts), indent=2) + "\n"
     else:
@@ -96,14 +95,9 @@ def spread(args: Iterable[str]) -> Iterable[str]:
 @click.option("--evaluator", metavar="URI", help="Who ran the evaluation, for --attest.")
 @click.option("--lock", "to_lock", is_flag=True, help="Write the policy's hash beside it, before the run.")
 def gate(
-    policy: Path,
-    candidate: tuple[Path, ...],
-    baseline: tuple[Path, ...],
-    junit: Path | None,
-    attest: Path | None,
-    evaluator: str | None,
-    **flags: bool,
-) -> None:
+    policy: Path, candidate: tuple[Path, ...], baseline: tuple[Path, ...], junit: Path | None, attest: Path | None,
+    evaluator: str | None, **flags: bool,
+) -> None:  # fmt: skip
     """Hold results against POLICY. Each folder is an output folder, or holds some.
 
     Exit code 1: a limit is broken, or the sample is too small to say.
@@ -124,12 +118,10 @@ def gate(
     if (attest is None) != (evaluator is None):
         raise ConfigError("gate: --attest DIR and --evaluator URI belong together: a statement says who ran it")
     result = api.gate(policy, candidate, baseline)
-    found = (
-        json.dumps(gate_report.gate_document(result), indent=2) + "\n"
-        if flags["as_json"]
-        else gate_report.gate_text(result)
-    )
-    lasting(sys.stdout).write(own_lines(found))
+    text = gate_report.gate_text(result)
+    if flags["as_json"]:
+        text = json.dumps(gate_report.gate_document(result), indent=2) + "\n"
+    lasting(sys.stdout).write(own_lines(text))
     if junit is not None:
         with named_if_not_written(junit):
             gate_report.write_junit(result, junit)
@@ -163,7 +155,7 @@ def report(
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
     from eval_factory.core.safe_files import write_atomic
-    from eval_factory.report.reader import compared_runs, is_suite_folder, run_folders
+    from eval_factory.report.reader import compared_runs, is_suite_folder, load_result, run_folders
 
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
@@ -181,7 +173,6 @@ def report(
         if output is None:
             return
     from eval_factory.report.page.document import result_page
-    from eval_factory.report.reader import load_result
 
     runs = run_folders(folders)
     if len(runs) > 1:

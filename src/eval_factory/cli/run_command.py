@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
-from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
+from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
 
@@ -64,15 +64,11 @@ class RunOutput:
         try:
             yield
         except BaseException as error:
-            is_good_end = isinstance(error, click.exceptions.Exit) and error.exit_code == 0  # click ends `--help` so
-            if self.as_json and not self._ended and not is_good_end:
+            if self.as_json and not self._ended and not isinstance(error, click.exceptions.Exit):  # that of `--help`
                 from eval_factory.workflows.options import code_of_error, failure_record
 
                 message = error.format_message() if isinstance(error, click.ClickException) else None
-                if message is not None:
-                    code = ConfigError.exit_code
-                else:
-                    code = InterruptedRunError.exit_code if isinstance(error, click.Abort) else code_of_error(error)
+                code = code_of_error(error) if message is None else ConfigError.exit_code
                 self._write_end(failure_record(error, code, message))
             raise
 
@@ -84,17 +80,18 @@ class RunOutput:
 class RecordingCommand(click.Command):
     """With `--json`, what is wrong with the command line is a record too."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> click.Context:
         with RunOutput(as_json="--json" in args).failures_reported():
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(info_name, args, *rest, **extra)
 
 
 _PARAMS = (
     "limit_samples", "parallelism", "max_new_tokens", "max_retries", "request_timeout", "temperature", "top_p",
 )  # fmt: skip
-_EXTRA = ("data_dir", "shards", "max_cost", "max_requests", "max_tokens_total", "max_wall_s")
+_EXTRA = (
+    "data_dir", "shards", "max_cost", "max_requests", "max_tokens_total", "max_wall_s", "offline",
+    "allow_code_execution",
+)  # fmt: skip
 FLAGS = {
     "output_dir": "config.output_dir",
     "eval_type": "config.type",
@@ -107,8 +104,6 @@ FLAGS = {
     **{name: f"config.params.extra.{name}" for name in _EXTRA},
 }
 """Flag -> the value of the run config that it stands for."""
-SWITCHES = ("offline", "allow_code_execution")
-"""The same, of `config.params.extra`: true where they are there."""
 
 
 @click.command("run_eval", cls=RecordingCommand)
@@ -147,8 +142,8 @@ SWITCHES = ("offline", "allow_code_execution")
 @click.pass_context
 def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[str, ...], **values: Any) -> None:
     """Run one evaluation."""
-    flags: dict[str, Any] = {path: values[name] for name, path in FLAGS.items() if values[name] is not None}
-    flags |= {f"config.params.extra.{name}": True for name in SWITCHES if values[name]}
+    given = {name for name, value in values.items() if value is not None and value is not False}
+    flags = {path: values[name] for name, path in FLAGS.items() if name in given}
     quiet, as_json = values["quiet"], values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():

@@ -12,21 +12,16 @@ from typing import Any
 import click
 
 from eval_factory.cli.console import HomePath, lasting, named_if_not_written
-from eval_factory.cli.run_command import RecordingCommand, RunOutput
+from eval_factory.cli.run_command import RecordingCommand, RunOutput, show_dry_run
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines
 
-_FLAGS = {
-    "preset": "suite.preset",
-    "output_dir": "suite.output_dir",
-    "limit_samples": "suite.params.limit_samples",
-    "executor": "suite.executor",
-    "max_processes": "suite.max_processes",
-    "max_cost": "suite.max_cost",
-    "max_requests": "suite.max_requests",
-    "max_tokens_total": "suite.max_tokens_total",
-    "max_wall_s": "suite.max_wall_s",
-}
+_OF_SUITE = (
+    "preset", "output_dir", "limit_samples", "executor", "max_processes", "max_cost", "max_requests",
+    "max_tokens_total", "max_wall_s",
+)  # fmt: skip
+_FLAGS = {name: f"suite.{name}" for name in _OF_SUITE} | {"limit_samples": "suite.params.limit_samples"}
+"""Flag -> the value of the suite that it stands for."""
 
 
 @click.command("run_suite", cls=RecordingCommand)
@@ -73,7 +68,6 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
         flags = {path: given[name] for name, path in _FLAGS.items() if given[name] is not None}
         suite_ = build_suite(run_config, flags=flags, overrides=overrides, env=os.environ)
         if given["dry_run"]:
-            from eval_factory.cli.run_command import show_dry_run
             from eval_factory.workflows.suite.suite_preview import preview_suite
 
             show_dry_run(preview_suite(suite_, env=os.environ, debug=debug), output.screen())

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import yaml
@@ -29,12 +29,7 @@ from eval_factory.tasks.run_specs import (
     load_index,
     needs_permission,
 )
-from eval_factory.tasks.task_info import erratum_record, task_info, tasks_with
-
-if TYPE_CHECKING:
-    pass
-
-CUSTOM = "custom"
+from eval_factory.tasks.task_info import erratum_record, list_tasks, task_info, tasks_with
 
 Record = dict[str, Any]
 
@@ -83,13 +78,11 @@ def record_of(name: str, framework: Framework) -> Record:
                 f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
             )
         record = run_spec_record(short, specs[short], framework)
-        values = {
-            parameter: {"int": "1", "float": "0.5"}.get(known.get("type", ""))
-            or _example_value(parameter, is_path=parameter in run_entry.PATH_PARAMETERS)
-            for parameter, known in record["parameters"].items()
+        arguments = ",".join(
+            f"{name}={_example_value(name, is_path=name in run_entry.PATH_PARAMETERS, kind=known.get('type', ''))}"
+            for name, known in record["parameters"].items()
             if known["required"]
-        }
-        arguments = ",".join(f"{parameter}={value}" for parameter, value in values.items())
+        )
         type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
         example = _example(type_, {}, folder=short) if record["runs"] else None
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
@@ -120,7 +113,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     from eval_factory.tasks.custom_benchmark import load_benchmark
 
     benchmark = load_benchmark(path)
-    task = framework.task(CUSTOM)
+    task = framework.task("custom")
     assert task is not None  # noqa: S101 - framework.yml has it
     file = benchmark.judge_prompt_file
     if benchmark.is_rubric:
@@ -137,7 +130,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
         "instances": benchmark.instances,
         "notes": list(benchmark.notes),
         "judge_prompt": prompt,
-        "example": _example(CUSTOM, {"benchmark": str(path)}),
+        "example": _example(task.name, {"benchmark": str(path)}),
     }
 
 
@@ -145,22 +138,14 @@ def _example(type_: str, extra: Record, folder: str | None = None) -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
     params: Record = {"limit_samples": 20, **({"extra": extra} if extra else {})}
     output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
-    document = {
-        "config": {"type": type_, "output_dir": output_dir, "params": params},
-        "target": {
-            "api_endpoint": {
-                "url": "https://api.openai.com/v1",
-                "model_id": "gpt-4",
-                "type": "chat",
-                "api_key": "OPENAI_API_KEY",
-            }
-        },
-    }
+    config = {"type": type_, "output_dir": output_dir, "params": params}
+    endpoint = {"url": "https://api.openai.com/v1", "model_id": "gpt-4", "type": "chat", "api_key": "OPENAI_API_KEY"}
+    document = {"config": config, "target": {"api_endpoint": endpoint}}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _example_value(name: str, *, is_path: bool) -> str:
-    return f"/path/to/{name}" if is_path else f"<{name}>"
+def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
+    return {"int": "1", "float": "0.5"}.get(kind) or (f"/path/to/{name}" if is_path else f"<{name}>")
 
 
 def _about_execution(record: Record) -> Iterator[str]:
@@ -270,11 +255,10 @@ RUN_SPEC_COLUMNS = ("run spec", "parameters", "what it measures")
 
 def show_tasks(framework: Framework, tag: str | None, *, as_json: bool) -> None:
     """For a terminal, or as JSON."""
-    tasks = tasks_with(tag, framework)
     if as_json:
-        click.echo(json.dumps([task_info(task).as_dict() for task in tasks], indent=2))
-        return
-    show_table(TASK_COLUMNS, task_rows(tasks))
+        click.echo(json.dumps([task.as_dict() for task in list_tasks(tag)], indent=2))
+    else:
+        show_table(TASK_COLUMNS, task_rows(tasks_with(tag, framework)))
 
 
 def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
@@ -323,18 +307,13 @@ def schema_text(name: str) -> str:
     Raises:
         ConfigError: there is no schema of that name.
     """
-    document: dict[str, Any]
     if name not in SCHEMAS:
         hint = did_you_mean(name, SCHEMAS) or f"; there are {', '.join(SCHEMAS)}"
         raise ConfigError(f"there is no schema {name!r}{hint}")
-    if name == "run_config":
-        from eval_factory.config.json_schema import run_config_schema
+    if name in ("run_config", "suite"):
+        from eval_factory.config.json_schema import run_config_schema, suite_schema
 
-        document = run_config_schema(load_framework())
-    elif name == "suite":
-        from eval_factory.config.json_schema import suite_schema
-
-        document = suite_schema(load_framework())
+        document = (suite_schema if name == "suite" else run_config_schema)(load_framework())
     elif name == "gate_policy":
         from eval_factory.analysis.gate_policy import gate_policy_schema
 

@@ -34,23 +34,18 @@ class SampleMedicalQAScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - nothing is downloaded
         with (resources.files("eval_factory.demo") / TABLES[_NAME]).open(encoding="utf-8") as file:
-            questions = list(csv.DictReader(file))
-        instances = []
-        for question in questions:
-            references = []
-            for letter in "ABCD":
-                tags = [CORRECT_TAG] if letter == question["correct_answer"] else []
-                references.append(Reference(Output(text=question[f"option_{letter.lower()}"]), tags=tags))
-            instances.append(
-                Instance(
-                    input=Input(text=question["question"]),
-                    references=references,
-                    split=TEST_SPLIT,
-                    id=question["id"],
-                    extra_data={"category": question["category"]},
-                )
-            )
-        return instances
+            return [_instance(question) for question in csv.DictReader(file)]
+
+
+def _instance(question: dict[str, str]) -> Instance:
+    references = []
+    for letter in "ABCD":
+        tags = [CORRECT_TAG] if letter == question["correct_answer"] else []
+        references.append(Reference(Output(text=question[f"option_{letter.lower()}"]), tags=tags))
+    return Instance(
+        Input(text=question["question"]), references, TEST_SPLIT,
+        id=question["id"], extra_data={"category": question["category"]},
+    )  # fmt: skip
 
 
 @run_spec_function(_NAME)  # type: ignore[untyped-decorator]
@@ -59,11 +54,8 @@ def sample_medical_qa() -> RunSpec:
     adapter_spec = get_multiple_choice_adapter_spec(
         method=ADAPT_MULTIPLE_CHOICE_JOINT,
         instructions="Answer the medical question with the letter of the right option (A, B, C or D) and nothing else.",
-        input_noun="Question",
-        output_noun="Answer",
-        max_tokens=5,
-        max_train_instances=0,
-    )
+        input_noun="Question", output_noun="Answer", max_tokens=5, max_train_instances=0,
+    )  # fmt: skip
     return RunSpec(
         name=_NAME,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{SampleMedicalQAScenario.__name__}", args={}),

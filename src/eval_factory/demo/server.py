@@ -1,7 +1,6 @@
 """An OpenAI-compatible endpoint on loopback, for the length of a run, with answers from a stated rule.
 
-The rules (`RULE`, and `RUBRIC_RULE` for a judge) look at nothing but the prompt, so a run against them can be repeated
-to the last digit.
+The rules look at nothing but the prompt, so a run against them can be repeated to the last digit.
 """
 
 from __future__ import annotations
@@ -18,28 +17,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-RUBRIC_RULE = (
-    "Where the prompt asks whether criteria are met, one is met if half of its words of five letters or more, or more"
-    " of them, stand in the last turn of the conversation."
-)
 _CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
 _ONE = re.compile(r"<criterion>\n\[\S+\] (.*?)\n</criterion>", re.DOTALL)
 _SEVERAL = re.compile(r"<criteria>\n(.*?)\n</criteria>", re.DOTALL)
 _NUMBERED = re.compile(r"^\d+\. \[\S+\] ", re.MULTILINE)
 _LAST_TURN = "\n\nassistant: "
 _WORD = re.compile(r"\w{5,}")
-RULE = (
-    "Where the prompt holds lettered options, the answer is the letter of the longest one (the first of several);"
-    " otherwise the answer is the first 40 words of the prompt's last paragraph."
-)
-WORDS_ANSWERED = 40
 _MODEL = "demo/baseline"
-LISTEN_BACKLOG = 256
 _OPTION = re.compile(r"\(?([A-Z])[.)]\s+(\S.*)")
 
 
 def baseline_answer(prompt: str) -> str:
-    """The answer that `RULE` states. Of several blocks of options, the last one is the question's."""
+    """Where the prompt holds lettered options, the letter of the longest one (the first of several); otherwise the
+    first 40 words of the prompt's last paragraph. Of several blocks of options, the last one is the question's.
+    """
     block: list[tuple[str, str]] = []
     last: list[tuple[str, str]] = []
     for line in prompt.splitlines():
@@ -55,11 +46,13 @@ def baseline_answer(prompt: str) -> str:
     if last:
         return max(last, key=lambda option: len(option[1]))[0]
     paragraphs = [part for part in prompt.split("\n\n") if part.strip()]
-    return " ".join((paragraphs[-1] if paragraphs else "").split()[:WORDS_ANSWERED])
+    return " ".join((paragraphs[-1] if paragraphs else "").split()[:40])
 
 
 def embedded_judgement(prompt: str) -> str | None:
-    """What `RUBRIC_RULE` says of the criteria in a judge's prompt; None for any other prompt."""
+    """Which criteria in a judge's prompt are met: those of whose words of five letters or more at least half stand in
+    the last turn of the conversation. None for any other prompt.
+    """
     conversation = _CONVERSATION.search(prompt)
     if conversation is None:
         return None
@@ -162,33 +155,29 @@ def _completion(data: bytes, *, is_chat: bool) -> dict[str, Any]:
     }
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = LISTEN_BACKLOG
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no event."""
-
-
-class LoopbackServer:
+class LoopbackServer(ThreadingHTTPServer):
     """Serves while the context is entered; `base_url` is known from the start."""
 
+    daemon_threads = True
+    request_queue_size = 256
+
     def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._server = _Server(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="loopback-endpoint", daemon=True)
+        super().__init__(("127.0.0.1", 0), handler)
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        threading.Thread(target=self.serve_forever, name="loopback-endpoint", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no event."""
 
 
 class DemoServer(LoopbackServer):

@@ -117,8 +117,8 @@ def erratum_record(erratum: Erratum) -> dict[str, Any]:
     return erratum.model_dump(exclude_none=True)
 
 
-def list_tasks(tag: str | None = None, *, framework: Framework | None = None) -> tuple[TaskInfo, ...]:
-    """The tasks, in the order of `framework.yml`.
+def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:
+    """The tasks that `config.type` may name, as `eval-factory ls` lists them: in the order of `framework.yml`.
 
     Args:
         tag: only those that have it.
@@ -126,7 +126,7 @@ def list_tasks(tag: str | None = None, *, framework: Framework | None = None) ->
     Raises:
         ConfigError: none has it.
     """
-    return tuple(task_info(task) for task in tasks_with(tag, framework or load_framework()))
+    return tuple(task_info(task) for task in tasks_with(tag, load_framework()))
 
 
 def tasks_with(tag: str | None, framework: Framework) -> list[Task]:
