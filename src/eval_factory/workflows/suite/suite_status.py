@@ -17,9 +17,9 @@ from typing import Any
 from eval_factory.core import logs as event_names
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir, is_running
+from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
