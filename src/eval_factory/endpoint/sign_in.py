@@ -25,12 +25,12 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from eval_factory.core import bridge
 from eval_factory.core.foreign_text import one_line, said_in
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, secret_in, variable_of
 from eval_factory.core.urls import origin_of
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
 

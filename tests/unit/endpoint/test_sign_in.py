@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.bridge import map_at_once
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.endpoint import sign_in
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
