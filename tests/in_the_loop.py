@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from eval_factory.core import bridge
+from eval_factory.endpoint import bridge
 
 T = TypeVar("T")
 WAYS = ("thread", "loop")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.proxies import CERTIFICATE_VARIABLES
 from eval_factory.core.secrets import Redactor
-from eval_factory.core.token_file import OAuthSettings
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.endpoint.proxies import CERTIFICATE_VARIABLES
 from eval_factory.endpoint.sign_in import OAuthSignIn
 from loopback import Handler
 from loopback import Server as Server

@@ -25,10 +25,9 @@ from eval_factory.cli import main
 from eval_factory.core.foreign_text import MAX_FOREIGN_TEXT
 from eval_factory.core.logs import FATAL, WARNING
 from eval_factory.core.secrets import Redactor
-from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint import servers
 from eval_factory.endpoint import sign_in as signing
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from eval_factory.executors.progress_display import ProgressDisplay

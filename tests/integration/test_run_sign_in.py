@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.core.token_file import OAuthSettings, token_file
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
+from eval_factory.endpoint.sign_in import token_file
 from integration.jury_endpoint import judgement
 from integration.support import Outcome
 from integration.test_juries import medication_questions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -172,7 +172,7 @@ def _other_data(one: Provenance, other: Provenance) -> str | None:
     )
     if sorted(files.values()) == sorted(others.values()):
         return None
-    return _some(sorted({name for name, _ in files.items() ^ others.items()}))
+    return formats.first_of(sorted({name for name, _ in files.items() ^ others.items()}), 3) or None
 
 
 def _other_judges(one: Provenance, other: Provenance) -> str | None:
@@ -185,10 +185,4 @@ def _other_judges(one: Provenance, other: Provenance) -> str | None:
         for record in (one, other)
     ]
     names = sorted(judges[0].keys() | judges[1].keys())
-    return _some([name for name in names if judges[0].get(name) != judges[1].get(name)])
-
-
-def _some(names: Sequence[str]) -> str | None:
-    """The first names; None of nothing."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return (", ".join(names[:3]) + more) or None
+    return formats.first_of([name for name in names if judges[0].get(name) != judges[1].get(name)], 3) or None

@@ -162,17 +162,13 @@ class Price(Rates):
         fresh = (prompt - cached) * rates.input_per_million
         return (fresh + cached * of_cached + completion * rates.output_per_million) / 1_000_000
 
-    def as_dict(self) -> dict[str, Any]:
-        """What `from_dict` reads."""
-        return asdict(self)
-
     def as_written(self) -> dict[str, Any]:
         """Without what is not there: for a reader."""
         return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Price:
-        """Raises TypeError where it is no price."""
+        """What `asdict` made of a price. Raises TypeError where it is none."""
         longer = tuple(LongPrompts(**rates) for rates in document["long_prompts"])
         return cls(**{**document, "long_prompts": longer})
 

@@ -93,16 +93,12 @@ def with_each_text(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def texts_in(body: Any) -> Iterator[str]:
-    """Every text in a request's body that is long enough to be known again."""
-    if isinstance(body, str):
-        if len(body) >= _PIECE:
-            yield body
-    elif isinstance(body, Mapping):
-        for item in body.values():
-            yield from texts_in(item)
-    elif isinstance(body, (list, tuple)):
-        for item in body:
+def texts_in(tree: Any) -> Iterator[str]:
+    """Every text among the values of mappings and lists, at any depth."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, (Mapping, list, tuple)):
+        for item in tree.values() if isinstance(tree, Mapping) else tree:
             yield from texts_in(item)
 
 

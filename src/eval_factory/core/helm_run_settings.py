@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eval_factory.core.budget import Budget, Price
@@ -97,13 +97,13 @@ class HelmRunSettings:
             PROBED: ON_STDIN if self.is_being_probed else probed_text(self.probed),
             OFFLINE: None if self.allowed is None else json.dumps(self.allowed),
             PROXIES: None if self.proxies is None else json.dumps(dict(self.proxies)),
-            PINS: None if self.pins is None else json.dumps({"files": self.pins.files, "hub": self.pins.hub}),
+            PINS: None if self.pins is None else json.dumps(vars(self.pins), default=dict),
             _FILE_LISTS: self.file_lists,
             LIMITS: None if self.limits is None else json.dumps(vars(self.limits), default=dict),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
-            PRICES: json.dumps({role: price.as_dict() for role, price in self.prices.items()}) if self.prices else None,
+            PRICES: json.dumps({role: asdict(price) for role, price in self.prices.items()}) if self.prices else None,
         }
         return {**self.libraries, **{name: value for name, value in variables.items() if value is not None}}
 

@@ -207,10 +207,3 @@ def expanded(text: str) -> str:
         unknown = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
         raise ValueError(f"{unknown}; write ./{text} for a path that begins with {whose!r}")
     return path
-
-
-def cache_folder(env: Mapping[str, str]) -> Path:
-    """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
-    configured = Path(env.get("XDG_CACHE_HOME", ""))
-    home = configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
-    return home / "eval-factory"

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import with_each_text
+from eval_factory.core.foreign_text import texts_in, with_each_text
 from eval_factory.core.safe_files import json_line
 
 REDACTED = "[API_KEY_REDACTED]"
@@ -281,10 +281,7 @@ def checked_secret(value: str, origin: str) -> str | None:
 
 def variables_in(tree: object) -> list[str]:
     """The names in `${NAME}`: secrets that a configuration has to be used with, and is not to be written with."""
-    if isinstance(tree, str):
-        return _VARIABLE.findall(tree)
-    items = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, (list, tuple)) else ()
-    return list(dict.fromkeys(name for item in items for name in variables_in(item)))
+    return list(dict.fromkeys(name for text in texts_in(tree) for name in _VARIABLE.findall(text)))
 
 
 def filled(tree: Any, env: Mapping[str, str]) -> Any:

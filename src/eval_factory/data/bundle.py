@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from eval_factory import __version__
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import printable
+from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import PRIVATE, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.strict_model import StrictModel
@@ -268,10 +269,9 @@ def _listing_need(
         return Need("listing", "texts", source, (), file_list)
     names = read_file_list(root / file_list)[: None if all_files else LIST_LIMIT]
     paths = [f"{SCENARIOS}/{scenario}/{name}" for name in names]
-    absent, missing = [path for path in paths if path not in listed], None
-    if absent:
-        missing = absent[0] + (f" and {len(absent) - 1} more" if len(absent) > 1 else "")
-    elif len(names) < listing.count:
+    absent = [path for path in paths if path not in listed]
+    missing = first_of(absent, 1) or None
+    if not absent and len(names) < listing.count:
         missing = f"{file_list} names {len(names)} of {listing.count} files"
     return Need("listing", "texts", source, (file_list, *(path for path in paths if path in listed)), missing)
 

@@ -26,11 +26,11 @@ from urllib3.util.retry import Retry
 
 from eval_factory import __version__
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.proxies import certificates, certificates_hint, proxy_from_environment
 from eval_factory.data import bundle
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import looked_through
 from eval_factory.data.sources import Listing, Sources, TaskSources, relative_path
+from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
 
 SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")

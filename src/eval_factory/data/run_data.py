@@ -366,7 +366,7 @@ def urls_of(plan: Plan, env: Mapping[str, str]) -> list[str]:
 
 def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> HelmRunSettings:
     """The same for an offline run: the hosts that it may ask, and which proxy leads where."""
-    from eval_factory.core.proxies import proxy_from_environment  # imports requests
+    from eval_factory.endpoint.proxies import proxy_from_environment  # imports requests
 
     urls = urls_of(plan, env)
     proxies = {url: proxy for url in urls if (proxy := proxy_from_environment(url))}

@@ -19,10 +19,10 @@ from urllib.parse import unquote
 from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
-from eval_factory.core import bridge
-from eval_factory.core.proxies import certificates, proxy_for, tls_context
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.http_wire import CUT, WANTS_TLS, Hold, Reply, TransportError, Wire, tls_failed
 from eval_factory.endpoint.openai_api import json_text
+from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
 OTHER_ADDRESS_S = 0.25

@@ -10,8 +10,16 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from eval_factory.core.secrets import filled, variables_in
-from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint import openai_api
+
+
+@dataclass(frozen=True)
+class OAuthSettings:
+    """Which service gives tokens, and where it is when the environment does not say."""
+
+    service: str
+    token_url: str | None
+    scope: str | None
 
 
 @dataclass(frozen=True)

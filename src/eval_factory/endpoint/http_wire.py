@@ -20,9 +20,9 @@ import httptools
 import urllib3
 from urllib3.util.wait import wait_for_read
 
-from eval_factory.core import bridge
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.proxies import certificates_hint
+from eval_factory.endpoint import bridge
+from eval_factory.endpoint.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
 MAX_HEAD = 1 << 18

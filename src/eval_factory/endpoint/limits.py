@@ -23,8 +23,8 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from eval_factory.core import bridge
 from eval_factory.core.budget import BYTES_PER_TOKEN
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 
 MINUTE_S = 60.5

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit, urlunsplit
 from eval_factory.core import foreign_text
 from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.proxies import proxy_variable
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
+from eval_factory.endpoint.proxies import proxy_variable
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_TOKEN, MAX_TOKEN_WITH_LOGPROBS = 256, 2 << 10

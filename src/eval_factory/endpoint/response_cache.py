@@ -17,8 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core import bridge
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import bridge, openai_api
 
 Statement = tuple[str, tuple[Any, ...]]
 """SQL, and what its placeholders stand for."""

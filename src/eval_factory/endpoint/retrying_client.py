@@ -18,10 +18,10 @@ from typing import Any
 from urllib3.exceptions import MaxRetryError
 from urllib3.util.retry import Retry
 
-from eval_factory.core import bridge, foreign_text
+from eval_factory.core import foreign_text
 from eval_factory.core.budget import SpendingLimit
 from eval_factory.core.nouns import AttemptState
-from eval_factory.endpoint import openai_api, replies
+from eval_factory.endpoint import bridge, openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError

@@ -24,9 +24,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, cast
 
-from eval_factory.core import bridge
 from eval_factory.core.budget import SpendingLimit
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable

@@ -1,16 +1,22 @@
 """How a request is signed: with a key, or with a token that a service gives for client credentials.
 
-OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory and in a file
-(`eval_factory.core.token_file`).
+OAuth 2.0 client credentials (RFC 6749, section 4.4) are oauthlib's. A token is cached in memory, and in a file of the
+user's cache folder (mode 0600) for all processes of this user that ask the same service for the same client and scope;
+deleting the file forces a new one. A file that another could have written is not read.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import math
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -19,14 +25,80 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from eval_factory.core import bridge
 from eval_factory.core.foreign_text import one_line, said_in
-from eval_factory.core.proxies import certificates, certificates_hint, proxy_for
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER
+from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, secret_in, variable_of
-from eval_factory.core.token_file import MAX_LIFETIME_S, OAuthSettings, Token, read_token, token_file, write_token
 from eval_factory.core.urls import origin_of
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint import bridge
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
+from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_for
+
+RENEW_BEFORE_S, MAX_PART_OF_LIFETIME = 60.0, 0.25
+"""A token is renewed so long before it expires, for a request that is under way must not outlive it; but no longer
+before than this part of its life: one of 30 s would be renewed at each request."""
+MAX_LIFETIME_S = 24 * 3600.0
+"""Whatever the service, or a file, says."""
+
+
+def cache_folder(env: Mapping[str, str]) -> Path:
+    """Of this program, by the XDG Base Directory Specification: a relative XDG_CACHE_HOME is none."""
+    configured = Path(env.get("XDG_CACHE_HOME", ""))
+    home = configured if configured.is_absolute() else Path(env.get("HOME") or Path.home()) / ".cache"
+    return home / "eval-factory"
+
+
+@dataclass(frozen=True)
+class Token:
+    value: str
+    expires_at: float
+    lifetime: float
+    """Seconds that the service gave it for."""
+
+    @property
+    def is_fresh(self) -> bool:
+        return time.time() < self.expires_at - min(RENEW_BEFORE_S, MAX_PART_OF_LIFETIME * self.lifetime)
+
+
+def token_file(oauth: OAuthSettings, env: Mapping[str, str], folder: Path | None = None) -> Path:
+    """Where a token is cached: another file for another token URL, client or scope, whose token is another's."""
+    named = (env.get(variable_of(oauth.service, name)) for name in ("TOKEN_URL", "CLIENT_ID", "SCOPE"))
+    whose = [
+        (one or "").strip() or default for one, default in zip(named, (oauth.token_url, None, oauth.scope), strict=True)
+    ]
+    digest = hashlib.sha256(json.dumps(whose).encode()).hexdigest()[:16]
+    return (folder or cache_folder(env)) / f"{oauth.service}_{digest}_oauth_token.json"
+
+
+def cached_token(oauth: OAuthSettings, env: Mapping[str, str]) -> str | None:
+    """The token that is cached now, for those who must not show it."""
+    token = read_token(token_file(oauth, env))
+    return token.value if token else None
+
+
+def read_token(file: Path) -> Token | None:
+    """A cached token; None where there is none, or the file is no token's, or is not the user's own alone."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO must not be waited for
+        with os.fdopen(descriptor, encoding="utf-8") as opened:
+            about = os.fstat(descriptor)
+            if about.st_mode != stat.S_IFREG | PRIVATE or about.st_uid != os.geteuid():
+                return None
+            document = json.loads(opened.read(65536))
+        value, expires_at, lifetime = document["access_token"], document["expires_at"], document["lifetime_s"]
+        is_possible = 0 < lifetime <= MAX_LIFETIME_S and 0 < expires_at <= time.time() + MAX_LIFETIME_S
+        if is_possible and isinstance(value, str) and value and document["file"] == file.name:
+            return Token(value, float(expires_at), float(lifetime))
+    return None
+
+
+def write_token(file: Path, token: Token) -> None:
+    """Raises OSError."""
+    document = {
+        "file": file.name, "access_token": token.value, "expires_at": token.expires_at, "lifetime_s": token.lifetime,
+    }  # fmt: skip
+    write_atomic(file, json.dumps(document) + "\n", mode=PRIVATE)
+
 
 LIFETIME_UNKNOWN_S, TOKEN_TIMEOUT_S, LOCK_TIMEOUT_S = 300.0, 20.0, 60.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
 
 _TWINS = {
     "a": "\u0430\u03b1\u1d00", "b": "\u0432\u0299", "c": "\u0441\u1d04", "d": "\u0501\u1d05", "e": "\u0435\u03b5\u1d07",

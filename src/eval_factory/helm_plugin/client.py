@@ -23,7 +23,7 @@ from helm.clients.client import Client, truncate_sequence
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
-from eval_factory.core import bridge, logs
+from eval_factory.core import logs
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.nouns import AttemptState
@@ -31,7 +31,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes

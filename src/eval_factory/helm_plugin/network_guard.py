@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings, Place, read_file
-from eval_factory.core.proxies import proxy_from_environment
 from eval_factory.core.urls import host_of
+from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
 
 _NO_FAMILY = -1

@@ -18,17 +18,17 @@ from typing import Any
 
 from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, SpendingTrackers
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.logs import LIMIT_REACHED, EventWriter
-from eval_factory.core.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.limits import prompt_size
 from eval_factory.endpoint.openai_api import Completion
+from eval_factory.endpoint.paid_answers import limit_cost, limit_tokens, spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import jury_form_in
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 STARTED = time.monotonic() - time.process_time()
 """When helm-run started: what came before this module was the work of one thread."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from eval_factory.core.bridge import map_at_once
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.failure_causes import short_cause
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed, StopMessages

@@ -17,9 +17,8 @@ from eval_factory.config.rules import SCENARIO_PARAMETERS, prescribed_roles
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.token_file import OAuthSettings
 from eval_factory.core.urls import base_of, origin_of
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
 
 KEPT_BY = "answers_kept_by"

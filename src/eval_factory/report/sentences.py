@@ -8,9 +8,9 @@ from typing import Any
 
 from eval_factory.core import formats, results
 from eval_factory.core.formats import counted, money
-from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.jury_form import HELMS_FORM
 
 READ_FIRST = 3
 """Notes that stand on the first screen; all stand further down."""

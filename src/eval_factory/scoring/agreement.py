@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.results import Agreement, JuryReport, RankCorrelation
 from eval_factory.scoring.scores import InstanceKey
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 
 def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:

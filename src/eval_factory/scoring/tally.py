@@ -18,7 +18,6 @@ from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.failure_causes import Causes
-from eval_factory.core.jury_form import HELMS_FORM
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
@@ -30,6 +29,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
+from eval_factory.tasks.jury_form import HELMS_FORM
 
 _MAX_LABEL = 80
 

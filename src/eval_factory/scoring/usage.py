@@ -11,8 +11,8 @@ from typing import Any
 
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
-from eval_factory.core.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, SpentByRole, Usage
+from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal

@@ -18,12 +18,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, StringConstraints, ValidationError
 
 from eval_factory.core.errors import ConfigError, did_you_mean, expectation
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files, prompt_check
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
 from eval_factory.tasks.prompt_check import jury_keys
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core import jury_form
 from eval_factory.core.errors import ConfigError, did_you_mean
-from eval_factory.core.jury_form import CRITERIA, CRITERIA_PLACE, MAX, MIN, SCALE, SCALE_PLACE, JuryForm
+from eval_factory.tasks import jury_form
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, read_text
+from eval_factory.tasks.jury_form import CRITERIA, CRITERIA_PLACE, MAX, MIN, SCALE, SCALE_PLACE, JuryForm
 
 MAX_STEPS = 100
 _MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000

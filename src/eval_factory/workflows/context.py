@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core.errors import ConfigError
+from eval_factory.core.formats import first_of
 from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
@@ -102,10 +103,9 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
         found += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
         at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in found)
         if at_risk:
-            more = f" and {len(at_risk) - SHOWN_FILES} more" if len(at_risk) > SHOWN_FILES else ""
             raise ConfigError(
                 f"config.output_dir: {rundir.root} is no output folder of eval-factory, and holds what a run would"
-                f" replace or delete: {', '.join(at_risk[:SHOWN_FILES])}{more}\n"
+                f" replace or delete: {first_of(at_risk, SHOWN_FILES)}\n"
                 "  choose another folder with --output_dir, or move these away"
             )
     rundir.create()

@@ -32,13 +32,13 @@ from eval_factory.core.budget import (
     Price,
 )
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
-from eval_factory.core.paid_answers import USAGE, told_cost
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.endpoint.openai_api import tokens_of
+from eval_factory.endpoint.paid_answers import USAGE, told_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files

@@ -188,7 +188,7 @@ def probe_all(
     Raises:
         PrerequisiteError: one of them cannot be asked at all.
     """
-    from eval_factory.core.bridge import map_at_once
+    from eval_factory.endpoint.bridge import map_at_once
     from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it
     from eval_factory.plan.preflight import probe
 

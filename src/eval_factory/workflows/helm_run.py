@@ -28,8 +28,8 @@ from eval_factory.core.errors import (
 )
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
-from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged, run_shown
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
@@ -101,9 +101,9 @@ def run_helm(
             "  run the same command again to go on"
         ) from None
     for service in evaluation.oauth_services():  # helm-run may have had new ones
-        from eval_factory.core import token_file
+        from eval_factory.endpoint.sign_in import cached_token
 
-        context.redactor.learn(token_file.cached_token(oauth_of(evaluation, service), context.env) or "")
+        context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
     context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
     for host in blocked_hosts(ended.events):
         context.log.warning("offline: something wanted %s; it was not contacted", host)

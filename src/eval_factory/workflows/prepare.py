@@ -17,13 +17,13 @@ from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.paid_answers import PRICES_TABLE
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.endpoint import response_cache
+from eval_factory.endpoint.paid_answers import PRICES_TABLE
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from helm.common.request import Request, RequestResult
 
-from eval_factory.core.bridge import map_at_once
 from eval_factory.core.budget import Budget, SpendingTracker
 from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import response_cache
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm_plugin import client, session

@@ -12,10 +12,10 @@ import pytest
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.session import JudgePrompts
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.proxies import CERTIFICATE_VARIABLES
 from eval_factory.data.hub import FetchError
 from eval_factory.data.pull import Fetcher
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.http_wire import TransportError
+from eval_factory.endpoint.proxies import CERTIFICATE_VARIABLES
 from eval_factory.endpoint.sign_in import SignInError
 from in_the_loop import WAYS, runs_in
 from loopback import serving

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.secrets import Redactor
-from eval_factory.core.token_file import OAuthSettings
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_each_kind_of_token_has_its_rate(price: Price, tokens: tuple[int, ...], 
 @pytest.mark.parametrize("price", [FLAT, CACHED, LONG])
 def test_a_price_survives_being_kept(price: Price) -> None:
     """And a reader sees only what there is."""
-    assert Price.from_dict(json.loads(json.dumps(price.as_dict()))) == price
+    assert Price.from_dict(json.loads(json.dumps(asdict(price)))) == price
     written = price.as_written()
     assert written.get("cached_input_per_million") == (None if price is FLAT else 0.5)
     assert (written["long_prompts"][0]["above"] if price is LONG else written.get("long_prompts", 200)) == 200

@@ -88,7 +88,7 @@ def test_a_short_prompt_is_known_whole() -> None:
     assert one_line("no: what is a dose?", prompt=texts_in(["what is a dose?"])) == f"no: {QUOTED_PROMPT}"
     assert one_line("no: yes", prompt=["yes"]) == "no: yes"
     sent = {"stop": "\n", "prompt": "x" * 12, "n": 1, "parts": ({"text": "y" * 11}, "z" * 12)}
-    assert list(texts_in(sent)) == ["x" * 12, "z" * 12]
+    assert list(texts_in(sent)) == ["\n", "x" * 12, "y" * 11, "z" * 12]
 
 
 def test_a_page_is_shown_without_its_tags() -> None:

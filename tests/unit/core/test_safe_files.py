@@ -15,6 +15,7 @@ from eval_factory.core import safe_files
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.safe_files import LEADS_OUT, NOT_REGULAR, foreign_files, json_line, open_regular, write_atomic
+from eval_factory.endpoint.sign_in import cache_folder
 from unit.builders import evaluation
 
 
@@ -273,4 +274,4 @@ def test_paths_of_a_run_config_and_of_the_command_line() -> None:
     ],
 )  # fmt: skip
 def test_where_a_users_programs_cache(env: dict[str, str], folder: str) -> None:
-    assert safe_files.cache_folder(env) == Path(folder)
+    assert cache_folder(env) == Path(folder)

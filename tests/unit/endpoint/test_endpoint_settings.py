@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint import openai_api
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from unit.builders import endpoint_settings
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.bridge import map_at_once
 from eval_factory.endpoint import limits
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import DECREASE, MINUTE_S, Limit, LocalAdmission, asked_pause, granted_tokens
 from in_the_loop import insiders

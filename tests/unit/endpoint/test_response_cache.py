@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core import bridge
-from eval_factory.endpoint import response_cache
+from eval_factory.endpoint import bridge, response_cache
 from eval_factory.endpoint.openai_api import UnusableAnswer
 from eval_factory.endpoint.response_cache import GroupCommit, ResponseCache, Statement
 from eval_factory.scoring import journal

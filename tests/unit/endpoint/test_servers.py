@@ -15,10 +15,10 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.core.token_file import OAuthSettings
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.endpoint import retrying_client, servers
 from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import LocalAdmission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core import token_file
-from eval_factory.core.bridge import map_at_once
 from eval_factory.core.secrets import REDACTED, Redactor
-from eval_factory.core.token_file import OAuthSettings
 from eval_factory.endpoint import sign_in
+from eval_factory.endpoint.bridge import map_at_once
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
 from token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
 
@@ -50,7 +49,7 @@ def signed_in(
 
 
 def file_of(tokens: TokenEndpoint, folder: Path, **more: str) -> Path:
-    return token_file.token_file(OAUTH, environment(tokens.url, **more), folder)
+    return sign_in.token_file(OAUTH, environment(tokens.url, **more), folder)
 
 
 def planted(tokens: TokenEndpoint, folder: Path, **changes: Any) -> Path:
@@ -144,7 +143,7 @@ def test_a_file_that_another_could_have_written_is_not_used(
 def test_tokens_are_cached_in_the_users_folder(tokens: TokenEndpoint, tmp_path: Path) -> None:
     env = environment(tokens.url, XDG_CACHE_HOME=str(tmp_path / "cache"))
     OAuthSignIn(OAUTH, env=env, redactor=Redactor(), say=lambda _line: None).header()
-    assert token_file.cached_token(OAUTH, env) == tokens.given[0]
+    assert sign_in.cached_token(OAUTH, env) == tokens.given[0]
     (folder,) = (tmp_path / "cache").iterdir()
     assert (folder.name, stat.S_IMODE(folder.stat().st_mode)) == ("eval-factory", 0o700)
     (tmp_path / "file").touch()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.token_file import OAuthSettings
+from eval_factory.endpoint.endpoint_settings import OAuthSettings
 from eval_factory.endpoint.replies import StopMessages
 from unit.builders import endpoint_settings
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
 from eval_factory.helm.judge_output import (
     _MAX_OUTPUT,
     HELMS_SCALE,
@@ -23,6 +22,7 @@ from eval_factory.helm.judge_output import (
     parse_judge_output,
     says_nothing,
 )
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
 
 CRITERIA = {name: {"score", "explanation"} for name in ("accuracy", "completeness")}
 PLAIN_ANSWER = "Give amoxicillin 500 mg three times a day and see the patient again in a week."

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eval_factory.core.jury_form import jury_form_of
 from eval_factory.helm import command
 from eval_factory.helm.command import Program
 from eval_factory.helm.model_files import benchmark_files, deployment_of, model_files, roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
+from eval_factory.tasks.jury_form import jury_form_of
 from unit.builders import plan
 from unit.tasks.custom.test_definition import JURY, write
 

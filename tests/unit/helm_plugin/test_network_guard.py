@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.core.proxies import proxy_for
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.proxies import proxy_for
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.network_guard import BlockedConnectionError, NetworkGuard, take_settings_of_the_file
 from scripted_endpoint import ScriptedEndpoint

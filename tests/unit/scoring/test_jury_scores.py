@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from eval_factory.core.jury_form import JuryForm
 from eval_factory.core.results import Stats
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.jury import helms_own, missing_judgements, of_the_jury
 from eval_factory.scoring.scores import MetricValues, helm_mean, is_judged
 from eval_factory.scoring.tally import Tally
+from eval_factory.tasks.jury_form import JuryForm
 from unit.scoring.test_scores import key
 
 VALUES = {key(0): 4.0, key(1): 5.0, key(2): 3.0}

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import HelmError
-from eval_factory.core.jury_form import JuryForm
 from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
 from eval_factory.endpoint import openai_api
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
@@ -22,6 +21,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.run_notes import _NOT_CONFINED, NO_ROWS, notes_of, notes_on_data, notes_on_labels
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
+from eval_factory.tasks.jury_form import JuryForm
 from unit.builders import plan
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Cost, Price
-from eval_factory.core.paid_answers import write_prices
 from eval_factory.core.results import Spent
+from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of
 from unit.builders import plan

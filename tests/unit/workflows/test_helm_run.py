@@ -11,13 +11,14 @@ from typing import Any, TextIO
 import pytest
 
 from eval_factory.config.evaluation import Evaluation
-from eval_factory.core import logs, token_file
+from eval_factory.core import logs
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.errors import ConfigError, HelmError, InterruptedRunError, NotReportableError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import ASKING, JUDGING, LOADING, SCORING
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
+from eval_factory.endpoint import sign_in
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.executors.process import Execution, FinishedProcess, ProcessSpec
 from eval_factory.workflows import helm_run as module
@@ -99,7 +100,7 @@ def test_an_interruption_says_what_is_kept(here: RunContext, caplog: pytest.LogC
 
 def test_a_token_that_helm_run_got_is_redacted_from_now_on(here: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"openai": "a-new-token-of-a-service"}
-    monkeypatch.setattr(token_file, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
+    monkeypatch.setattr(sign_in, "cached_token", lambda oauth, env: kept[oauth.service] if "PATH" in env else None)
     run(here, FakeExecutor())
     assert here.redactor.text(kept["openai"]) == kept["openai"]
     run(here, FakeExecutor(), of=with_key(**{"target.api_endpoint.oauth": "openai"}))

@@ -20,11 +20,11 @@ import yaml
 from eval_factory.core.budget import Price
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.paid_answers import spent_so_far, write_prices
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
 from eval_factory.data.sources import Sources
+from eval_factory.endpoint.paid_answers import spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, Changed, ResponseCache
 from eval_factory.helm.model_files import model_files
 from eval_factory.helm.names import SETTINGS

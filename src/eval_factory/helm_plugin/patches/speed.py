@@ -122,7 +122,7 @@ def asked_in_one_thread() -> None:
     from helm.benchmark import executor
     from helm.common.hierarchical_logger import htrack_block
 
-    from eval_factory.core.bridge import map_at_once
+    from eval_factory.endpoint.bridge import map_at_once
 
     in_threads = executor.parallel_map
 

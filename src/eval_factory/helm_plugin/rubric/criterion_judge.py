@@ -18,8 +18,8 @@ from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.clients.auto_client import AutoClient
 from helm.common.request import Request, RequestResult
 
-from eval_factory.core.bridge import map_at_once
 from eval_factory.core.foreign_text import one_line
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import names
 from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions

@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 
-from eval_factory.core.bridge import map_at_once
 from eval_factory.core.errors import EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import Redactor
+from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe

@@ -18,9 +18,9 @@ from eval_factory.config.model import urls_in
 from eval_factory.core.budget import Spending, total
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.rundir import RunDir, SuiteDir
+from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.plan.prices import prices_of
 from eval_factory.plan.run_plan import RUNTIME_ONLY, Plan, leaves_of
 from eval_factory.report.reader import load_result

@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from typing_extensions import Self
 
-from eval_factory.core import bridge
 from eval_factory.core.budget import MAX_WALL, SpendingTracker
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import LiveLimit, Ticket
 

@@ -22,10 +22,10 @@ from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.formats import first_of
 from eval_factory.core.logs import PHASE, PROGRESS
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.paid_answers import spent_so_far
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir
+from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, LineTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm

@@ -18,7 +18,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.authentication import Authentication
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
 
-from eval_factory.core import bridge
+from eval_factory.endpoint import bridge
 from eval_factory.helm_plugin.patches.speed import asked_in_one_thread
 
 

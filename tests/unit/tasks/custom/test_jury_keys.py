@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.jury_form import HELMS_FORM
+from eval_factory.tasks.jury_form import HELMS_FORM
 from eval_factory.tasks.prompt_check import jury_keys
 
 GOOD = [{"name": "accuracy", "description": "it is right"}]

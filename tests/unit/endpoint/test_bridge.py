@@ -12,8 +12,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from eval_factory.core import bridge
-from eval_factory.core.bridge import map_at_once
+from eval_factory.endpoint import bridge
+from eval_factory.endpoint.bridge import map_at_once
 from in_the_loop import in_the_loop
 
 ENOUGH_S = 60

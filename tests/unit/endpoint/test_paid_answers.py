@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core import paid_answers
 from eval_factory.core.budget import Price, Spending
-from eval_factory.core.paid_answers import cost_of, limit_cost, read_paid, spent_so_far, write_prices
+from eval_factory.endpoint import paid_answers
+from eval_factory.endpoint.paid_answers import cost_of, limit_cost, read_paid, spent_so_far, write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 
 PRICE = Price(1.0, 10.0, 0.5)

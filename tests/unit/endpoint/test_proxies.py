@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.proxies import CERTIFICATE_VARIABLES, certificates, proxy_from_environment
 from eval_factory.core.urls import SERVED_AT
 from eval_factory.data.pull import Fetcher
 from eval_factory.endpoint.connections import Transport
+from eval_factory.endpoint.proxies import CERTIFICATE_VARIABLES, certificates, proxy_from_environment
 from token_answers import forget_proxies_and_certificates, token_from
 
 

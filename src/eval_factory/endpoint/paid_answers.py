@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ def write_prices(cache_db: Path, run_id: str, prices: Mapping[str, Price]) -> No
     """Store what the tokens of each role cost in a run."""
     if not prices:
         return
-    rows = [(run_id, role, json.dumps(price.as_dict(), sort_keys=True)) for role, price in prices.items()]
+    rows = [(run_id, role, json.dumps(asdict(price), sort_keys=True)) for role, price in prices.items()]
     with closing(sqlite3.connect(cache_db, timeout=30)) as connection, connection:
         connection.execute(PRICES_TABLE)
         connection.executemany("INSERT OR REPLACE INTO prices VALUES (?, ?, ?)", rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.jury_form import HELMS_FORM, JuryForm, jury_form_of
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, jury_form_of
 
 CRITERIA = [{"name": "right", "description": "it is true"}, {"name": "kind"}]
 TEN = jury_form_of({"name": "jury_score", "scale": {"min": 0, "max": 10}, "criteria": CRITERIA})
