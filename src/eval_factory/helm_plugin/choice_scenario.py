@@ -106,8 +106,7 @@ _register("longhealth", "longhealth")  # task 1 over all documents of a patient
 @run_spec_function("careqa")  # type: ignore[untyped-decorator]
 def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
     """CareQA, the closed questions."""
-    arguments = {"language": language}
-    return _run_spec("careqa", arguments, f"careqa:{language}", tier=EVERY_TIER, data_path=data_path)
+    return _run_spec("careqa", {"language": language}, f"careqa:{language}", tier=EVERY_TIER, data_path=data_path)
 
 
 @run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]

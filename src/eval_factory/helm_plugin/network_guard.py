@@ -43,7 +43,7 @@ class NetworkGuard:
     def __init__(self, allowed: Iterable[Place]) -> None:
         self._ports: dict[str, set[int]] = {}
         for host, port in allowed:
-            self._ports.setdefault(host_of(host), set()).add(port)
+            self.allow(host, port)
         self._learned: dict[str, set[int]] = {}
         self._own_name = host_of(socket.gethostname())
         self.blocked: list[str] = []

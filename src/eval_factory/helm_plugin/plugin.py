@@ -34,7 +34,6 @@ def patch_what_a_bare_run_imports() -> None:
 
     def imported_first(self: Any, run_spec: Any) -> None:
         import_what_it_uses(run_spec)
-        apply_patches(Stage.IMPORTED)
         run_one(self, run_spec)
 
     Runner.run_one = imported_first

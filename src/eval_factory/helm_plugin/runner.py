@@ -119,7 +119,6 @@ class EvalRunner(Runner):  # type: ignore[misc]
                 self._session.events.emit(logs.PHASE, phase=logs.LOADING, run=run_spec.name)
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_what_it_uses(run_spec)
-                patch_registry.apply_patches(Stage.IMPORTED)
                 self.run_one(run_spec)
                 path = Path(self._get_run_path(run_spec)).relative_to(Path(self.output_path))
                 self._session.events.emit(logs.RUN_DONE, run=run_spec.name, path=path.as_posix())
@@ -200,9 +199,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
 
 def import_what_it_uses(run_spec: RunSpec) -> None:
-    """A package that a metric or an annotator lacks is found before anything is asked, not after."""
+    """And patch it. A package that a metric or an annotator lacks is found before anything is asked, not after."""
     for part in (run_spec.scenario_spec, *run_spec.metric_specs, *(run_spec.annotators or ())):
         get_class_by_name(part.class_name)
+    patch_registry.apply_patches(Stage.IMPORTED)
 
 
 class _Reporting:

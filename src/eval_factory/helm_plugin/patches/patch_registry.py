@@ -77,8 +77,8 @@ class Patch:
     """Only where this is so: one of the conditions that `is_asked_for` knows."""
     erratum: str | None = None
     """The entry of tasks/errata.yml that it belongs to."""
-    versions: tuple[str, ...] | None = SUPPORTED_HELM
-    """Of HELM, that it was checked against. None: it touches nothing of HELM's own."""
+    of_helm: bool = True
+    """It was checked against the supported versions of HELM. False: it touches nothing of HELM's own."""
     only_speed: bool = False
     """The output is the same without it, byte for byte: `EVAL_FACTORY_WITHOUT` may leave it out."""
 
@@ -112,18 +112,13 @@ class Patch:
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
     specs = entry.get("run_specs")
-    return Patch(
-        entry["function"],
-        tuple(entry.get("targets", ())),
-        Otherwise(entry.get("otherwise", "skip")),
-        Stage(entry.get("stage", "start")),
-        run_specs=names.JURY_RUN_SPECS if specs == "of juries" else None if specs is None else frozenset(specs),
-        where_unknown=entry.get("where_unknown", False),
-        when=entry.get("when"),
-        erratum=entry.get("erratum"),
-        versions=SUPPORTED_HELM if entry.get("of_helm", True) else None,
-        only_speed=entry.get("only_speed", False),
-    )
+    typed = {
+        "targets": tuple(entry.get("targets", ())),
+        "otherwise": Otherwise(entry.get("otherwise", "skip")),
+        "stage": Stage(entry.get("stage", "start")),
+        "run_specs": names.JURY_RUN_SPECS if specs == "of juries" else None if specs is None else frozenset(specs),
+    }
+    return Patch(**{**entry, **typed})
 
 
 _FOLDER = resources.files("eval_factory.helm_plugin.patches")
@@ -180,12 +175,11 @@ def _apply(patch: Patch, helm: str) -> None:
 
 def objection(patch: Patch, helm: str) -> str | None:
     """Why a patch may not be applied to the HELM that is installed; None where it may."""
-    if patch.versions is None:
+    if not patch.of_helm:
         return None
-    if helm not in patch.versions:
+    if helm not in SUPPORTED_HELM:
         return f"HELM {helm} is installed"
-    problems = (_problem_of(target, helm) for target in patch.helm_targets)
-    return next((problem for problem in problems if problem is not None), None)
+    return next(filter(None, (_problem_of(target, helm) for target in patch.helm_targets)), None)
 
 
 def _problem_of(target: str, helm: str) -> str | None:

@@ -89,7 +89,7 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
 def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(patch_registry, "installed_helm", lambda: "0.5.99")
     needed = patch("needed", otherwise=Otherwise.FAIL)
-    apply_patches(Stage.START, (patch("a"), patch("of_other_packages", versions=None)))
+    apply_patches(Stage.START, (patch("a"), patch("of_other_packages", of_helm=False)))
     assert done == ["of_other_packages"]
     assert "going on without a: HELM 0.5.99 is installed" in capsys.readouterr().err
     assert patch_registry.warning() == "HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"

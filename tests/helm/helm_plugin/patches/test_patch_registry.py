@@ -52,8 +52,7 @@ def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
 
 def test_every_supported_version_was_checked() -> None:
     assert set(patch_registry._checked_files()) == set(packages.SUPPORTED_HELM)
-    assert all(patch.versions in (None, packages.SUPPORTED_HELM) for patch in PATCHES)
-    assert all(patch.versions for patch in PATCHES if patch.helm_targets)
+    assert all(patch.of_helm for patch in PATCHES if patch.helm_targets)
     assert all(patch.targets for patch in PATCHES if not patch.only_speed)
 
 
