@@ -136,7 +136,7 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> Me
     means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
     name = main.name + ALL_ORDERS
     label = name + main.label.removeprefix(main.name)
-    return replace(main, label=label, name=name, helm_mean=None, merged=True, values=means, counts={})
+    return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})
 
 
 def _share(values: Mapping[_Asked, float], clusters: Mapping[str, str] | None) -> Share | None:

@@ -138,7 +138,7 @@ def _keep_slots(draft: Draft) -> None:
         for metric in draft.metrics:
             label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)
             if metric.values and metric.label == label and key[2] is None and key not in metric.values:
-                metric.values[key], metric.helm_mean, metric.merged = 0.0, None, True
+                metric.values[key], metric.helm_mean = 0.0, None
 
 
 def _score(draft: Draft) -> None:

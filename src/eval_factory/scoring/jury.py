@@ -104,7 +104,7 @@ def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
     marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
     if all(metric.values[key] == mark for key, mark in marks.items()):
         return replace(metric, scale=form.scale)
-    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None, merged=True)
+    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None)
 
 
 def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally) -> dict[str, Score]:

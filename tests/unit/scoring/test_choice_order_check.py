@@ -25,7 +25,7 @@ def metric(values: dict[str, float], order: int = 1, name: str = "exact_match", 
     perturbation = None if order == 1 else name_of(order)
     keys: dict[InstanceKey, float] = {(question, 0, perturbation): value for question, value in values.items()}
     label = name if order == 1 else f"{name}@{split}+{perturbation}"
-    return MetricValues(label, name, None, merged=True, values=keys, split=split, perturbation=perturbation)
+    return MetricValues(label, name, None, values=keys, split=split, perturbation=perturbation)
 
 
 def run_of(folder: Path, pattern: str | None = None) -> output.HelmRun:
@@ -74,7 +74,7 @@ def test_a_run_without_it_has_nothing_to_check(tmp_path: Path) -> None:
 
 def test_what_is_of_other_orders_is_no_score_of_the_run(tmp_path: Path) -> None:
     original, second = metric({"a": 1.0}), metric({"a": 0.0}, order=2)
-    worst = MetricValues("w", "exact_match", None, merged=True, perturbation=f"{name_of(2)}.worst")
+    worst = MetricValues("w", "exact_match", None, perturbation=f"{name_of(2)}.worst")
     check, kept = ChoiceOrderCheck.of(plan(SHUFFLED), run_of(tmp_path), [original, second, worst])
     assert (kept, list(check.by_order)) == ([original], [second])
     assert check.values_of(original) == {1: original, 2: second}
