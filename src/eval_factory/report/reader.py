@@ -47,6 +47,12 @@ class StoredResult(ResultViews):
     """As it was run, defaults among it, where run_config.yml stands beside the result; else what the user set."""
     target: Mapping[str, Any]
 
+    @property
+    def extra(self) -> dict[str, Any]:
+        """`config.params.extra`, as far as it is set."""
+        extra = (self.config.get("params") or {}).get("extra") or {}
+        return {name: value for name, value in extra.items() if value is not None}
+
 
 def load_result(folder: Path | str) -> StoredResult:
     """Read an output folder. Instances are read from their files when they are gone through.
