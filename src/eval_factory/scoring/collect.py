@@ -71,7 +71,7 @@ def collect(
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
-    draft = Draft(plan, run, split, tally, metrics, usage, changes)
+    draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
@@ -83,7 +83,7 @@ def collect(
         step(draft)
     # where there is no main score, other reasons come first
     draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
-    columns = [*draft.metrics, *orders.by_order]
+    columns = [*draft.metrics, *(orders.by_order if orders else ())]
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
     scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
@@ -97,7 +97,7 @@ def _steps(
     readability: Readability,
     jury: Jury,
     rubric: RubricTally | None,
-    orders: ChoiceOrderCheck,
+    orders: ChoiceOrderCheck | None,
     floors: FloorScores,
     stated: StatedModels,
 ) -> list[Callable[[Draft], None]]:
@@ -115,7 +115,7 @@ def _steps(
         _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
         _choose_main,  # all that follows asks which values the main metric lacks
-        orders.complete,  # its score over all orders: none that could be the main one
+        orders.complete if orders else None,  # its score over all orders: none that could be the main one
         _report_requests,  # what failed comes before what is odd
         readability.report,  # the first reason against reporting: a setting may mend it
         jury.judgements,  # the second: the same command may
