@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.results import MODEL_ROLE, PACKAGED, InstanceRecord, Provenance, Score
@@ -44,7 +43,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
     failed, unanswered = set(), set()
     clusters, lowest = {}, {}
     for record in records:
-        if (record.split, record.perturbation) != (score.split or "", score.perturbation):
+        if not score.is_over(record):
             continue
         key, value = record.id, record.metrics.get(score.metric)
         asked.setdefault(key, []).append(record.prompt)
@@ -121,7 +120,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("helm", f"{both} were scored by different versions of HELM: {versions}")
     if judges := _other_judges(one.provenance, other.provenance):
         yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
-    handled = [_extra(side.stored).get("on_failure", "exclude") for side in (a, b)]
+    handled = [side.stored.extra.get("on_failure", "exclude") for side in (a, b)]
     if handled[0] != handled[1]:
         yield Reason("settings", f"{both} count failed instances differently: on_failure {' and '.join(handled)}")
     only_a, only_b = len(a.values.keys - b.values.keys), len(b.values.keys - a.values.keys)
@@ -133,7 +132,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
 def reasons_of(side: Side) -> Iterator[Reason]:
     """What one result alone has against it."""
     validity = side.stored.result.validity
-    least = _extra(side.stored).get("min_coverage", 1.0)
+    least = side.stored.extra.get("min_coverage", 1.0)
     if validity.coverage < least:
         found, needed = formats.percent(validity.coverage), formats.percent(least)
         share = f"{found} of its instances have a score, {needed} are needed"
@@ -141,11 +140,6 @@ def reasons_of(side: Side) -> Iterator[Reason]:
     if validity.not_reportable or not (side.stored.result.reportable or validity.coverage < least):
         why = "; ".join(validity.short_reasons) or "there is no main score"
         yield Reason("reportable", f"{side.label} is not reportable: {why}")
-
-
-def _extra(stored: StoredResult) -> Mapping[str, Any]:
-    extra: Mapping[str, Any] = (stored.config.get("params") or {}).get("extra") or {}
-    return {name: value for name, value in extra.items() if value is not None}
 
 
 def _other_prompts(a: Side, b: Side) -> str | None:

@@ -30,7 +30,7 @@ def texts_of_flips(comparison: Comparison) -> Texts:
         result = load_result(model.folder).result
         score = result.scores[comparison.metric]
         for record in result.instances:
-            if record.id in found and (record.split, record.perturbation) == (score.split or "", score.perturbation):
+            if record.id in found and score.is_over(record):
                 texts = found[record.id]
                 texts.setdefault("prompt", record.prompt)
                 right = (reference["text"] for reference in record.references if "correct" in reference["tags"])
@@ -225,6 +225,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
     from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
+    from eval_factory.report.result_plots import estimate
 
     metric = stored[0].result.main_metric
     rows, scale = [], None
@@ -232,8 +233,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
         score = one.result.scores.get(metric)
         if score is not None:
             scale = score.scale
-            label = f"{model.label} {model.name}"
-            rows.append(PlottedValue(label, score.value, score.stats.ci_low, score.stats.ci_high, score.stats.count))
+            rows.append(estimate(f"{model.label} {model.name}", score))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
         row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)

@@ -226,6 +226,10 @@ class Score:
     unit: str | None = None
     """What is counted: share, rating, overlap; None where it is not known."""
 
+    def is_over(self, record: InstanceRecord) -> bool:
+        """Whether an instance is in the split and perturbation of this score."""
+        return (record.split, record.perturbation) == (self.split or "", self.perturbation)
+
 
 Scores = Mapping[str, Score]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import logging
 import math
-import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import atomic_file, write_atomic
 
 WIDTH = 640.0
 """Of every drawing: 6.7 inches, the width of a page's text."""
@@ -103,18 +102,18 @@ class Drawing:
     width: float = WIDTH
 
 
-def text_width(text: str, size: float = FONT_SIZE) -> float:
+def text_width(text: str) -> float:
     """About how wide a text is in a sans-serif font, which nobody knows before it is shown."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return size * (wide * 1.05 + (len(text) - wide) * 0.6)  # rather more than less for most letters and digits
+    return FONT_SIZE * (wide * 1.05 + (len(text) - wide) * 0.6)  # rather more than less for most letters and digits
 
 
-def fitted(text: str, width: float, size: float = FONT_SIZE) -> str:
+def fitted(text: str, width: float) -> str:
     """A foreign text as one printable line, cut where it would be wider."""
     line = one_line(text, MAX_TITLE)
-    if text_width(line, size) <= width:
+    if text_width(line) <= width:
         return line
-    while line and text_width(line + ELLIPSIS, size) > width:
+    while line and text_width(line + ELLIPSIS) > width:
         line = line[:-1]
     return line.rstrip() + ELLIPSIS
 
@@ -204,13 +203,8 @@ def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path
     for name, drawing in drawings.items():
         files = folder / f"{name}.svg", folder / f"{name}.png"
         write_atomic(files[0], svg(drawing, standalone=True))
-        # a reader sees the old file or the new one, never a part
-        unfinished = folder / f".{name}.png.{os.getpid()}.part"
-        try:
-            unfinished.write_bytes(pixels[name])
-            unfinished.replace(files[1])
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with atomic_file(files[1]) as file:
+            file.buffer.write(pixels[name])
         written += files
     return written
 

@@ -78,8 +78,7 @@ def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str 
     parts.append(f"{instances.scored} instances scored{of_all}")
     if revision is None:  # the pinned one is what the run was configured to read
         parts.append("at an unknown revision of the data")
-    extra = (stored.config.get("params") or {}).get("extra") or {}
-    parts += [f"{name}: {extra[name]}" for name in PARTS_OF_DATA if extra.get(name) is not None]
+    parts += [f"{name}: {stored.extra[name]}" for name in PARTS_OF_DATA if name in stored.extra]
     if not_reportable:
         parts.append(f"NOT REPORTABLE: {not_reportable}")
     return "; ".join(parts)

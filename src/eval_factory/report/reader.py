@@ -22,13 +22,12 @@ from eval_factory.core.safe_files import refuse_foreign
 from eval_factory.report import documents
 from eval_factory.report.result_views import ResultViews
 
-_KINDS: tuple[Any, ...] = (
-    results.Validity, results.Provenance, results.Spent, results.Score, results.Comparability | None,
-    results.Clinicians | None,
-)  # fmt: skip
-_VALIDITY, _PROVENANCE, _SPENT, _SCORE, _COMPARABILITY, _CLINICIANS = (
-    TypeAdapter(kind).validate_python for kind in _KINDS
-)
+_VALIDITY = TypeAdapter(results.Validity).validate_python
+_PROVENANCE = TypeAdapter(results.Provenance).validate_python
+_SPENT = TypeAdapter(results.Spent).validate_python
+_SCORE = TypeAdapter(results.Score).validate_python
+_COMPARABILITY = TypeAdapter[results.Comparability | None](results.Comparability | None).validate_python
+_CLINICIANS = TypeAdapter[results.Clinicians | None](results.Clinicians | None).validate_python
 """Each takes a document apart into the record, and the records in it."""
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 _RESULT = "evaluation_config.yaml"
@@ -46,6 +45,12 @@ class StoredResult(ResultViews):
     config: Mapping[str, Any]
     """As it was run, defaults among it, where run_config.yml stands beside the result; else what the user set."""
     target: Mapping[str, Any]
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """`config.params.extra`, as far as it is set."""
+        extra = (self.config.get("params") or {}).get("extra") or {}
+        return {name: value for name, value in extra.items() if value is not None}
 
 
 def load_result(folder: Path | str) -> StoredResult:

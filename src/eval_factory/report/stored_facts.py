@@ -28,9 +28,8 @@ def access_of(stored: StoredResult) -> str:
     task = task_of(stored)
     if task is None:
         return "unknown"
-    extra = (stored.config.get("params") or {}).get("extra") or {}
-    own = [name for name in OWN_FILES if extra.get(name) is not None]
-    return "private" if own and task.about.access == PUBLIC else task.about.access
+    has_own_files = not stored.extra.keys().isdisjoint(OWN_FILES)
+    return "private" if has_own_files and task.about.access == PUBLIC else task.about.access
 
 
 def texts_may_leave(stored: StoredResult) -> bool:

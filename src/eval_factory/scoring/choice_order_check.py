@@ -30,8 +30,8 @@ _Asked = tuple[str, int]
 
 @dataclass
 class ChoiceOrderCheck:
-    wanted: int | None
-    """None: the run has questions in one order only, and there is nothing to check."""
+    wanted: int
+    """Orders of each question."""
     pattern: str | None
     """By which HELM finds a label in an answer; None: the answer is the label."""
     by_order: Sequence[MetricValues]
@@ -46,18 +46,18 @@ class ChoiceOrderCheck:
     @classmethod
     def of(
         cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]
-    ) -> tuple[ChoiceOrderCheck, list[MetricValues]]:
-        """The check, and the metrics without those that are of other orders alone."""
+    ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
+        """The check, and the metrics without those that are of other orders alone; None where there is one order."""
         wanted = plan.evaluation.run.config.params.extra.shuffle_choices
         if wanted is None:
-            return cls(None, None, ()), list(metrics)
+            return None, metrics
         original = [one for one in metrics if one.perturbation is None]
         others = [one for one in metrics if one.perturbation is not None and number_of_order(one.perturbation)]
         return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         order = number_of_order(key[2])
-        if self.wanted is None or order is None:
+        if order is None:
             return
         unit = key[:2]
         self.orders[unit] += 1
@@ -81,7 +81,7 @@ class ChoiceOrderCheck:
         """Add the report, the main metric's score over all orders of each question, and its bounds."""
         main, missing = draft.main_values, draft.missing
         draft.choice_orders = self.report(main, missing)
-        if self.wanted is None or main is None:
+        if main is None:
             return
         all_values = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
         metric = _of_questions(main, with_missing_counted(all_values, missing, failed_as_zero=draft.as_zero))
@@ -96,10 +96,8 @@ class ChoiceOrderCheck:
         if low is not None and high is not None:
             draft.bounds[metric.label] = (low[0], high[1])
 
-    def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders | None:
-        """Over the questions that were asked in more than one order; None where there was nothing to check."""
-        if self.wanted is None:
-            return None
+    def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
+        """Over the questions that were asked in more than one order."""
         moved = [unit for unit, count in self.orders.items() if count > 1]
         answered = {unit: self.asked[unit] for unit in moved if len(self.asked[unit]) > 1}
         changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
@@ -136,7 +134,7 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> Me
     means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
     name = main.name + ALL_ORDERS
     label = name + main.label.removeprefix(main.name)
-    return replace(main, label=label, name=name, helm_mean=None, merged=True, values=means, counts={})
+    return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})
 
 
 def _share(values: Mapping[_Asked, float], clusters: Mapping[str, str] | None) -> Share | None:

@@ -70,8 +70,9 @@ def collect(
     main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
-    corrections, jury, rubric = Corrections.of(plan, metrics), Jury(plan, run, tally), RubricTally.of(plan, run)
-    draft = Draft(plan, run, split, tally, metrics, usage, changes)
+    corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
+    jury = Jury(plan, run.jury, tally) if run.jury else None
+    draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
@@ -83,8 +84,9 @@ def collect(
         step(draft)
     # where there is no main score, other reasons come first
     draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
-    columns = [*draft.metrics, *orders.by_order]
-    records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, jury.names, rubric)
+    columns = [*draft.metrics, *(orders.by_order if orders else ())]
+    names = jury.names if jury else {}
+    records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, names, rubric)
     scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
     provenance = provenance_of(plan, scenario, prompts, git_hash, data_bundle, draft.asked, run_id)
     if remembered is not None:
@@ -95,9 +97,9 @@ def collect(
 def _steps(
     corrections: Corrections,
     readability: Readability,
-    jury: Jury,
+    jury: Jury | None,
     rubric: RubricTally | None,
-    orders: ChoiceOrderCheck,
+    orders: ChoiceOrderCheck | None,
     floors: FloorScores,
     stated: StatedModels,
 ) -> list[Callable[[Draft], None]]:
@@ -106,24 +108,24 @@ def _steps(
     Notes of one weight keep this order.
     """
     steps: list[Callable[[Draft], None] | None] = [
-        jury.count,  # notes, reasons and causes name who failed to judge
+        jury.count if jury else None,  # notes, reasons and causes name who failed to judge
         rubric.complete if rubric else None,  # cases that nobody decided are no values; tags make groups
         _keep_slots,  # in HELM's metrics alone, and before others are made of them
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
-        jury.complete,  # marks of empty answers: the last change of a value
+        jury.complete if jury else None,  # marks of empty answers: the last change of a value
         _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
         _choose_main,  # all that follows asks which values the main metric lacks
-        orders.complete,  # its score over all orders: none that could be the main one
+        orders.complete if orders else None,  # its score over all orders: none that could be the main one
         _report_requests,  # what failed comes before what is odd
         readability.report,  # the first reason against reporting: a setting may mend it
-        jury.judgements,  # the second: the same command may
+        jury.judgements if jury else None,  # the second: the same command may
         rubric.report if rubric else None,  # no run has both, jury and rubric
         partial(_report_models, stated),  # the last reason against reporting
         floors.complete,  # finished scores are held against them
         _report_labels,  # the other end: as high as labels allow
-        jury.report,  # how far a score by judges can be trusted
+        jury.report if jury else None,  # how far a score by judges can be trusted
         _group,  # how large the sample is, and groups of the main metric's values
         rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
         lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
@@ -138,7 +140,7 @@ def _keep_slots(draft: Draft) -> None:
         for metric in draft.metrics:
             label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)
             if metric.values and metric.label == label and key[2] is None and key not in metric.values:
-                metric.values[key], metric.helm_mean, metric.merged = 0.0, None, True
+                metric.values[key], metric.helm_mean = 0.0, None
 
 
 def _score(draft: Draft) -> None:

@@ -345,7 +345,7 @@ class Corrections:
                 raise raised[0]
         return [
             MetricValues(
-                label, label, None, merged=True, scale=helm.scale,
+                label, label, None, scale=helm.scale,
                 values=self.values[label], split=helm.split, perturbation=helm.perturbation,
             )
             for label, errata in self._by_label.items()

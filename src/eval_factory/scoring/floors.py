@@ -66,7 +66,7 @@ class _Strategy:
                 if value is not None and split == metric.split
             }
             if values:
-                yield replace(metric, helm_mean=None, merged=True, values=values, counts={}, parts={}, clusters=None)
+                yield replace(metric, helm_mean=None, values=values, counts={}, parts={}, clusters=None)
 
     def add(self, number: int, key: InstanceKey, state: output.RequestState, form: AnswerForm | None) -> None:
         answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known

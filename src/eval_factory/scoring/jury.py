@@ -36,18 +36,18 @@ ALL_JUDGES = ".all_judges"
 
 
 class Jury:
-    """What the judges of a run said, answer by answer. `of_run` is None where there is no jury."""
+    """What the judges of a run said, answer by answer."""
 
-    def __init__(self, plan: Plan, run: output.HelmRun, tally: Tally) -> None:
-        self._plan, self._of_run, self._tally = plan, run.jury, tally
-        roles, jury = roles_by_deployment(plan.judges), {} if run.jury is None else run.jury.judges
-        self.names = {roles.get(deployment, name): name for name, deployment in jury.items()}
+    def __init__(self, plan: Plan, of_run: output.JuryNames, tally: Tally) -> None:
+        self._plan, self._of_run, self._tally = plan, of_run, tally
+        roles = roles_by_deployment(plan.judges)
+        self.names = {roles.get(deployment, name): name for name, deployment in of_run.judges.items()}
         """Judge's role -> its name in HELM's annotations."""
         self._asked, self._scored = dict.fromkeys(self.names, 0), dict.fromkeys(self.names, 0)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One answer; no judge is asked about an empty one."""
-        if self._of_run is None or has_failed(state):
+        if has_failed(state):
             return
         tally, text = self._tally, text_of(state)
         empty, rated = says_nothing(text), False
@@ -73,8 +73,6 @@ class Jury:
         draft.metrics = [of_the_jury(one, draft.tally) if is_judged(one, metric) else one for one in draft.metrics]
 
     def count(self, draft: Draft) -> None:
-        if self._of_run is None:
-            return
         model, judges = self._plan.model.model_id, {judge.role: judge.model_id for judge in self._plan.judges}
         by_judge = draft.tally.ratings.by_judge
         for judge, asked in self._asked.items():
@@ -93,9 +91,8 @@ class Jury:
             draft.not_reportable += judges_that_failed(tally.judges, most)
 
     def report(self, draft: Draft) -> None:
-        if self._of_run is not None:
-            draft.jury = draft.tally.ratings.report()
-            draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
+        draft.jury = draft.tally.ratings.report()
+        draft.notes.extend(notes_on_agreement(draft.jury, draft.tally.ratings))
 
 
 def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
@@ -104,7 +101,7 @@ def of_the_jury(metric: MetricValues, tally: Tally) -> MetricValues:
     marks = dict.fromkeys(tally.silent & metric.values.keys(), form.lowest)
     if all(metric.values[key] == mark for key, mark in marks.items()):
         return replace(metric, scale=form.scale)
-    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None, merged=True)
+    return replace(metric, scale=form.scale, values=metric.values | marks, helm_mean=None)
 
 
 def helms_own(metrics: Sequence[MetricValues], jury_metric: str | None, tally: Tally) -> dict[str, Score]:

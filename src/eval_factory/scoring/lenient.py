@@ -175,7 +175,7 @@ def lenient_metrics(metrics: Iterable[MetricValues], values: Mapping[InstanceKey
     """
     return [
         MetricValues(
-            METRIC + LENIENT + metric.label.removeprefix(METRIC), METRIC + LENIENT, None, merged=True,
+            METRIC + LENIENT + metric.label.removeprefix(METRIC), METRIC + LENIENT, None,
             scale=metric.scale, values={key: values.get(key, 0.0) for key in metric.values}, split=metric.split,
         )
         for metric in metrics

@@ -27,8 +27,7 @@ class MetricValues:
     label: str
     name: str
     helm_mean: float | None
-    merged: bool
-    """Whether HELM has no mean of all: it has sub-splits apart, or these are not its own values."""
+    """None where HELM has no mean of all: it has sub-splits apart, or these are not its own values."""
     scale: Ends | None = None
     """The least and the greatest value that there can be, where that is known."""
     values: dict[InstanceKey, float] = field(default_factory=dict)
@@ -64,11 +63,11 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
             continue
         label = output.score_label(stat.name, main_split)
         if label in found:
-            found[label].merged, found[label].helm_mean = True, None
+            found[label].helm_mean = None
         else:
             perturbation = output.perturbation_label(stat.name)
             found[label] = MetricValues(
-                label, stat.name.name, stat.mean, merged=False, split=stat.name.split, perturbation=perturbation
+                label, stat.name.name, stat.mean, split=stat.name.split, perturbation=perturbation
             )
     applied = _add_values(found, run, main_split)
     # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
@@ -158,7 +157,7 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
     if missing and not metric.values:
         return None  # computed over all instances at once, the missing ones among them
     touched = missing & metric.values.keys()
-    is_mean = bool(metric.values) and (metric.merged or helm_mean(metric.values) == metric.helm_mean)
+    is_mean = bool(metric.values) and metric.helm_mean in (None, helm_mean(metric.values))
     if not touched:
         value = metric.helm_mean if metric.helm_mean is not None else helm_mean(metric.values)
         stats = _stats(metric, metric.values, value) if is_mean else _stats_of_a_ratio(metric, value)

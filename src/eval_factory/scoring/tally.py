@@ -126,7 +126,26 @@ class Tally:
         )
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        _count_instance(self, key, state)
+        instance = state.instance
+        self.requested.add(key)
+        self.splits[instance.split or ""].add(instance.id)
+        asked = state.request.get("messages") or state.request.get("prompt")
+        self.prompts.update(json.dumps([instance.id, asked]).encode())
+        if instance.perturbation is None:
+            self.rows.add(
+                instance.id, f"{instance.split}: {instance.input.text}", *request_states.gold_and_choices(instance)
+            )
+        fields = {
+            name: value for name, value in request_states.categories_of(instance).items() if isinstance(value, str)
+        }
+        if instance.sub_split:
+            fields["sub_split"] = instance.sub_split
+        if self.sources is not None:
+            if instance.perturbation is None or instance.id not in self.clusters:
+                self.clusters[instance.id] = self.sources.label_of(instance)
+            fields.pop(self.sources.rule.field or "", None)  # it says which instances are alike, not what they are
+        for name, value in fields.items():
+            self.members[name][value].append(key)
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))
@@ -165,27 +184,6 @@ class Tally:
             filtered=len(self.filtered),
             unjudged=len(self.unjudged),
         )
-
-
-def _count_instance(tally: Tally, key: InstanceKey, state: output.RequestState) -> None:
-    instance = state.instance
-    tally.requested.add(key)
-    tally.splits[instance.split or ""].add(instance.id)
-    asked = state.request.get("messages") or state.request.get("prompt")
-    tally.prompts.update(json.dumps([instance.id, asked]).encode())
-    if instance.perturbation is None:
-        tally.rows.add(
-            instance.id, f"{instance.split}: {instance.input.text}", *request_states.gold_and_choices(instance)
-        )
-    fields = {name: value for name, value in request_states.categories_of(instance).items() if isinstance(value, str)}
-    if instance.sub_split:
-        fields["sub_split"] = instance.sub_split
-    if tally.sources is not None:
-        if instance.perturbation is None or instance.id not in tally.clusters:
-            tally.clusters[instance.id] = tally.sources.label_of(instance)
-        fields.pop(tally.sources.rule.field or "", None)  # it says which instances are alike, not what they are
-    for name, value in fields.items():
-        tally.members[name][value].append(key)
 
 
 def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main: Score | None) -> list[Note]:

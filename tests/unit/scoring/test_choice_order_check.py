@@ -25,7 +25,7 @@ def metric(values: dict[str, float], order: int = 1, name: str = "exact_match", 
     perturbation = None if order == 1 else name_of(order)
     keys: dict[InstanceKey, float] = {(question, 0, perturbation): value for question, value in values.items()}
     label = name if order == 1 else f"{name}@{split}+{perturbation}"
-    return MetricValues(label, name, None, merged=True, values=keys, split=split, perturbation=perturbation)
+    return MetricValues(label, name, None, values=keys, split=split, perturbation=perturbation)
 
 
 def run_of(folder: Path, pattern: str | None = None) -> output.HelmRun:
@@ -51,7 +51,9 @@ def state(
 
 
 def check_of(folder: Path, *others: MetricValues, pattern: str | None = None) -> ChoiceOrderCheck:
-    return ChoiceOrderCheck.of(plan(SHUFFLED), run_of(folder, pattern), others)[0]
+    check, _ = ChoiceOrderCheck.of(plan(SHUFFLED), run_of(folder, pattern), others)
+    assert check is not None
+    return check
 
 
 def completed(
@@ -64,18 +66,14 @@ def completed(
 
 def test_a_run_without_it_has_nothing_to_check(tmp_path: Path) -> None:
     metrics = [metric({"a": 1.0}), metric({"a": 0.0}, order=2)]
-    check, kept = ChoiceOrderCheck.of(plan(), run_of(tmp_path), metrics)
-    assert kept == metrics
-    check.add(*state("a", "A"))
-    found = completed(check, metrics[0])
-    assert (found.scores, found.choice_orders, list(check.by_order)) == ({}, None, [])
-    assert not check.letters
+    assert ChoiceOrderCheck.of(plan(), run_of(tmp_path), metrics) == (None, metrics)
 
 
 def test_what_is_of_other_orders_is_no_score_of_the_run(tmp_path: Path) -> None:
     original, second = metric({"a": 1.0}), metric({"a": 0.0}, order=2)
-    worst = MetricValues("w", "exact_match", None, merged=True, perturbation=f"{name_of(2)}.worst")
+    worst = MetricValues("w", "exact_match", None, perturbation=f"{name_of(2)}.worst")
     check, kept = ChoiceOrderCheck.of(plan(SHUFFLED), run_of(tmp_path), [original, second, worst])
+    assert check is not None
     assert (kept, list(check.by_order)) == ([original], [second])
     assert check.values_of(original) == {1: original, 2: second}
     assert check.values_of(metric({}, name="other")).keys() == check.values_of(metric({}, split="valid")).keys() == {1}

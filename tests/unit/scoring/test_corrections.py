@@ -193,7 +193,7 @@ def key(number: int) -> InstanceKey:
 def context(label: str = "em", count: int = 9, **more: Any) -> MetricValues:
     """HELM's values: each instance has its number."""
     values = {key(number): float(number) for number in range(count)}
-    return MetricValues(label, label, 0.0, merged=False, values=values, **more)
+    return MetricValues(label, label, 0.0, values=values, **more)
 
 
 def erratum(name: str = "e", metric: str = "em", upstream: str | None = None) -> Erratum:
@@ -261,7 +261,7 @@ def test_corrected_values_have_the_place_of_the_metric_they_correct() -> None:
     made = corrections(as_number, em=context(**place))
     add(made, "0.25", "1", "-")
     expected = {key(0): 0.25, key(1): 1.0}
-    assert made.metrics() == [MetricValues("em.corrected", "em.corrected", None, merged=True, values=expected, **place)]
+    assert made.metrics() == [MetricValues("em.corrected", "em.corrected", None, values=expected, **place)]
 
 
 def test_an_instance_without_helms_value_has_no_corrected_one() -> None:

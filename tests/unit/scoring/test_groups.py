@@ -121,7 +121,7 @@ def test_groups_show_the_corrected_value_beside_helms() -> None:
         "ward": {"a": keys(0, 10), "b": keys(10, 20), "c": keys(20, 30), "d": [key(99)], "e": keys(30, 39)},
         "own": {"x": [key(0)], "y": [key(99)]},
     }
-    beside = MetricValues("m.corrected", "m.corrected", None, merged=True, values=right)
+    beside = MetricValues("m.corrected", "m.corrected", None, values=right)
     found = scores_by_group(context(values), members, {key(0)}, failed_as_zero=True, beside=beside)
     shown = {
         ward: {label: (score.metric, score.value, score.stats.count) for label, score in scores.items()}

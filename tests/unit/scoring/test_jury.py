@@ -184,7 +184,7 @@ def metric(said: Ratings, unjudged: int = 0, helm_mean: float | None = None) -> 
     values = said.of_instances()
     values |= {key(len(values) + number): 1.0 for number in range(unjudged)}
     place: dict[str, Any] = {"scale": (1.0, 5.0), "split": "test"}
-    return MetricValues("jury", "jury", helm_mean, merged=helm_mean is None, values=values, **place)
+    return MetricValues("jury", "jury", helm_mean, values=values, **place)
 
 
 def test_each_judge_owes_a_judgement_of_each_answer() -> None:
@@ -221,7 +221,7 @@ def test_bounds_are_on_the_benchmarks_own_scale() -> None:
 def test_marks_beyond_the_scale_have_no_bounds() -> None:
     for beyond in (judged({"a": 9}), judged({"a": 0}), judged({"a": 9, "b": 9}, {"a": 3})):
         assert jury.bounds_over_judgements(metric(beyond), beyond, ("a", "b")) is None
-    assert jury.bounds_over_judgements(MetricValues("jury", "jury", 2.0, merged=False), Ratings(), JUDGES) is None
+    assert jury.bounds_over_judgements(MetricValues("jury", "jury", 2.0), Ratings(), JUDGES) is None
 
 
 def agreement(alpha: float | None, *said: dict[str, int | tuple[int, ...]]) -> list[str]:

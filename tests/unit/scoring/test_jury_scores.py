@@ -15,7 +15,7 @@ from eval_factory.tasks.jury_form import JuryForm
 from unit.scoring.test_scores import key
 
 VALUES = {key(0): 4.0, key(1): 5.0, key(2): 3.0}
-METRIC = MetricValues("jury@valid", "jury", helm_mean(VALUES), merged=False, values=VALUES, split="valid")
+METRIC = MetricValues("jury@valid", "jury", helm_mean(VALUES), values=VALUES, split="valid")
 
 
 @pytest.mark.parametrize(("name", "jury", "judged"), [
@@ -30,7 +30,7 @@ def test_an_answer_that_says_nothing_gets_the_lowest_mark() -> None:
     tally = Tally(empty={key(1), key(9)}, filtered={key(2)})
     found = of_the_jury(METRIC, tally)
     assert found.values == {key(0): 4.0, key(1): 1.0, key(2): 1.0}
-    assert (found.helm_mean, found.merged, found.scale) == (None, True, (1.0, 5.0))
+    assert (found.helm_mean, found.scale) == (None, (1.0, 5.0))
     assert VALUES[key(1)] == 5.0
 
 

@@ -276,7 +276,7 @@ def test_the_lenient_value() -> None:
 
 def test_there_is_none_of_failed_requests_and_of_other_forms() -> None:
     assert read(None).lenient == read("B", NUMBER).lenient == read("B", None).lenient == {}
-    exact = MetricValues("exact_match", "exact_match", 0.0, merged=False, values={KEY: 0.0})
+    exact = MetricValues("exact_match", "exact_match", 0.0, values={KEY: 0.0})
     without, made = draft(metrics=[exact]), draft(metrics=[exact])
     read("B.", None).complete(without)
     read("B.", LETTER).complete(made)

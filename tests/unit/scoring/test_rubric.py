@@ -25,7 +25,7 @@ GOOD = Criterion("good", 8, ("axis:accuracy", "urgent"))
 SMALL = Criterion("small", 2, ("axis:completeness",))
 BAD = Criterion("bad", -5, ("axis:accuracy",))
 CRITERIA = (GOOD, SMALL, BAD)
-METRIC = MetricValues("rubric_score", "rubric_score", None, merged=True)
+METRIC = MetricValues("rubric_score", "rubric_score", None)
 
 
 def key(name: str) -> InstanceKey:
@@ -171,7 +171,7 @@ def test_its_judges_are_those_of_the_metric(tmp_path: Path) -> None:
 
 def test_what_it_tells_the_tally(two: rubric.RubricTally) -> None:
     tally = Tally()
-    metrics = [MetricValues(name, name, None, merged=True) for name in ("rubric_score", "other")]
+    metrics = [MetricValues(name, name, None) for name in ("rubric_score", "other")]
     two.complete(draft(tally=tally, metrics=metrics))
     assert [one.lowest for one in metrics] == [dict.fromkeys(map(key, "xyzw"), -0.5), None]
     assert tally.unjudged == tally.undecided == {key("x")}

@@ -35,12 +35,12 @@ def test_each_metric_in_each_split_has_its_instances_values(tmp_path: Path) -> N
     assert {label: (metric.name, metric.split, metric.helm_mean) for label, metric in found.items()} == {
         "em": ("em", "test", 0.5), "em@valid": ("em", "valid", 0.25), "f1": ("f1", "test", 0.5),
     }  # fmt: skip
-    assert not any(metric.merged for metric in found.values())
+    assert all(metric.helm_mean is not None for metric in found.values())
 
 
 def test_a_score_says_what_it_is_of() -> None:
     stats = Stats(1, 0.5, None, None, None, None, None)
-    metric = MetricValues("em@valid+typos", "em", None, merged=False, split="valid", perturbation="typos")
+    metric = MetricValues("em@valid+typos", "em", None, split="valid", perturbation="typos")
     assert metric.score(0.5, stats) == Score(0.5, stats, "em", "valid", "typos")
 
 
@@ -137,7 +137,7 @@ def test_parts_of_a_split_that_helm_keeps_apart_are_one_metric(tmp_path: Path) -
     apart = stat.model_copy(update={"name": stat.name.model_copy(update={"sub_split": "easy"})})
     twice = output.HelmRun(run.folder, run.run_spec, [*run.stats, apart])
     (metric,) = [metric for metric in metric_values_of(twice, "test") if metric.name == "em"]
-    assert (metric.merged, metric.helm_mean, metric.values) == (True, None, {key(0): 1.0, key(1): 0.0})
+    assert (metric.helm_mean, metric.values) == (None, {key(0): 1.0, key(1): 0.0})
 
 
 def test_a_value_of_no_known_score_or_without_a_mean_is_left_out(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def key(number: int, trial: int = 0) -> InstanceKey:
 
 
 def context(values: dict[InstanceKey, float], *, scale: tuple[float, float] | None = None) -> MetricValues:
-    return MetricValues("m", "m", helm_mean(values), merged=False, scale=scale, values=values)
+    return MetricValues("m", "m", helm_mean(values), scale=scale, values=values)
 
 
 def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_trials_means() -> None:
@@ -170,7 +170,7 @@ def test_trials_of_an_instance_are_one_value_of_the_sample_and_the_mean_is_of_tr
     assert helm_mean({key(0, 0): 1.0, key(1, 0): 1.0, key(2, 0): 1.0, key(0, 1): 0.0}) == 0.5
 
 
-POOLED = MetricValues("f1", "f1", 0.75, merged=False, values={("id0", 0, None): 1.0, ("id1", 0, None): 0.0})
+POOLED = MetricValues("f1", "f1", 0.75, values={("id0", 0, None): 1.0, ("id1", 0, None): 0.0})
 
 
 def test_bounds_are_on_the_scale_of_the_metric_and_of_a_whole_run_helms_value_itself() -> None:
@@ -184,13 +184,13 @@ def test_a_metric_that_is_no_mean_has_no_interval_and_is_absent_where_an_instanc
     score = there(score_of(POOLED, set(), failed_as_zero=False))
     assert (score.value, score.stats) == (0.75, Stats(2, 0.75, None, None, None, None, None))
     assert score_of(POOLED, {key(1)}, failed_as_zero=False) is score_of(POOLED, {key(1)}, failed_as_zero=True) is None
-    unseen = MetricValues("corpus", "corpus", 0.4, merged=False)
+    unseen = MetricValues("corpus", "corpus", 0.4)
     assert score_of(unseen, {key(1)}, failed_as_zero=False) is None
     assert there(score_of(unseen, set(), failed_as_zero=False)).value == 0.4
 
 
 def test_merged_values_are_a_mean_although_helm_has_none() -> None:
-    merged = MetricValues("m", "m", None, merged=True, values={key(0): 1.0, key(1): 0.0})
+    merged = MetricValues("m", "m", None, values={key(0): 1.0, key(1): 0.0})
     score = there(score_of(merged, set(), failed_as_zero=False))
     assert (score.value, score.stats.ci_low is not None) == (0.5, True)
 
@@ -248,7 +248,7 @@ def test_the_interval_is_that_of_clusters(missing: set[InstanceKey]) -> None:
 def ratio(helm: float, counts: dict[InstanceKey, int]) -> MetricValues:
     """Eight instances whose values HELM counts more than once each."""
     values = {key(number): (number % 4) / 4 for number in range(8)}
-    return MetricValues("precision", "precision", helm, merged=False, values=values, counts=counts)
+    return MetricValues("precision", "precision", helm, values=values, counts=counts)
 
 
 def test_a_ratio_of_sums_has_a_bootstrap_interval() -> None:

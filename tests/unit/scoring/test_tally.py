@@ -177,11 +177,13 @@ def run_of(folder: Path, *entries: Entry, metrics: Collection[str] = (), **spec:
 def seen_in(here: Plan, run: output.HelmRun) -> Tally:
     """With what the jury said."""
     tally = Tally.of(here, run)
-    jury = Jury(here, run, tally)
+    jury = Jury(here, run.jury, tally) if run.jury else None
     for state in run.request_states():
         tally.add(key_of(state), state)
-        jury.add(key_of(state), state)
-    jury.count(draft(run, plan=here, tally=tally))
+        if jury:
+            jury.add(key_of(state), state)
+    if jury:
+        jury.count(draft(run, plan=here, tally=tally))
     return tally
 
 

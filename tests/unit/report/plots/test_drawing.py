@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
@@ -213,12 +214,8 @@ def test_each_drawing_is_two_files(tmp_path: Path) -> None:
 
 def test_where_the_disk_is_full_the_old_file_stays_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawings.write_plot_files({"one": ONE}, tmp_path)
-
-    def full(path: Path, content: bytes) -> int:
-        path.touch()
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("os.fsync", Mock(side_effect=[None, full]))  # the SVG still finds room
     with pytest.raises(OSError, match="No space"):
         drawings.write_plot_files({"one": TWO}, tmp_path)
     assert (tmp_path / "one.png").read_bytes() == png(ONE)
