@@ -11,6 +11,7 @@ import json
 import logging
 import sqlite3
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -61,19 +62,14 @@ Look = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
 
 
 class Estimated(Protocol):
-    """None: nobody knows."""
+    """Cost in US dollars; None: nobody knows."""
 
     @property
     def requests(self) -> float | None: ...
-
     @property
     def tokens(self) -> float | None: ...
-
     @property
-    def cost(self) -> float | None:
-        """US dollars."""
-        ...
-
+    def cost(self) -> float | None: ...
     @property
     def hours(self) -> float | None: ...
 
@@ -82,18 +78,6 @@ def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     known = list(parts)
     return None if None in known else float(sum(part for part in known if part is not None))
-
-
-def beyond(budget: Budget, of: Estimated) -> dict[str, float]:
-    """Name of a limit that will be reached -> how much it would take."""
-    seconds = None if of.hours is None else of.hours * SECONDS_OF_HOUR
-    needed = {MAX_COST: of.cost, MAX_REQUESTS: of.requests, MAX_TOKENS: of.tokens, MAX_WALL: seconds}
-    return {name: value for name, most in budget.stated.items() if (value := needed[name]) is not None and value > most}
-
-
-def lines_beyond(budget: Budget, of: Estimated) -> list[str]:
-    """The same in words."""
-    return [f"  {name} ({budget.stated[name]:g}) will be reached before the end" for name in beyond(budget, of)]
 
 
 def figures_in_words(of: Estimated) -> str:
@@ -125,9 +109,51 @@ class RoleEstimate:
         return sum_or_none([self.prompt_tokens, self.completion_tokens])
 
 
+class Total(ABC):
+    """What several parts take together. A sum of which a part is not known is None."""
+
+    budget: Budget
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[Estimated]: ...
+
+    @property
+    @abstractmethod
+    def hours(self) -> float | None: ...
+
+    @property
+    def requests(self) -> float | None:
+        return sum_or_none(one.requests for one in self.parts)
+
+    @property
+    def tokens(self) -> float | None:
+        return sum_or_none(one.tokens for one in self.parts)
+
+    @property
+    def cost(self) -> float | None:
+        return sum_or_none(one.cost for one in self.parts)
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Name of a limit that will be reached -> how much it would take."""
+        seconds = None if self.hours is None else self.hours * SECONDS_OF_HOUR
+        needed = {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
+        stated = self.budget.stated.items()
+        return {name: value for name, most in stated if (value := needed[name]) is not None and value > most}
+
+    def figures(self) -> dict[str, Any]:
+        """For other programs."""
+        sums = {"requests": self.requests, "tokens": self.tokens, "cost": self.cost}
+        return {**sums, "currency": "USD", "hours": self.hours}
+
+    def lines_beyond(self) -> list[str]:
+        return [f"  {name} ({self.budget.stated[name]:g}) will be reached before the end" for name in self.beyond]
+
+
 @dataclass(frozen=True)
-class Estimate:
-    """Of one run. A sum of which a part is not known is None."""
+class Estimate(Total):
+    """Of one run."""
 
     task: str
     roles: tuple[RoleEstimate, ...]
@@ -137,17 +163,13 @@ class Estimate:
     budget: Budget
 
     @property
+    def parts(self) -> Sequence[Estimated]:
+        return self.roles
+
+    @property
     def requests(self) -> int | None:
-        total = sum_or_none([one.requests for one in self.roles])
+        total = super().requests
         return None if total is None else int(total)
-
-    @property
-    def tokens(self) -> float | None:
-        return sum_or_none([one.tokens for one in self.roles])
-
-    @property
-    def cost(self) -> float | None:
-        return sum_or_none([one.cost for one in self.roles])
 
     @property
     def hours(self) -> float | None:
@@ -157,20 +179,11 @@ class Estimate:
         slowest = None if None in judges else max((one for one in judges if one is not None), default=0.0)
         return sum_or_none([*model, slowest])
 
-    @property
-    def beyond(self) -> dict[str, float]:
-        """Name of a limit that this run will reach -> how much it would take."""
-        return beyond(self.budget, self)
-
     def as_dict(self) -> dict[str, Any]:
         """For other programs."""
         return {
             "task": self.task,
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "currency": "USD",
-            "hours": self.hours,
+            **self.figures(),
             "kept_answers": self.kept,
             "beyond": self.beyond,
             "roles": [asdict(one) for one in self.roles],
@@ -184,7 +197,7 @@ class Estimate:
             lines += [f"    {name}: {source}" for name, source in one.sources.items()]
         if self.kept:
             lines.append(f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing")
-        lines += lines_beyond(self.budget, self)
+        lines += self.lines_beyond()
         lines.append("  loading data and scoring take time too; requests that are tried again are not counted")
         return "\n".join(lines)
 

@@ -41,10 +41,6 @@ class RequestCount:
     """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
     here."""
 
-    @property
-    def total(self) -> int | None:
-        return None if self.to_model is None else self.to_model + self.to_judges
-
 
 def count_of(plan: Plan) -> RequestCount:
     """A request an instance and trial to the model, and one to each judge."""
@@ -89,8 +85,7 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     """
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
-    if suite.budget.max_cost is not None:
-        refuse_unknown_prices(cells)
+    refuse_unknown_prices(suite, cells)
     would_stop = missing_prerequisites(cells)
     redactor = redactor_of_all([one.plan for one in cells if one.plan is not None], env)
     lines = list(_lines(suite, cells, debug=debug))
@@ -138,7 +133,7 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
         yield f"  {shlex.join(command_line(one.plan, debug=debug))}"
         for text in one.missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
-    unknown = [name for name, count in counts.items() if count.total is None]
+    unknown = [name for name, count in counts.items() if count.to_model is None]
     yield "\n# total, of a suite that begins from nothing"
     yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
