@@ -21,7 +21,7 @@ from eval_factory.workflows.estimate import (
     prompt_sizes,
     sum_or_none,
 )
-from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, planned_of, refuse_wrong
 
 
 class SharedSizes:
@@ -112,9 +112,8 @@ def estimate_suite(
     for text in missing_prerequisites(cells):
         say(f"warning: a run would stop: {text}")
     found, look = [], SharedSizes()
-    for one in cells:
-        if one.plan is not None:
-            say(f"looking at {one.cell.name} ...")
-            own = estimate(one.plan.evaluation, env, look_at_data=look_at_data, look=look)
-            found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
+    for one in planned_of(suite, cells):
+        say(f"looking at {one.cell.name} ...")
+        own = estimate(one.plan.evaluation, env, look_at_data=look_at_data, look=look)
+        found.append(CellEstimate(one.cell.name, one.group, own))
     return SuiteEstimate(tuple(found), suite.budget)
