@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import formats
@@ -61,26 +61,13 @@ RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
 Look = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
 
 
-class Estimated(Protocol):
-    """Cost in US dollars; None: nobody knows."""
-
-    @property
-    def requests(self) -> float | None: ...
-    @property
-    def tokens(self) -> float | None: ...
-    @property
-    def cost(self) -> float | None: ...
-    @property
-    def hours(self) -> float | None: ...
-
-
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     known = list(parts)
     return None if None in known else float(sum(part for part in known if part is not None))
 
 
-def figures_in_words(of: Estimated) -> str:
+def figures_in_words(of: RoleEstimate | Total) -> str:
     """`40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
     cost = "unknown cost" if of.cost is None else formats.money(of.cost)
     time = "unknown time" if of.hours is None else formats.hours(of.hours)
@@ -116,7 +103,7 @@ class Total(ABC):
 
     @property
     @abstractmethod
-    def parts(self) -> Sequence[Estimated]: ...
+    def parts(self) -> Sequence[RoleEstimate | Total]: ...
 
     @property
     @abstractmethod
@@ -163,7 +150,7 @@ class Estimate(Total):
     budget: Budget
 
     @property
-    def parts(self) -> Sequence[Estimated]:
+    def parts(self) -> Sequence[RoleEstimate]:
         return self.roles
 
     @property
@@ -174,10 +161,9 @@ class Estimate(Total):
     @property
     def hours(self) -> float | None:
         """The judges are asked after the model, and all at once."""
-        model = [one.hours for one in self.roles if one.role == MODEL_ROLE]
-        judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
-        slowest = None if None in judges else max((one for one in judges if one is not None), default=0.0)
-        return sum_or_none([*model, slowest])
+        model, *judges = [one.hours for one in self.roles]
+        known = [hours for hours in judges if hours is not None]
+        return sum_or_none([model, max(known, default=0.0) if len(known) == len(judges) else None])
 
     def as_dict(self) -> dict[str, Any]:
         """For other programs."""
@@ -324,9 +310,8 @@ def _time(
         name = f"{endpoint.requests_per_minute} requests a minute"
         seconds[name] = count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
     if endpoint.tokens_per_minute is not None and tokens is not None:
-        seconds[f"{endpoint.tokens_per_minute} tokens a minute"] = (
-            tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
-        )
+        name = f"{endpoint.tokens_per_minute} tokens a minute"
+        seconds[name] = tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
     longest = max(seconds, key=lambda name: seconds[name])
     return seconds[longest] / SECONDS_OF_HOUR, longest
 

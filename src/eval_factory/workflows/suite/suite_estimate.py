@@ -12,7 +12,6 @@ from eval_factory.core.budget import Budget
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import (
     Estimate,
-    Estimated,
     PromptSizes,
     Total,
     estimate,
@@ -55,7 +54,7 @@ class SuiteEstimate(Total):
     budget: Budget
 
     @property
-    def parts(self) -> Sequence[Estimated]:
+    def parts(self) -> Sequence[Estimate]:
         return [cell.estimate for cell in self.cells]
 
     @property
