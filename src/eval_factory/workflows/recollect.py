@@ -368,7 +368,7 @@ def without_unset(tree: Any) -> Any:
 
 def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[str]:
     """A line for each version and each file of data that is another on this machine, now."""
-    from eval_factory.scoring.provenance import provenance_of  # imported here, as `recollected` does: it takes long
+    from eval_factory.scoring.provenance import provenance_of  # imported here, as `recollected` does
 
     here = provenance_of(plan, "", then.prompts_sha256, then.git_hash, then.data_bundle)
     yield from versions_that_differ(then, here)
