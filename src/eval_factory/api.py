@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo, list_tasks
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.evaluate import Evaluated
-    from eval_factory.workflows.reproduce import Reproduction, Reran
+    from eval_factory.workflows.recollect import Reproduction, Reran
     from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport
     from eval_factory.workflows.verify import Finding, Verified
     from eval_factory.workflows.view import Pages
@@ -55,7 +55,7 @@ _AT_FIRST_USE = {
     "report.reader": ("StoredResult", "load_result"),
     "tasks.task_info": ("ParameterInfo", "TaskInfo", "list_tasks"),
     "workflows.evaluate": ("Evaluated",),
-    "workflows.reproduce": ("Reproduction", "Reran"),
+    "workflows.recollect": ("Reproduction", "Reran"),
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
     "workflows.verify": ("Finding", "Verified"),
 }
@@ -286,7 +286,7 @@ def reproduce(
         ConfigError: its configuration is not one of this version.
     """
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.reproduce import reproduce as look
+    from eval_factory.workflows.recollect import reproduce as look
 
     return look(one_run(folder, "reproduce"), None if output_dir is None else Path(output_dir), env=_env(env))
 
@@ -296,7 +296,7 @@ def run_again(
 ) -> Reran:
     """Do the evaluation of an output folder again, in another folder, and compare the two."""
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.reproduce import run_again as run
+    from eval_factory.workflows.recollect import run_again as run
 
     return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
 

@@ -11,12 +11,13 @@ import json
 import logging
 import sqlite3
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import formats
@@ -60,43 +61,13 @@ RUN_FIRST = "unknown: run it with limit_samples first, then estimate again"
 Look = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
 
 
-class Estimated(Protocol):
-    """None: nobody knows."""
-
-    @property
-    def requests(self) -> float | None: ...
-
-    @property
-    def tokens(self) -> float | None: ...
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars."""
-        ...
-
-    @property
-    def hours(self) -> float | None: ...
-
-
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     known = list(parts)
     return None if None in known else float(sum(part for part in known if part is not None))
 
 
-def beyond(budget: Budget, of: Estimated) -> dict[str, float]:
-    """Name of a limit that will be reached -> how much it would take."""
-    seconds = None if of.hours is None else of.hours * SECONDS_OF_HOUR
-    needed = {MAX_COST: of.cost, MAX_REQUESTS: of.requests, MAX_TOKENS: of.tokens, MAX_WALL: seconds}
-    return {name: value for name, most in budget.stated.items() if (value := needed[name]) is not None and value > most}
-
-
-def lines_beyond(budget: Budget, of: Estimated) -> list[str]:
-    """The same in words."""
-    return [f"  {name} ({budget.stated[name]:g}) will be reached before the end" for name in beyond(budget, of)]
-
-
-def figures_in_words(of: Estimated) -> str:
+def figures_in_words(of: RoleEstimate | Total) -> str:
     """`40 requests, 2,864 tokens, 0.02 USD, 1.5 min`."""
     cost = "unknown cost" if of.cost is None else formats.money(of.cost)
     time = "unknown time" if of.hours is None else formats.hours(of.hours)
@@ -125,9 +96,51 @@ class RoleEstimate:
         return sum_or_none([self.prompt_tokens, self.completion_tokens])
 
 
+class Total(ABC):
+    """What several parts take together. A sum of which a part is not known is None."""
+
+    budget: Budget
+
+    @property
+    @abstractmethod
+    def parts(self) -> Sequence[RoleEstimate | Total]: ...
+
+    @property
+    @abstractmethod
+    def hours(self) -> float | None: ...
+
+    @property
+    def requests(self) -> float | None:
+        return sum_or_none(one.requests for one in self.parts)
+
+    @property
+    def tokens(self) -> float | None:
+        return sum_or_none(one.tokens for one in self.parts)
+
+    @property
+    def cost(self) -> float | None:
+        return sum_or_none(one.cost for one in self.parts)
+
+    @property
+    def beyond(self) -> dict[str, float]:
+        """Name of a limit that will be reached -> how much it would take."""
+        seconds = None if self.hours is None else self.hours * SECONDS_OF_HOUR
+        needed = {MAX_COST: self.cost, MAX_REQUESTS: self.requests, MAX_TOKENS: self.tokens, MAX_WALL: seconds}
+        stated = self.budget.stated.items()
+        return {name: value for name, most in stated if (value := needed[name]) is not None and value > most}
+
+    def figures(self) -> dict[str, Any]:
+        """For other programs."""
+        sums = {"requests": self.requests, "tokens": self.tokens, "cost": self.cost}
+        return {**sums, "currency": "USD", "hours": self.hours}
+
+    def lines_beyond(self) -> list[str]:
+        return [f"  {name} ({self.budget.stated[name]:g}) will be reached before the end" for name in self.beyond]
+
+
 @dataclass(frozen=True)
-class Estimate:
-    """Of one run. A sum of which a part is not known is None."""
+class Estimate(Total):
+    """Of one run."""
 
     task: str
     roles: tuple[RoleEstimate, ...]
@@ -137,40 +150,26 @@ class Estimate:
     budget: Budget
 
     @property
+    def parts(self) -> Sequence[RoleEstimate]:
+        return self.roles
+
+    @property
     def requests(self) -> int | None:
-        total = sum_or_none([one.requests for one in self.roles])
+        total = super().requests
         return None if total is None else int(total)
-
-    @property
-    def tokens(self) -> float | None:
-        return sum_or_none([one.tokens for one in self.roles])
-
-    @property
-    def cost(self) -> float | None:
-        return sum_or_none([one.cost for one in self.roles])
 
     @property
     def hours(self) -> float | None:
         """The judges are asked after the model, and all at once."""
-        model = [one.hours for one in self.roles if one.role == MODEL_ROLE]
-        judges = [one.hours for one in self.roles if one.role != MODEL_ROLE]
-        slowest = None if None in judges else max((one for one in judges if one is not None), default=0.0)
-        return sum_or_none([*model, slowest])
-
-    @property
-    def beyond(self) -> dict[str, float]:
-        """Name of a limit that this run will reach -> how much it would take."""
-        return beyond(self.budget, self)
+        model, *judges = [one.hours for one in self.roles]
+        known = [hours for hours in judges if hours is not None]
+        return sum_or_none([model, max(known, default=0.0) if len(known) == len(judges) else None])
 
     def as_dict(self) -> dict[str, Any]:
         """For other programs."""
         return {
             "task": self.task,
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "currency": "USD",
-            "hours": self.hours,
+            **self.figures(),
             "kept_answers": self.kept,
             "beyond": self.beyond,
             "roles": [asdict(one) for one in self.roles],
@@ -184,7 +183,7 @@ class Estimate:
             lines += [f"    {name}: {source}" for name, source in one.sources.items()]
         if self.kept:
             lines.append(f"  {self.kept:,} answers are kept in the output folder: those needed again cost nothing")
-        lines += lines_beyond(self.budget, self)
+        lines += self.lines_beyond()
         lines.append("  loading data and scoring take time too; requests that are tried again are not counted")
         return "\n".join(lines)
 
@@ -311,9 +310,8 @@ def _time(
         name = f"{endpoint.requests_per_minute} requests a minute"
         seconds[name] = count / endpoint.requests_per_minute * SECONDS_OF_MINUTE
     if endpoint.tokens_per_minute is not None and tokens is not None:
-        seconds[f"{endpoint.tokens_per_minute} tokens a minute"] = (
-            tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
-        )
+        name = f"{endpoint.tokens_per_minute} tokens a minute"
+        seconds[name] = tokens / endpoint.tokens_per_minute * SECONDS_OF_MINUTE
     longest = max(seconds, key=lambda name: seconds[name])
     return seconds[longest] / SECONDS_OF_HOUR, longest
 

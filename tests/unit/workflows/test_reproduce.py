@@ -15,8 +15,8 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
 from eval_factory.report.reader import load_result
-from eval_factory.workflows import reproduce as module
-from eval_factory.workflows.reproduce import reproduce, run_again, scores_beside, what_was_asked, without_unset
+from eval_factory.workflows import recollect as module
+from eval_factory.workflows.recollect import reproduce, run_again, scores_beside, what_was_asked, without_unset
 from finished_folder import finished_folder
 from unit.builders import evaluation
 

@@ -176,8 +176,7 @@ def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
     """
     cells = checked_cells(suite, env)
     refuse_unready(cells)
-    if suite.budget.max_cost is not None:
-        refuse_unknown_prices(cells)
+    refuse_unknown_prices(suite, cells)
     return planned_of(suite, cells)
 
 
@@ -189,23 +188,20 @@ def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell,
     )
 
 
-def refuse_unknown_prices(cells: Iterable[CheckedCell]) -> None:
+def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
     """
     Raises:
-        ConfigError: of some model or judge it is not known what it costs, and no limit of cost can be held.
+        ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs.
     """
     unknown: dict[str, str] = {}
     for one in cells:
-        if one.plan is not None:
+        if one.plan is not None and suite.budget.max_cost is not None:
             models = {endpoint.role: endpoint.model_id for endpoint in one.plan.endpoints}
             unknown |= {models[role]: why for role, why in prices_of(one.plan).unknown.items()}
     if unknown:
-        raise ConfigError(
-            [
-                f"suite: max_cost cannot be held: {why}\n  {how_to_say(model, 'suite.prices')}"
-                for model, why in unknown.items()
-            ]
-        )
+        held = "suite: max_cost cannot be held"
+        problems = [f"{held}: {why}\n  {how_to_say(model, 'suite.prices')}" for model, why in unknown.items()]
+        raise ConfigError(problems)
 
 
 @dataclass(frozen=True)

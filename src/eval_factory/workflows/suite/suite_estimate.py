@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +13,14 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows.estimate import (
     Estimate,
     PromptSizes,
-    beyond,
+    Total,
     estimate,
     figures_in_words,
-    lines_beyond,
     own_scenarios,
     prompt_sizes,
     sum_or_none,
 )
-from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, refuse_wrong
+from eval_factory.workflows.suite.planned_cells import checked_cells, missing_prerequisites, planned_of, refuse_wrong
 
 
 class SharedSizes:
@@ -48,23 +47,15 @@ class CellEstimate:
 
 
 @dataclass(frozen=True)
-class SuiteEstimate:
-    """Of all cells, as if nothing of them was finished. A sum of which a part is not known is None."""
+class SuiteEstimate(Total):
+    """Of all cells, as if nothing of them was finished."""
 
     cells: tuple[CellEstimate, ...]
     budget: Budget
 
     @property
-    def requests(self) -> float | None:
-        return sum_or_none(cell.estimate.requests for cell in self.cells)
-
-    @property
-    def tokens(self) -> float | None:
-        return sum_or_none(cell.estimate.tokens for cell in self.cells)
-
-    @property
-    def cost(self) -> float | None:
-        return sum_or_none(cell.estimate.cost for cell in self.cells)
+    def parts(self) -> Sequence[Estimate]:
+        return [cell.estimate for cell in self.cells]
 
     @property
     def hours(self) -> float | None:
@@ -76,18 +67,9 @@ class SuiteEstimate:
         known = [hours for hours in sums if hours is not None]
         return max(known, default=0.0) if len(known) == len(sums) else None
 
-    @property
-    def beyond(self) -> dict[str, float]:
-        """Name of a limit that the suite will reach -> how much it would take."""
-        return beyond(self.budget, self)
-
     def as_dict(self) -> dict[str, Any]:
         return {
-            "requests": self.requests,
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "currency": "USD",
-            "hours": self.hours,
+            **self.figures(),
             "beyond": self.beyond,
             "cells": [{"cell": cell.name, "endpoint": cell.group, **cell.estimate.as_dict()} for cell in self.cells],
         }
@@ -103,7 +85,7 @@ class SuiteEstimate:
                         unknown.setdefault(f"{name} of {role.model_id}", why)
         lines += [f"  {name}: {source}" for name, source in unknown.items()]
         lines.append(f"total: {figures_in_words(self)}")
-        lines += lines_beyond(self.budget, self)
+        lines += self.lines_beyond()
         return "\n".join([
             *lines,
             "  of a suite that begins from nothing: what is finished or kept is not asked again",
@@ -129,9 +111,8 @@ def estimate_suite(
     for text in missing_prerequisites(cells):
         say(f"warning: a run would stop: {text}")
     found, look = [], SharedSizes()
-    for one in cells:
-        if one.plan is not None:
-            say(f"looking at {one.cell.name} ...")
-            own = estimate(one.plan.evaluation, env, look_at_data=look_at_data, look=look)
-            found.append(CellEstimate(one.cell.name, suite.limit_groups[one.cell.target], own))
+    for one in planned_of(suite, cells):
+        say(f"looking at {one.cell.name} ...")
+        own = estimate(one.plan.evaluation, env, look_at_data=look_at_data, look=look)
+        found.append(CellEstimate(one.cell.name, one.group, own))
     return SuiteEstimate(tuple(found), suite.budget)

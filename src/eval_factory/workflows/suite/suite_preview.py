@@ -17,6 +17,7 @@ from eval_factory.plan.run_plan import Plan, where_keys_go
 from eval_factory.workflows.options import DryRun
 from eval_factory.workflows.suite.planned_cells import (
     CheckedCell,
+    PlannedCell,
     checked_cells,
     grouped,
     limits_of,
@@ -40,10 +41,6 @@ class RequestCount:
     by_criterion: bool = False
     """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
     here."""
-
-    @property
-    def total(self) -> int | None:
-        return None if self.to_model is None else self.to_model + self.to_judges
 
 
 def count_of(plan: Plan) -> RequestCount:
@@ -89,18 +86,17 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     """
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
-    if suite.budget.max_cost is not None:
-        refuse_unknown_prices(cells)
-    would_stop = missing_prerequisites(cells)
-    redactor = redactor_of_all([one.plan for one in cells if one.plan is not None], env)
+    refuse_unknown_prices(suite, cells)
     lines = list(_lines(suite, cells, debug=debug))
     if suite.executor == "slurm":
         lines += script_lines(suite, cells, env)
+    redactor = redactor_of_all([one.plan for one in planned_of(suite, cells)], env)
     text = redactor.text("\n".join(lines) + "\n")
-    return DryRun(own_lines(text), tuple(would_stop))
+    return DryRun(own_lines(text), tuple(missing_prerequisites(cells)))
 
 
 def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterator[str]:
+    planned = planned_of(suite, cells)
     evaluations = len({one.cell.evaluation for one in cells})
     targets = len({one.cell.target for one in cells})
     yield "# suite"
@@ -113,19 +109,19 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
     yield f"#   budget of all cells: {', '.join(budget) or 'no limit'}"
     yield from served_lines(suite.serve)
     yield "\n# limits of endpoints, for all cells together"
-    yield from _limits(suite, cells)
-    keys = [(one.cell, line) for one in cells if one.plan for line in where_keys_go(one.plan.endpoints)]
+    yield from _limits(planned)
+    keys = [(one.cell, line) for one in planned for line in where_keys_go(one.plan.endpoints)]
     yield "\n# keys"
     yield from (f"#   {line}" for line in grouped(cells, keys))
-    known = [(one.cell, one.plan.evaluation) for one in cells if one.plan is not None]
+    known = [(one.cell, one.plan.evaluation) for one in planned]
     # what of the configuration has no effect, and what is known of the tasks' scores
     notes = [(cell, text) for cell, its in known for text in (*its.warnings, *its.task.about.notes)]
     if notes:
         yield "\n# notes"
         yield from (f"#   {note}" for note in grouped(cells, notes))
-    counts = {one.cell.name: count_of(one.plan) for one in cells if one.plan is not None}
+    counts = {one.cell.name: count_of(one.plan) for one in planned}
     yield from _cell_lines(suite, cells, counts, debug=debug)
-    unknown = [name for name, count in counts.items() if count.total is None]
+    unknown = [name for name, count in counts.items() if count.to_model is None]
     yield "\n# total, of a suite that begins from nothing"
     yield f"#   {counts_in_words(known_sum(counts.values()))}"
     if unknown:
@@ -138,35 +134,32 @@ def _cell_lines(
     yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
     section = suite.document[TOP]
     origins = {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
-    for one in cells:
-        if one.plan is None:
-            continue
+    for one in planned_of(suite, cells):
         yield f"\n{one.cell.name}: {counts_in_words(counts[one.cell.name])}"
         for path, (who, value) in origins.get(one.cell.name, {}).items():
             yield f"  {path}: {value}  ({who})"
         file = suite.folder.cell_config(one.cell.target, one.cell.evaluation)
         yield f"  {shlex.join(['eval-factory', 'run_eval', '--run_config', str(file)])}"
         yield f"  {shlex.join(command_line(one.plan, debug=debug))}"
-        for text in one.missing:
+        for text in cells[one.number].missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
 
 
-def _limits(suite: Suite, cells: Sequence[CheckedCell]) -> Iterator[str]:
+def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
     """Each limit once, with who shares it: as the suite itself would share them."""
-    planned = [(one.cell.target, one.plan) for one in cells if one.plan is not None]
-    groups = limits_of((plan.endpoints, suite.limit_groups[target]) for target, plan in planned)
+    groups = limits_of((one.plan.endpoints, one.group) for one in cells)
     who: dict[str, dict[str, None]] = {name: {} for name in groups.limits}
-    for (target, _), of_roles in zip(planned, groups.of_runs, strict=True):
+    for one, of_roles in zip(cells, groups.of_runs, strict=True):
         for role, name in of_roles.items():
-            who[name][target if role == MODEL_ROLE else role] = None
+            who[name][one.cell.target if role == MODEL_ROLE else role] = None
     for name, limit in groups.limits.items():
         numbers = {
             "requests at once": limit.parallelism,
             "requests a minute": limit.requests_per_minute,
             "tokens a minute": limit.tokens_per_minute,
         }
-        said = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number is not None)
-        yield f"#   {name}: {said} ({', '.join(who[name])})"
+        stated = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number is not None)
+        yield f"#   {name}: {stated} ({', '.join(who[name])})"
 
 
 def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> Iterator[str]:
