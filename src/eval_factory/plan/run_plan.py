@@ -20,6 +20,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
+from eval_factory.tasks.run_specs import load_index
 
 KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
@@ -91,6 +92,14 @@ class Plan:
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         return (self.model, *self.judges, *self.prescribed)
+
+    @property
+    def trials(self) -> int:
+        """How often an instance is asked: more than once only where prompts hold examples."""
+        helm = self.evaluation.task.helm
+        spec = load_index().run_specs.get(helm.run_spec)
+        is_zero_shot = helm.zero_shot or (spec is not None and spec.zero_shot)
+        return 1 if is_zero_shot else self.evaluation.run.config.params.extra.num_train_trials or 1
 
 
 @dataclass(frozen=True)

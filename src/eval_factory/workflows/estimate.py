@@ -46,7 +46,6 @@ from eval_factory.helm.model_files import model_files
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
-from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
@@ -240,15 +239,11 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     if instances is None:
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
-    # an instance is asked more than once only where prompts hold examples
-    helm, extra = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra
-    spec = load_index().run_specs.get(helm.run_spec)
-    is_zero_shot = helm.zero_shot or (spec is not None and spec.zero_shot)
-    trials = 1 if is_zero_shot else extra.num_train_trials or 1
+    trials, orders = plan.trials, plan.evaluation.run.config.params.extra.shuffle_choices
     how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
-    if extra.shuffle_choices is not None:
-        how += f" x {extra.shuffle_choices} orders of the choices, at most"
-    return min(limit or instances, instances) * trials * (extra.shuffle_choices or 1), how
+    if orders is not None:
+        how += f" x {orders} orders of the choices, at most"
+    return min(limit or instances, instances) * trials * (orders or 1), how
 
 
 def _of_judges(

@@ -44,7 +44,7 @@ class RequestCount:
 
 
 def count_of(plan: Plan) -> RequestCount:
-    """A request an instance and trial to the model, and one to each judge."""
+    """A request an instance, trial and order of the choices to the model, and one to each judge."""
     evaluation = plan.evaluation
     limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
     extra, rules = evaluation.run.config.params.extra, evaluation.task.helm.parameters
@@ -53,7 +53,8 @@ def count_of(plan: Plan) -> RequestCount:
         there, at_most = limit, limit is not None
     if there is None:
         return RequestCount(None, 0)
-    asked = (there if limit is None else min(limit, there)) * (extra.num_train_trials or 1)
+    asked = (there if limit is None else min(limit, there)) * plan.trials * (extra.shuffle_choices or 1)
+    at_most = at_most or extra.shuffle_choices is not None  # a question with few choices has fewer orders
     judges = len(plan.judges) + len(plan.prescribed)
     return RequestCount(asked, asked * judges, at_most, evaluation.task.helm.rubric)
 

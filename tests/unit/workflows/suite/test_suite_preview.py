@@ -134,6 +134,10 @@ DATA = {"config.params.extra.data_path": "/x"}
 JUDGE = {"config.params.extra.judges": [{"name": "gpt", "model_id": "j"}]}
 
 
+MMLU = {"config.type": "helm:mmlu:subject=anatomy", "config.params.limit_samples": 4}
+"""Its prompts hold examples; those of aci_bench do not, and HELM asks it once whatever is said."""
+
+
 @pytest.mark.parametrize(
     ("flags", "count"),
     [
@@ -142,7 +146,9 @@ JUDGE = {"config.params.extra.judges": [{"name": "gpt", "model_id": "j"}]}
         ({"config.params.limit_samples": 1000}, RequestCount(1000, 0)),
         ({"config.params.limit_samples": 1001}, RequestCount(1000, 0)),
         ({"config.type": "aci_bench"}, RequestCount(120, 360)),
-        ({"config.type": "aci_bench", "config.params.extra.num_train_trials": 2}, RequestCount(240, 720)),
+        ({"config.type": "aci_bench", "config.params.extra.num_train_trials": 2}, RequestCount(120, 360)),
+        ({**MMLU, "config.params.extra.num_train_trials": 2}, RequestCount(8, 0, at_most=True)),
+        ({**MMLU, "config.params.extra.shuffle_choices": 3}, RequestCount(12, 0, at_most=True)),
         ({"config.type": "head_qa", "config.params.extra.category": "nursery"}, RequestCount(2675, 0, at_most=True)),
         ({"config.type": "shc_bmt_med", **DATA}, RequestCount(None, 0)),
         ({"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9}, RequestCount(9, 0, at_most=True)),
