@@ -179,9 +179,11 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         questions: list[_Question] = []
         for state in request_states:
             criteria = rubric_criteria(state)
-            decided: list[dict[str, dict[str, Any]]] = [{} for _ in criteria]
+            # in the judges' order, whichever answers first: the same answers give the same files
+            names = [judge.name for judge in self._judges] if is_answered(state) else []
+            decided: list[dict[str, dict[str, Any]]] = [{name: {} for name in names} for _ in criteria]
             of_answers.append(decided)
-            for first in range(0, len(criteria) if is_answered(state) else 0, self._at_once):
+            for first in range(0, len(criteria) if names else 0, self._at_once):
                 some = slice(first, first + self._at_once)
                 questions.append(_Question(state, criteria[some], decided[some]))
         for judge in self._judges:

@@ -92,6 +92,22 @@ def test_questions_about_all_answers_are_in_flight_together(monkeypatch: pytest.
     assert len(judges.annotate(state("one"), state("two"))) == 2
 
 
+def test_decisions_stand_in_the_judges_order_whoever_answers_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    b_has_answered: Future[None] = Future()
+
+    def second(_prompt: str) -> str:
+        if not b_has_answered.done():
+            b_has_answered.set_result(None)
+        return MET
+
+    def first(_prompt: str) -> str:
+        bridge.wait_for(b_has_answered)
+        return MET
+
+    judges = Judges(monkeypatch, parallelism=1, a=first, b=second)
+    assert [list(one) for one in judges.annotate(state())[0]] == [["a", "b"]] * 3
+
+
 def test_several_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [{"criterion": n, "explanation": "x", "criteria_met": met} for n, met in ((1, True), (2, False))]
     both = json.dumps({"judgements": listed})
