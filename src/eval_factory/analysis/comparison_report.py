@@ -225,7 +225,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
     from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
-    from eval_factory.report.result_plots import estimate
+    from eval_factory.report.result_plots import plotted
 
     metric = stored[0].result.main_metric
     rows, scale = [], None
@@ -233,7 +233,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
         score = one.result.scores.get(metric)
         if score is not None:
             scale = score.scale
-            rows.append(estimate(f"{model.label} {model.name}", score))
+            rows.append(plotted(f"{model.label} {model.name}", score))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
     for pair in compared.comparisons:
         row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)

@@ -290,7 +290,7 @@ class SuiteScreen(SuiteObserver):
             return pause_lines([self._reader.state.pauses[str(event.get("group"))]], self._clock())
         if kind == journal.ENDPOINT_BACK:
             return [f"{one_line(str(event.get('group')))}: answers again"]
-        cell = self._reader.state.cells.get(journal.key_of(event))
+        cell = self._reader.state.cells.get(journal.cell_key(event))
         if cell is None or kind not in (journal.CELL_STARTED, journal.CELL_ENDED):
             return []
         if kind == journal.CELL_STARTED:

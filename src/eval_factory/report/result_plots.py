@@ -53,7 +53,7 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
             found[name] = _score_plot(result, label)
     scale, value = (None, None) if main is None else (main.scale, main.value)
     for name, (group_field, by_value) in zip(_names("groups-", result.groups), result.groups.items(), strict=True):
-        rows = [estimate(group, scores[metric]) for group, scores in by_value.items() if metric in scores]
+        rows = [plotted(group, scores[metric]) for group, scores in by_value.items() if metric in scores]
         if rows:
             elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
             title = f"{result.task}: {metric} by {group_field}"
@@ -88,7 +88,7 @@ def _score_plot(result: TaskResult, label: str) -> Drawing:
             marks.append(Mark("chance (an answer at random)", floor.answers["random"]))
     better = {True: " (higher is better)", False: " (lower is better)", None: ""}[score.higher_is_better]
     title = f"{result.task}: {label} of {result.provenance.target}"
-    return interval_plot(title, estimate(f"{label}{better}", score), scale=score.scale, marks=marks, bounds=bounds)
+    return interval_plot(title, plotted(f"{label}{better}", score), scale=score.scale, marks=marks, bounds=bounds)
 
 
 def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tuple[str, Drawing]]:
@@ -119,7 +119,7 @@ def _of_instances(result: TaskResult, numbers: InstanceNumbers) -> Iterator[tupl
         yield "latency", histogram("How long answers took", numbers.latencies, axis_label=name, marks=marks)
 
 
-def estimate(label: str, score: Score) -> PlottedValue:
+def plotted(label: str, score: Score) -> PlottedValue:
     stats = score.stats
     stands_out = stats.p_holm is not None and stats.p_holm < 0.05
     return PlottedValue(label, score.value, stats.ci_low, stats.ci_high, stats.count, stands_out)

@@ -65,7 +65,7 @@ MARKERS = (
 )
 
 
-def why_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
+def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
     """How many answers say nothing, why, and what to set, the most frequent first; nothing where so many may.
 
     Args:

@@ -24,7 +24,7 @@ from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
-from eval_factory.scoring.notes import Importance, Note, why_unreadable
+from eval_factory.scoring.notes import Importance, Note, too_unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.words import is_refusal
@@ -241,7 +241,7 @@ class Readability:
         extra = draft.plan.evaluation.run.config.params.extra
         draft.instances = self.counted(draft.instances)
         draft.notes.extend(self.notes(draft.plan, draft.instances, draft.scores))
-        draft.not_reportable += why_unreadable(draft.instances, extra.max_unreadable)
+        draft.not_reportable += too_unreadable(draft.instances, extra.max_unreadable)
 
     def _rate(self, key: InstanceKey, state: output.RequestState, answer: str) -> None:
         """By the lenient rule; what HELM finds too is not looked for."""

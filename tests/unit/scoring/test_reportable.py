@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.core.results import Instances, TaskResult
-from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, why_not_reportable, why_unreadable
+from eval_factory.scoring.notes import _PROMPT, _TOKENS, MARKERS, too_unreadable, why_not_reportable
 from unit.scoring.test_collect import FOUR, result_of, state
 
 
@@ -67,12 +67,12 @@ TEN = Instances(requested=12, scored=10, failed=2, empty=0, truncated=0, filtere
 
 
 def test_so_many_answers_may_say_nothing() -> None:
-    readable = [why_unreadable(replace(TEN, unreadable=count), 0.1) == () for count in (0, 1, 2, 10)]
+    readable = [too_unreadable(replace(TEN, unreadable=count), 0.1) == () for count in (0, 1, 2, 10)]
     assert readable == [True, True, False, False]
 
 
 def told(**counts: int) -> list[str]:
-    (reason,) = why_unreadable(replace(TEN, **counts), 0.1)
+    (reason,) = too_unreadable(replace(TEN, **counts), 0.1)
     return reason.split("\n  ")
 
 

@@ -104,7 +104,7 @@ class SlurmRun:
 
     def step(self, states: Mapping[str, RunState]) -> None:
         """Take what has ended, end what waits for ever, submit what is missing."""
-        names = {name_of(planned): planned for planned in self.work.left}
+        names = {run_name(planned): planned for planned in self.work.left}
         queued = {name for name, state in states.items() if isinstance(state, (Waiting, Started))}
         for name in queued - names.keys():
             if cell_of(name) in map(cell_of, names):
@@ -136,7 +136,7 @@ class SlurmRun:
 
     def _has_ended(self, planned: PlannedCell, state: RunState) -> bool:
         """Whether nothing more is done for a cell that is not queued: it is complete, or was submitted often enough."""
-        name = name_of(planned)
+        name = run_name(planned)
         end = self.runs.end_of(name) if isinstance(state, Ended) else None
         if end is not None and end.status == RunStatus.COMPLETE:
             if is_complete_run(planned.plan):
@@ -157,7 +157,7 @@ class SlurmRun:
         return True
 
 
-def name_of(planned: PlannedCell) -> str:
+def run_name(planned: PlannedCell) -> str:
     """Of a cell with all that its result depends on: of another configuration it is another run."""
     settings = {
         path: value
@@ -205,7 +205,7 @@ def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, opti
         at_once[planned.group] = min(most, at_once.get(planned.group, most))
     specs = []
     for planned in cells:
-        cell, name = planned.cell, name_of(planned)
+        cell, name = planned.cell, run_name(planned)
         serve, resources = suite.serve.get(cell.target), suite.slurm[cell.target]
         if serve is not None and serve["replicas"] > 1:
             serve = {**serve, LAUNCH: step_words(resources)}

@@ -148,17 +148,17 @@ class SuiteState:
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
             earlier = {key: cell.left() for key, cell in self.cells.items()}
-            keys = [key_of(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
+            keys = [cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
             self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
             self.pauses = {}
             self.started, self.ended = event, None
             self.invocations += 1
         elif kind == SUITE_ENDED:
             self.ended = event
-        elif kind in (CELL_STARTED, CELL_ENDED) and key_of(event) in self.cells:
-            cell = self.cells[key_of(event)]
+        elif kind in (CELL_STARTED, CELL_ENDED) and cell_key(event) in self.cells:
+            cell = self.cells[cell_key(event)]
             attempt = event.get("attempt") or cell.attempt
-            self.cells[key_of(event)] = _after(replace(cell, since=since, before=None, attempt=attempt), event)
+            self.cells[cell_key(event)] = _after(replace(cell, since=since, before=None, attempt=attempt), event)
         elif kind == ENDPOINT_PAUSED:
             pause = Pause(group, str(event.get("reason") or ""), frozenset(map(str, event.get("cells") or [])), since)
             self.pauses[group] = pause
@@ -203,7 +203,7 @@ def suite_state_of(events: Iterable[Mapping[str, Any]]) -> SuiteState:
     return state
 
 
-def key_of(event: Mapping[str, Any]) -> tuple[str, str]:
+def cell_key(event: Mapping[str, Any]) -> tuple[str, str]:
     """Of an event of a cell."""
     return str(event.get("target")), str(event.get("evaluation"))
 
@@ -215,7 +215,7 @@ class ScreenLines(SuiteObserver):
         self._screen: TextIO | None = screen
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        kind, name = event["event"], "/".join(key_of(event))
+        kind, name = event["event"], "/".join(cell_key(event))
         if kind == SUITE_STARTED:
             self.say(f"{event['total']} cell{'' if event['total'] == 1 else 's'}")
         elif kind == CELL_STARTED:

@@ -20,7 +20,7 @@ from eval_factory.executors.slurm_runs import RunEnd, SlurmAsks, SlurmStore, scr
 from eval_factory.workflows.suite import slurm_suite, slurm_worker
 from eval_factory.workflows.suite.cell_loop import Work
 from eval_factory.workflows.suite.planned_cells import PlannedCell
-from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, name_of, refuse_what_slurm_cannot, specs_of
+from eval_factory.workflows.suite.slurm_suite import QUEUED, WORKER, refuse_what_slurm_cannot, run_name, specs_of
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 from slurm_cells import ENV, ScriptedSlurm, cells_of
@@ -53,7 +53,7 @@ class Invocation:
         self, *, wait: bool = False, fresh: bool = False, meanwhile: Callable[[], object] = lambda: None, **changes: Any
     ) -> Work:
         suite, cells = cells_of(self.folder.root, **changes)
-        self.keys = [name_of(one) for one in cells]
+        self.keys = [run_name(one) for one in cells]
         journal = SuiteJournal(self.folder, Redactor(()), self.said)
         work = Work(suite, SuiteOptions(wait=wait, fresh=fresh), ENV, journal, cells, Redactor(()))
 
@@ -319,7 +319,7 @@ def test_fresh_leaves_a_folder_alone_that_is_not_ours(again: Invocation) -> None
 
 def test_a_name_is_of_the_cell_and_of_all_that_its_result_depends_on(tmp_path: Path) -> None:
     def keys(**changes: object) -> list[str]:
-        return [name_of(one) for one in cells_of(tmp_path, **changes)[1]]
+        return [run_name(one) for one in cells_of(tmp_path, **changes)[1]]
 
     usual = keys()
     assert [key.rpartition("/")[0] for key in usual] == ["a/sample_medical_qa", "b/sample_medical_qa"]
@@ -371,7 +371,7 @@ def test_what_is_asked_of_slurm_is_the_targets(tmp_path: Path) -> None:
     suite, cells = cells_of(tmp_path, slurm={"mem": "2G", "tasks_at_once": 4}, max_attempts=3)
     store = SlurmStore(suite.folder)
     _, found = specs_of(cells, suite, store, SuiteOptions(no_preflight=True))
-    assert (found.name, found.probed, found.debug) == (name_of(cells[1]), (), False)
+    assert (found.name, found.probed, found.debug) == (run_name(cells[1]), (), False)
     asks = SlurmAsks.of(found)
     assert asks == SlurmAsks(cells[1].group, suite.slurm["b"], 4, max_attempts=3, max_outage_s=3600.0)
     assert specs_of(cells, suite, store, SuiteOptions())[1].probed is None
