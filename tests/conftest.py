@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA_VARIABLE = "EVAL_FACTORY_MEDICAL_DATA"
 EVERY_TEST = "EVAL_FACTORY_EVERY_TEST"
 ON_DEMAND = {
-    "more_data": "the same with more data", "simulation": "samples drawn for seconds",
+    "more_data": "another test shows the same, with other data or in another command", "simulation": "samples drawn for seconds",
     "slow_fault": "a fault that takes a minute of waiting",
 }  # fmt: skip
 """Markers of tests that are run on demand, and what they are."""

@@ -13,7 +13,7 @@ import pytest
 
 from eval_factory import api
 from eval_factory.core.rundir import RunDir
-from integration.support import Outcome, Run
+from integration.support import Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 FEW = {"limit_samples": 6}
@@ -36,6 +36,7 @@ def as_it_was_killed(outcome: Outcome) -> None:
     shutil.rmtree(whole.helm_runs)
 
 
+@pytest.mark.more_data
 def test_a_killed_run_in_shards_goes_on_with_the_answers_of_all(run_program: Run) -> None:
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         first = run_program("sample_medical_qa", endpoint.url, "--no_preflight", params=FEW)
@@ -53,7 +54,7 @@ def test_a_killed_run_in_shards_goes_on_with_the_answers_of_all(run_program: Run
     assert not RunDir(outcome.output_dir).shards.exists()
 
 
-@pytest.mark.parametrize("shards", [None, 2])
+@pytest.mark.parametrize("shards", [2, *more_data(None)])
 def test_a_finished_run_is_verified_and_reproduced(shards: int | None, run_program: Run, tmp_path: Path) -> None:
     with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
         outcome = run_program("sample_medical_qa", endpoint.url, params=FEW)

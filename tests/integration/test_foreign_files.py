@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from finished_folder import finished_folder
-from integration.support import program_each
+from integration.support import more_data, program_each
 from suite_by_hand import cell_ended, ended, started, suite_folder
 
 CANARY = "KEY_OF_THE_READER: 4f9a1c"
@@ -73,7 +73,7 @@ def test_no_command_reads_a_foreign_file_of_a_result(home: Path) -> None:
     refused(home, dict.fromkeys(OF_A_RUN, files.values()))
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo"])
+@pytest.mark.parametrize("kind", ["link", *more_data("fifo")])
 def test_what_is_collected_again_is_of_the_folder(kind: str, home: Path) -> None:
     commands: dict[str, list[Path]] = {}
     names = "helm/runs/s/r/stats.json", "helm/more", "annotations/ratings.jsonl", "logs/events.jsonl", "cache.db"
@@ -95,7 +95,7 @@ def a_suite(root: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo"])
+@pytest.mark.parametrize("kind", ["fifo", *more_data("link")])
 def test_no_command_reads_a_foreign_file_of_a_suite(kind: str, home: Path) -> None:
     commands: dict[str, list[Path]] = {}
     for number, name in enumerate((".suite/events.jsonl", "suite_config.yml", "small/qa/logs/helm-run.log")):

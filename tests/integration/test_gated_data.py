@@ -64,6 +64,7 @@ def test_ehrshot_asks_of_the_patients_that_are_named(run_program: Run, tmp_path:
     assert {"data_path/data/data.parquet", "data_path/labels/guo_icu/labels.parquet"} <= files.keys()
 
 
+@pytest.mark.more_data
 @pytest.mark.medical_data
 def test_what_max_length_leaves_out_or_cuts_is_said(run_program: Run, tmp_path: Path, tokens: dict[str, str]) -> None:
     extra = {**ehrshot(tmp_path / "own", "alpha", label=True, events=500), "max_length": 500}

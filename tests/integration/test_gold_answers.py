@@ -45,7 +45,7 @@ def with_gold(
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["medcalc_bench", "ehr_sql", *more_data("medec")])
+@pytest.mark.parametrize("task", ["medcalc_bench", *more_data("ehr_sql", "medec")])
 def test_the_corrected_score_of_the_gold_answers_is_full(task: str, with_gold: Callable[..., Outcome]) -> None:
     outcome = with_gold(task)
     label = CORRECTED[task]

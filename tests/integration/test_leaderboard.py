@@ -203,6 +203,7 @@ def test_helms_tables_and_their_pages(endpoint: ScriptedEndpoint, lead: Lead, tm
     assert all(Path(link).is_file() for link in links if link.startswith("/"))
 
 
+@pytest.mark.more_data
 def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     """Which file, and where it belongs; an empty one is no gap in the answers."""
     conf = 'entries: [{description: "mmlu:subject=anatomy,model=text", priority: 1}]'
@@ -250,6 +251,7 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
     assert len(runs_in(allowed)) == 2
 
 
+@pytest.mark.more_data
 def test_the_limits_of_validity_and_the_manifest_hold(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
     """What says nothing, and what another model answered, is in no table; each run has its checksums."""
     reply, answer = endpoint.reply, endpoint.answer
@@ -281,6 +283,7 @@ def test_the_limits_of_validity_and_the_manifest_hold(endpoint: ScriptedEndpoint
     assert program("verify", str(cell)).returncode == 1
 
 
+@pytest.mark.more_data
 def test_a_budget_is_of_all_runs_together(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     most = ("--overrides", "config.params.extra.max_requests=15")
     outcome = lead(endpoint.url, *most, limit=10, conf=TWO)
@@ -369,6 +372,7 @@ def test_medhelm_with_its_jury(
     assert shown["PubMedQA"] is not None
 
 
+@pytest.mark.more_data
 @pytest.mark.medical_data
 def test_judges_elsewhere_and_data_of_a_bundle(
     endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path, medical_data: Path

@@ -276,6 +276,7 @@ def test_offline_the_endpoint_is_known_however_it_is_written(
     assert_nothing_else_was_wanted(outcome)
 
 
+@pytest.mark.more_data
 @pytest.mark.medical_data
 def test_a_finished_run_of_githubs_list_is_not_one_of_all_files(jury: JuryEndpoint, offline: Run) -> None:
     jury.odd_ways = ["good"]

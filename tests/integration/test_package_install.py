@@ -75,6 +75,7 @@ def another_helm_run(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.more_data
 def test_one_command_installs_what_a_jury_needs(installed: Path, run_program: Run, tmp_path: Path) -> None:
     other = another_helm_run(tmp_path / "other")
     path = f"{other}{os.pathsep}{os.environ['PATH']}"

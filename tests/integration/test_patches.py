@@ -45,7 +45,7 @@ def patches_of(outcome: Outcome) -> set[str]:
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize(
-    "task", ["pubmed_qa", "ehr_sql", *more_data("medec", "medcalc_bench", "head_qa", "race_based_med")]
+    "task", ["pubmed_qa", *more_data("ehr_sql", "medec", "medcalc_bench", "head_qa", "race_based_med")]
 )
 def test_what_only_makes_helm_quicker_leaves_the_output_as_it_is(
     task: str, endpoint: ScriptedEndpoint, run_program: Run, place_data: PlaceData, tmp_path: Path,

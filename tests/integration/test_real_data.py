@@ -49,7 +49,7 @@ FROM_THE_HUB = {"medcalc_bench", "head_qa"}
 
 @pytest.mark.medical_data
 @pytest.mark.parametrize(
-    "task", ["pubmed_qa", "medcalc_bench", "ehr_sql", *more_data("medec", "head_qa", "race_based_med")]
+    "task", ["pubmed_qa", "ehr_sql", *more_data("medcalc_bench", "medec", "head_qa", "race_based_med")]
 )
 def test_scores_equal_bare_helm(
     task: str, tmp_path: Path, endpoint: ScriptedEndpoint, run_program: Run,

@@ -76,6 +76,7 @@ def test_requests_are_spread_and_the_result_says_who_answered(servers: list[Mode
     assert api.load_result(outcome.output_dir).result.provenance.endpoints["model"].servers is not None
 
 
+@pytest.mark.more_data
 def test_the_list_may_change_without_anything_being_asked_again(servers: list[ModelServer], ask: Ask) -> None:
     one, two, three = servers
     first = ask([one], questions=40)
@@ -177,6 +178,7 @@ def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[Model
     assert set(asked([one, two]).values()) == {1}
 
 
+@pytest.mark.more_data
 def test_cells_of_a_suite_share_the_limits_of_each_server(servers: list[ModelServer], tmp_path: Path) -> None:
     """Two cells at once: eight requests are under way at all servers, whoever asks."""
     benchmarks = [write_questions(tmp_path / name, 60, name) for name in ("one", "two")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from integration.support import Run
+from integration.support import Run, more_data
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 TASK = "sample_medical_qa"
@@ -39,7 +39,7 @@ def test_nothing_is_asked_before_the_probe_is_answered(run_program: Run) -> None
     assert outcome.document()["validity"]["instances"]["scored"] == 8
 
 
-@pytest.mark.parametrize("seconds", [0.0, SLOW_S])
+@pytest.mark.parametrize("seconds", [SLOW_S, *more_data(0.0)])
 def test_where_the_probe_is_refused_nothing_is_asked_and_what_was_known_stays(run_program: Run, seconds: float) -> None:
     with SlowProbe(0.0) as endpoint:
         before = run_program(TASK, endpoint.url, params={"limit_samples": 8})
