@@ -13,6 +13,7 @@ import math
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -207,3 +208,20 @@ def expanded(text: str) -> str:
         unknown = "there is no home folder" if whose == "~" else f"there is no user {whose[1:]!r}"
         raise ValueError(f"{unknown}; write ./{text} for a path that begins with {whose!r}")
     return path
+
+
+def refuse_full_disk(folder: Path) -> None:
+    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid for and lost.
+
+    Raises:
+        PrerequisiteError: the disk takes no more.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise PrerequisiteError(
+            f"cannot write {folder}: {error.strerror}\n  make room there, then run the same command again"
+        ) from error

@@ -22,7 +22,7 @@ from eval_factory.core.formats import rounded
 from eval_factory.core.helm_run_settings import SharedLimitsSettings, probed_text
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import refuse_full_disk, write_atomic
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.executors.process import make_room
@@ -105,6 +105,7 @@ def evaluate(
                     "  give the same command with --fresh: it runs again"
                 )
             make_room(plan.model.parallelism * len(plan.endpoints))
+            refuse_full_disk(plan.rundir.root)
             is_being_probed = options.probed is None and not options.no_preflight
             settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
             settings = replace(settings, prices=prices_to_keep(plan))

@@ -27,7 +27,10 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "sub" / "a.txt"
     write_atomic(file, "one", mode=0o600)
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("one", 0o600)
+    safe_files.refuse_full_disk(file.parent)
     monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(PrerequisiteError, match=r"cannot write .*: No space left on device\n.*the same command"):
+        safe_files.refuse_full_disk(file.parent)
     with pytest.raises(OSError, match="No space"):
         write_atomic(file, "two")
     assert file.read_text() == "one"

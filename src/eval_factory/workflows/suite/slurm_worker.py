@@ -141,7 +141,6 @@ def work(wave_file: Path, index: int) -> int:
         return PrerequisiteError.exit_code
     recorder = Recorder(store, wave, {cell_of(run.name): run for run in left})
     try:
-        _refuse_full_disk(store.root)
         with Start(store, wave, left) as start:
             start.wait_for_older()
             options = SuiteOptions(debug=left[0].debug, no_preflight=left[0].probed is not None)
@@ -168,22 +167,6 @@ def work(wave_file: Path, index: int) -> int:
     if all(store.ended(wave, run) is not None for run in wave.runs):
         store.environment(wave.number).unlink(missing_ok=True)  # no task of the wave needs the keys any more
     return code
-
-
-def _refuse_full_disk(folder: Path) -> None:
-    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid for and lost.
-
-    Raises:
-        OSError: the disk takes no more.
-    """
-    file = folder / f".room-{uuid.uuid4().hex}"
-    try:
-        with file.open("wb") as opened:
-            os.posix_fallocate(opened.fileno(), 0, 1 << 20)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(folder)) from error
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
