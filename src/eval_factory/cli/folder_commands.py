@@ -184,7 +184,7 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     """Take the ratings of SHEETs (CSV) into the result in DIR, and correct its score by them.
 
     Every row is checked, and nothing is imported where one is wrong. Ratings may come in parts; the same rater's sheet
-    again replaces what was imported of it. The files of the result are written anew, and `verify` finds them intact.
+    again replaces what was imported of it. The files of the result are written again, and `verify` finds them intact.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.report.sentences import clinician_lines

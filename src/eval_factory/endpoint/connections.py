@@ -33,8 +33,8 @@ PROXY_LOGIN = 407
 NOT_IN_TIME = "no connection in time"
 PROXY_FAILED = "the proxy refused or could not be reached"
 NOT_UNIQUE = (
-    "the endpoint gives the same id to answers to different questions: answers that nobody asked for cannot be told"
-    " by it"
+    "the endpoint gives the same id to answers to different questions: answers that nobody asked for cannot be"
+    " recognised by it"
 )
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
 """A field of a JSON document: within a text, its quotes would be escaped."""

@@ -207,13 +207,13 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
             except Exception:
                 if not _of_this_run:
                     raise
-            borne = list(states)
+            tolerated = list(states)
             for number, state in enumerate(states):
                 try:
                     of_all([state], path)
                 except Exception as error:
-                    borne[number] = _of_this_run[-1].give_up(state, type(self).__name__, error)
-            return of_all(borne, path)
+                    tolerated[number] = _of_this_run[-1].give_up(state, type(self).__name__, error)
+            return of_all(tolerated, path)
 
         self.evaluate_instances = without_those_that_fail
         try:

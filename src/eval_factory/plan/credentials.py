@@ -99,7 +99,7 @@ def credentials_of(
         else:
             report.lines.append(f"{first} is not set: asking {', '.join(endpoint.urls)} without a key")
     report.lines += [
-        f"{name} holds a placeholder, or too short or plain a key to be told from words: it is not redacted"
+        f"{name} holds a placeholder, or too short or plain a key to be distinguished from words: it is not redacted"
         for name, value in {**values, **report.found}.items()
         if value and is_placeholder(value) and name not in settings
     ]

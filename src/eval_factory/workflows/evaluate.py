@@ -105,13 +105,13 @@ def evaluate(
                     "  give the same command with --fresh: it runs again"
                 )
             make_room(plan.model.parallelism * len(plan.endpoints))
-            refuse_full_disk(plan.rundir.root)
             is_being_probed = options.probed is None and not options.no_preflight
             settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
 
             def while_helm_is_imported() -> str | None:
+                refuse_full_disk(plan.rundir.root)
                 threading.Thread(target=get_ready_to_collect).start()  # no daemon: it would die with an import locked
                 probed = probe_all(context, plan.endpoints, options.limits) if is_being_probed else None
                 plan.rundir.run_state.unlink(missing_ok=True)

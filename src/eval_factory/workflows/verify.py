@@ -231,7 +231,7 @@ def _loaded(rundir: RunDir) -> StoredResult:
     if version != SCHEMA_VERSION:
         raise PrerequisiteError(
             f"an earlier version of eval-factory wrote it (schema_version {version}; here it is {SCHEMA_VERSION});"
-            " verify it with that version, or have the same run command collect it anew"
+            " verify it with that version, or have the same run command collect it again"
         )
     return stored
 

@@ -49,7 +49,7 @@ SHOWN_ANSWERS = "display_predictions.json"
 _PREFIX = "eval-factory-view-"
 CANNOT_READ = (
     "  it cannot read HELM's files of a run: 'eval-factory verify DIR' says whether they were altered;"
-    " run_eval with --fresh makes them anew"
+    " run_eval with --fresh makes them again"
 )
 
 

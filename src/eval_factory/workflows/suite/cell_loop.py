@@ -127,9 +127,8 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
     if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
         reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
         if end.status == RunStatus.COMPLETE:
-            return Outcome(
-                NextAction.REST, RunStatus.COMPLETE, reason, 0 if reason is None else NotReportableError.exit_code
-            )
+            code = 0 if reason is None else NotReportableError.exit_code
+            return Outcome(NextAction.REST, RunStatus.COMPLETE, reason, code)
         gaps = reason or "some requests failed; the same command asks for them again"
         then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
         return Outcome(then, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
@@ -335,9 +334,8 @@ class CellLoop:
         outcome = outcome_of(end, Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result))
         interrupted = InterruptedRunError.exit_code
         if self._interrupted and not end.has_result and outcome.exit_code != interrupted:  # it was asked to end
-            outcome = Outcome(
-                NextAction.REST, RunStatus.PARTIAL if run.has_result else RunStatus.MISSING, _INTERRUPTED, interrupted
-            )
+            left = RunStatus.PARTIAL if run.has_result else RunStatus.MISSING
+            outcome = Outcome(NextAction.REST, left, _INTERRUPTED, interrupted)
         if cell.name in self._without_server and not end.has_result:
             lost = "the server of its model was lost"
             outcome = Outcome(NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False)

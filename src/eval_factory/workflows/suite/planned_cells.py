@@ -193,9 +193,11 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
     Raises:
         ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs.
     """
+    if suite.budget.max_cost is None:
+        return
     unknown: dict[str, str] = {}
     for one in cells:
-        if one.plan is not None and suite.budget.max_cost is not None:
+        if one.plan is not None:
             models = {endpoint.role: endpoint.model_id for endpoint in one.plan.endpoints}
             unknown |= {models[role]: why for role, why in prices_of(one.plan).unknown.items()}
     if unknown:

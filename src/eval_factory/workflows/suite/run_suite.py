@@ -264,11 +264,8 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
     # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
     code = InterruptedRunError.exit_code if interrupted else max(codes, default=0)
-    status = (
-        RunStatus.COMPLETE
-        if no_table is None and all(cell.status == RunStatus.COMPLETE for cell in found)
-        else RunStatus.PARTIAL
-    )
+    is_complete = no_table is None and all(cell.status == RunStatus.COMPLETE for cell in found)
+    status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
     summary = summary_of(found, suite.folder, stopped=work.stopped, no_table=no_table)
     return SuiteReport(suite.folder, found, code, status, summary, no_table)

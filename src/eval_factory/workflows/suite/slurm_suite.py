@@ -73,10 +73,8 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
     for planned in work.left:  # it goes on when this command has returned
-        cell = planned.cell
-        work.reports[planned.number] = CellReport(
-            cell.target, cell.evaluation, RunStatus.WAITING, cell.folder, 0, QUEUED
-        )
+        cell, status = planned.cell, RunStatus.WAITING
+        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, status, cell.folder, 0, QUEUED)
 
 
 @dataclass
@@ -282,7 +280,7 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         folder = shlex.quote(str(store.suite.named))
         raise BusyError(
             f"--fresh: in Slurm already: {first_of(busy, 3)}\n"
-            "  without --fresh the command takes them over; to begin anew, end them first:"
+            "  without --fresh the command takes them over; to begin again, end them first:"
             f" eval-factory suite cancel {folder}"
         )
     for planned in cells:

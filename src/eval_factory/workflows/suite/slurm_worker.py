@@ -42,9 +42,9 @@ from eval_factory.executors.slurm_runs import (
     starts_below,
     take_environment,
 )
-from eval_factory.workflows.options import DISK_TAKES_NO_MORE
+from eval_factory.workflows.options import DISK_TAKES_NO_MORE, failure_record
 from eval_factory.workflows.suite.run_suite import run_suite
-from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver
+from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver, append_line
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
 _LOOK_S, _POLL_S = 1.0, 0.2
@@ -151,13 +151,12 @@ def work(wave_file: Path, index: int) -> int:
                     recorder.say(TAKEN_OVER)
     except InterruptedRunError as error:
         return error.exit_code
-    except EvalFactoryError as error:  # none of them was begun
+    except EvalFactoryError as error:  # it stops them all: each says so in its log
         code = error.exit_code
+        message = failure_record(error, code)["error"]["message"]
         for run in left:
-            descriptor = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
-            with os.fdopen(descriptor, "a", encoding="utf-8") as log:
-                log.write(f"{error}\n")
-        _record(store, wave, left, RunEnd(code, RunStatus.FAILED, str(error).split("\n")[0], 1))
+            append_line(Path(run.log), message)
+        _record(store, wave, left, RunEnd(code, RunStatus.FAILED, message.split("\n")[0], 1))
     except OSError as error:
         if error.errno not in DISK_TAKES_NO_MORE:
             raise

@@ -90,28 +90,31 @@ def held(folder: SuiteDir) -> Iterator[None]:
         ) from error
     started = time.monotonic()
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except (BlockingIOError, PermissionError):  # it is held; some file systems say the latter
-                if time.monotonic() - started > LOOKED_AT_S:
-                    holder = Holder.written_in(folder.lock) or "an unknown process"
-                    raise BusyError(
-                        f"{folder.root} is in use by another run_suite: {holder}\n"
-                        f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
-                    ) from None
-            except OSError as error:
-                raise PrerequisiteError(
-                    f"cannot lock {folder.lock}: {error.strerror or error}\n"
-                    "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
-                ) from error
+        while not _taken(descriptor, folder):
+            if time.monotonic() - started > LOOKED_AT_S:
+                holder = Holder.written_in(folder.lock) or "an unknown process"
+                raise BusyError(
+                    f"{folder.root} is in use by another run_suite: {holder}\n"
+                    f"  look at it with 'eval-factory suite status {folder.root}', or wait for its end"
+                )
             time.sleep(0.05)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, Holder.this_process().as_json().encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _taken(descriptor: int, folder: SuiteDir) -> bool:
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(descriptor, blocking=False)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"cannot lock {folder.lock}: {error.strerror or error}\n"
+            "  its file system gives no locks: choose a folder on a local disk with suite.output_dir"
+        ) from error
 
 
 UNKNOWN = Holder(pid=0, host="", since="")

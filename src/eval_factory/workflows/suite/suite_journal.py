@@ -48,26 +48,27 @@ class SuiteJournal:
                 file.seek(-1, os.SEEK_END)
                 whole = file.read(1) == b"\n"
             if not whole:  # what a full disk or a power cut left of a last line is not to swallow the next
-                _append(self._path, "")
+                append_line(self._path, "")
 
     def tell(self, event: str, **fields: Any) -> None:
         """Redacted; written before anybody learns of it."""
         reported: Any = self._redactor.tree(fields)
         record = {"time": time.time(), "event": event, "invocation": self._invocation, **reported}
-        _append(self._path, json_line(record))
+        append_line(self._path, json_line(record))
         self._observer.on_event(record)
 
     def say(self, text: str) -> None:
         """A line that is no event, to who looks on and to the suite's log."""
         shown = self._redactor.text(text)
         self._observer.say(shown)
-        _append(self._log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shown}")
+        append_line(self._log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shown}")
 
     def tick(self) -> None:
         self._observer.tick()
 
 
-def _append(path: Path, line: str) -> None:
+def append_line(path: Path, line: str) -> None:
+    """With one `write`, so that a reader sees whole lines."""
     with contextlib.suppress(OSError):  # a full disk: the cells' own folders say what is finished
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
         try:

@@ -27,6 +27,7 @@ from slurm_cells import run_of
 NAMES = ("t/e/0a1b", "t/f/0a1b")
 SERVE = {"command": "x {port}", "env": []}
 LONG_S = 60.0
+SECRET = "sk-012345678901234567890"
 Does = Callable[[SuiteOfTask, SuiteObserver], object]
 FULL = OSError(errno.ENOSPC, "No space left on device", "starts")
 
@@ -260,7 +261,7 @@ def test_a_task_that_starts_again_does_what_is_left_only(serving: Task) -> None:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (ConfigError("it is wrong\n  mend it"), RunEnd(2, "failed", "it is wrong", 1)),
+        (ConfigError(f"it is {SECRET}\n  mend it"), RunEnd(2, "failed", "it is [API_KEY_REDACTED]", 1)),
         (FULL, RunEnd(3, "failed", "cannot write starts: No space left on device", 1)),
     ],
 )
@@ -271,6 +272,7 @@ def test_what_stops_all_is_said_of_what_is_left(serving: Task, error: Exception,
 
     assert serving.work(stops) == expected.exit_code
     assert (serving.ended(0), serving.ended(1)) == (RunEnd(0, "complete", "r", 2), expected)
+    assert all(SECRET not in log.read_text() for log in serving.dir.root.rglob("*.log") if log.exists())
 
 
 def test_an_interrupt_or_a_defect_of_the_disk(serving: Task, monkeypatch: pytest.MonkeyPatch) -> None:
