@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes src/eval_factory/helm_plugin/patches/checked_files.json: the files of HELM that patches replace something in.
 
-For when a new version of HELM is supported: look at what `git diff` shows to have changed, and at each patch of it.
+For when a new version of HELM is supported: look at what `git diff` shows to have changed, and at each patch of it. Run
+with the Python of medhelm's environment, and PYTHONPATH=src, it writes medhelm's.
 """
 
 from __future__ import annotations
@@ -11,22 +12,24 @@ import importlib.util
 import json
 from pathlib import Path
 
-from eval_factory.helm.packages import installed_helm
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 
 FILE = Path(__file__).resolve().parents[1] / "src/eval_factory/helm_plugin/patches/checked_files.json"
 
 
 def checked_files() -> dict[str, dict[str, str]]:
-    """Version of the installed HELM -> module -> SHA-256 of its file."""
-    modules = sorted({target.partition(":")[0] for patch in PATCHES for target in patch.helm_targets})
+    """The installed upstream -> module -> SHA-256 of its file."""
+    upstream = installed_upstream()
+    patches = [patch for patch in PATCHES if upstream.name in patch.upstreams]
+    modules = sorted({target.partition(":")[0] for patch in patches for target in patch.helm_targets})
     hashes = {}
     for module in modules:
         spec = importlib.util.find_spec(module)
         if spec is None or spec.origin is None:
             raise SystemExit(f"HELM has no module {module}")
         hashes[module] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
-    return {installed_helm(): hashes}
+    return {str(upstream): hashes}
 
 
 if __name__ == "__main__":

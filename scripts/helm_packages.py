@@ -17,6 +17,8 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
+from eval_factory.helm.environments import installed_upstream
+
 PART_CLASS = re.compile(r"helm\.benchmark\.(?:scenarios|metrics|annotation)\.[\w.]+\.[A-Z]\w*\Z")
 WHERE_ABSENCE_IS_AN_ERROR = "handle_module_not_found_error"
 INSTALLED = frozenset(
@@ -65,7 +67,7 @@ def requirements(needed: set[str]) -> dict[str, str]:
 def requirement_of(module: str) -> str:
     """What to install for a module: in the versions that HELM asks for, where it says so."""
     name = DISTRIBUTIONS.get(module, module.replace("_", "-"))
-    for line in metadata.requires("crfm-helm") or ():
+    for line in metadata.requires(installed_upstream().package) or ():
         asked = re.match(r"([\w.-]+)(?:\[[^]]*\])?([^;]*)", line)
         if asked and asked[1].replace("_", "-").lower() == name.lower():
             return name + asked[2].strip()

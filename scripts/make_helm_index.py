@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/eval_factory/tasks/helm_index.json: every run spec of the installed HELM, read from its source.
+"""Writes an index of src/eval_factory/tasks/: every run spec of the installed HELM, read from its source.
+
+helm_index.json is of crfm-helm. Run with the Python of medhelm's environment, and PYTHONPATH=src, it writes
+medhelm_index.json.
 
 Run specs are found by importing HELM's modules of run specs; none is called, because some download while they are
 built. Everything else is read from the syntax tree, so that the same HELM gives the same index whatever else is
@@ -28,7 +31,10 @@ from executed_code import executed_code  # type: ignore[import-not-found]  # bes
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.helm_packages import packages_of, requirements
 
-INDEX = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "tasks" / "helm_index.json"
+from eval_factory.helm.environments import installed_upstream
+from eval_factory.helm_plugin.patches.optional_deps import replace_missing_torch
+
+TASKS = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "tasks"
 PACKAGE = "helm.benchmark.run_specs."
 SCENARIO_CLASS = re.compile(r"helm\.benchmark\.scenarios\.[\w.]+\.[A-Z]\w*\Z")
 ANNOTATOR_CLASS = re.compile(r"helm\.benchmark\.annotation\.[\w.]+\.[A-Z]\w*\Z")
@@ -55,6 +61,7 @@ Described = dict[str, Any]
 
 def make_index() -> str:
     """The text of index.json: sorted, a run spec a line."""
+    replace_missing_torch()
     from helm.benchmark import run_spec
     from helm.benchmark.run_expander import RUN_EXPANDERS
 
@@ -70,7 +77,7 @@ def make_index() -> str:
     packages = {package for told in described.values() for package in told.get("packages", [])}
     return (
         "{\n"
-        f'"helm": {_json(metadata.version("crfm-helm"))},\n'
+        f'"helm": {_json(metadata.version(installed_upstream().package))},\n'
         f'"expanders": {_json(sorted(RUN_EXPANDERS))},\n'
         f'"packages": {_json(requirements(packages))},\n'
         '"run_specs": {\n' + ",\n".join(lines) + "\n}}\n"
@@ -338,6 +345,6 @@ def _unique(values: Any) -> list[Any]:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else INDEX
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else TASKS / f"{installed_upstream().name}_index.json"
     path.write_text(make_index(), encoding="utf-8")
     print(f"{path}: {len(json.loads(path.read_text('utf-8'))['run_specs'])} run specs")

@@ -71,6 +71,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
 REASONS: Mapping[str, str] = {
     "task": "they are of different tasks",
     "metric": "a result lacks the metric, or their main metrics differ; no --allow helps",
+    "upstream": "they are of two upstreams, which are two benchmarks of one name",
     "prompts": "the models were asked in different words",
     "data": "the data files differ",
     "errata": "another list of known defects was applied",
@@ -108,6 +109,10 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     one, other = a.stored.result, b.stored.result
     if one.task != other.task:
         yield Reason("task", f"{both} are of different tasks: {one.task} and {other.task}")
+    if one.provenance.upstream != other.provenance.upstream:
+        versions = " and ".join(f"{of.helm_package} {of.helm}" for of in (one.provenance, other.provenance))
+        why = "instances, gold answers or scores of one benchmark may differ between them (docs/upstreams.md)"
+        yield Reason("upstream", f"{both} were made by two upstreams, {versions}: {why}")
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
     if files := _other_data(one.provenance, other.provenance):
@@ -115,7 +120,7 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     if one.provenance.errata_version != other.provenance.errata_version:
         versions = f"{one.provenance.errata_version} and {other.provenance.errata_version}"
         yield Reason("errata", f"{both} were scored with different lists of known defects: errata {versions}")
-    if one.provenance.helm != other.provenance.helm:
+    if one.provenance.upstream == other.provenance.upstream and one.provenance.helm != other.provenance.helm:
         versions = f"{one.provenance.helm} and {other.provenance.helm}"
         yield Reason("helm", f"{both} were scored by different versions of HELM: {versions}")
     if judges := _other_judges(one.provenance, other.provenance):

@@ -175,7 +175,7 @@ def gate_statement(
     model = {"alg": "sha256-salted-v1", "value": commitment(salt, record.target), "salted": True}
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
     began = datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
-    version = f"crfm-helm {record.helm}, errata {record.errata_version}"
+    version = f"{record.helm_package} {record.helm}, errata {record.errata_version}"
     before = of.locked_at is not None and of.locked_at <= began
     return {
         "_type": STATEMENT_TYPE,

@@ -34,6 +34,7 @@ _LATER = {
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
     "data": ("data",),
     "leaderboard": ("leaderboard",),
+    "upstream": ("upstream",),
 }
 """Module -> its commands, each under its own name. `--help` imports all: at their top stands what is light."""
 

@@ -91,7 +91,7 @@ def record_of(name: str, framework: Framework) -> Record:
         near = run_entry.near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
     prompt = None  # where no judge is asked, or the prompt is the benchmark's own
-    spec = load_index().run_specs.get(task.helm.run_spec)
+    spec = task.helm.indexed
     if task.helm.rubric:
         prompt = prompt_of_rubric()
     elif spec is not None and task.helm.judges:

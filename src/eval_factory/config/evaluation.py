@@ -6,7 +6,7 @@ All mistakes are collected and shown at once, each with where it was written and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +24,8 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key, variable_of, variables_in
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
+from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry, task_on
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 if TYPE_CHECKING:
     from eval_factory.tasks.custom_benchmark import Benchmark
@@ -156,12 +157,13 @@ def build_evaluation(
     foreign = taken_keys.take_keys(user_layers)
     executor = taken_keys.take_executor(user_layers, framework, problems)
     if task is None:
-        named = [section_at(tree, ("config",)).get("type") for _, tree in reversed(user_layers)]
-        name = next((one for one in named if one is not None), None)
+        name = _last(user_layers, ("config",), "type")
         if name is None:
             problems.append("config.type: is missing; it names the task ('eval-factory ls' lists them)")
         elif isinstance(name, str):  # the shape check reports another
-            task = task_named(name, framework, problems)
+            upstream = _last(user_layers, ("config", "params", "extra"), "upstream")
+            known = UPSTREAMS.get(upstream, HELM) if isinstance(upstream, str) else HELM
+            task = task_named(name, framework, problems, known)
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     of_task = {} if task is None else {**task.defaults["config"]}
     of_task.pop("supported_endpoint_types", None)
@@ -184,6 +186,12 @@ def build_evaluation(
     task = without_examples(task, run.config.params.extra)
     warning = taken_keys.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
+
+
+def _last(layers: Sequence[Layer], section: tuple[str, ...], key: str) -> Any:
+    """The value of a key in the last layer that has one; None where none has."""
+    given = (section_at(tree, section).get(key) for _, tree in reversed(layers))
+    return next((one for one in given if one is not None), None)
 
 
 def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) -> list[Layer]:
@@ -210,11 +218,13 @@ def canonical_names(tree: dict[str, Any], problems: list[str]) -> None:
         endpoint["api_key"] = name
 
 
-def task_named(name: str, framework: Framework, problems: list[str]) -> Task | None:
+def task_named(name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM) -> Task | None:
     """The task of that name, or of a run entry; None, with the reason in `problems`, where there is none."""
     if is_run_entry(name, framework):
-        return task_of_run_entry(name, framework, problems)
+        return task_of_run_entry(name, framework, problems, upstream)
     task = framework.task(name)
+    if task is not None and upstream is not HELM:
+        return task_on(upstream, task, problems)
     if task is None:
         shown = REDACTED if looks_like_key(name) else repr(name)
         near = near_name(name, framework)

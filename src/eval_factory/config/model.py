@@ -239,6 +239,7 @@ class Extra(StrictModel):
     data_path: PathText | None
     benchmark: PathText | None
     data_dir: PathText | None
+    upstream: Literal["helm", "medhelm"]
     offline: Annotated[bool, Field(strict=True)]
     allow_code_execution: Annotated[bool, Field(strict=True)]
     num_output_tokens: Positive | None

@@ -14,7 +14,7 @@ from eval_factory.config.model import Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
-from eval_factory.tasks.run_specs import load_index, refusal
+from eval_factory.tasks.run_specs import refusal
 
 _EXTRA = "config.params.extra"
 _WHERE = f"{_EXTRA}.shuffle_choices"
@@ -49,8 +49,7 @@ def option_texts_of(task: Task) -> str | None:
     """What the letters of a task's options stand for; None: it has no options."""
     if task.helm.choices is not None:
         return task.helm.choices
-    spec = load_index().run_specs.get(task.helm.run_spec)
-    return None if spec is None else spec.choices
+    return None if task.helm.indexed is None else task.helm.indexed.choices
 
 
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
@@ -127,7 +126,7 @@ def without_examples(task: Task, extra: Extra) -> Task:
     given = task.helm.arguments.get("num_train_trials") or extra.num_train_trials
     if str(given) in ("None", "1") or task.helm.arguments.get("max_train_instances", "0") != "0":
         return task
-    spec = load_index().run_specs.get(task.helm.run_spec)
+    spec = task.helm.indexed
     if not task.helm.zero_shot and not (spec and spec.zero_shot):
         return task
     why = "the prompts of this benchmark hold no examples, so HELM makes one trial"

@@ -26,6 +26,7 @@ from eval_factory.core.rundir import SuiteDir, suite_dir
 from eval_factory.core.urls import base_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, load_framework
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
 _MAX_NAMED = 8
 
@@ -101,7 +102,8 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
 
 def _judges_of(one: Combination, params: Mapping[str, Any], judges: Sequence[Any], framework: Framework) -> list[Any]:
     """Those of the suite's judges that the cell's task asks: all of a jury's, or those whose roles HELM prescribes."""
-    task = task_named(one.evaluation["type"], framework, [])
+    upstream = UPSTREAMS.get(str((params.get("extra") or {}).get("upstream")), HELM)
+    task = task_named(one.evaluation["type"], framework, [], upstream)
     if task is None:
         return []
     if not task.helm.judges:

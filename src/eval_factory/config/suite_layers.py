@@ -32,6 +32,7 @@ from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
+from eval_factory.tasks.upstreams import MEDHELM
 
 TOP = "suite"
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
@@ -304,6 +305,8 @@ def _type(given: str, where: str, framework: Framework, found: list[str]) -> str
     """The task's name; of a run entry with its paths made absolute."""
     problems: list[str] = []
     task = task_named(given, framework, problems)
+    if task is None and (task := task_named(given, framework, [], MEDHELM)) is not None:
+        problems.clear()  # which upstream a cell has is known when its parameters are: it is checked then
     found += [problem.replace(WHERE, where, 1) for problem in problems]
     if task is None or not task.helm.any_run_spec or PATH_PARAMETERS.isdisjoint(task.helm.arguments):
         return given

@@ -529,6 +529,13 @@ class Provenance:
     """Whether everybody can read its answers; None where that is not known, and of the user's own files."""
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
+    upstream: str = "helm"
+    """Which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`."""
+
+    @property
+    def helm_package(self) -> str:
+        """The upstream by the name that it is installed by."""
+        return "crfm-helm" if self.upstream == "helm" else self.upstream
 
 
 @dataclass(frozen=True)

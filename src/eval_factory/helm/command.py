@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
 from eval_factory.helm import names
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import HELM_SUITE, Plan
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 
 class Program(list[str]):
@@ -26,10 +26,9 @@ MODULES = {
 }
 
 
-def helm_program(name: str) -> Program:
-    """One of HELM's programs, of the environment that eval-factory itself runs in: never another one on PATH."""
-    beside = Path(sys.executable).parent / name
-    return Program([str(beside)] if beside.is_file() else [sys.executable, "-m", MODULES[name]])
+def helm_program(name: str, upstream: Upstream = HELM) -> Program:
+    """One of HELM's programs, of the upstream's environment: never another one on PATH."""
+    return Program(environment_of(upstream).program(MODULES[name], name))
 
 
 def run_entry(plan: Plan) -> str:
@@ -59,7 +58,7 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
     become a second argument nor be evaluated.
     """
     values = {
-        "helm_run": helm_program("helm-run"),
+        "helm_run": helm_program("helm-run", plan.upstream),
         "run_entry": run_entry(plan),
         "suite": HELM_SUITE,
         "max_eval_instances": plan.evaluation.run.config.params.limit_samples or names.NO_LIMIT,

@@ -13,8 +13,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eval_factory.helm.packages import installed
+from eval_factory.helm.environments import environment_of
 from eval_factory.tasks.rubric_case import Criterion
+from eval_factory.tasks.upstreams import HELM
 
 _TASK = """\
 You check answers of a chat assistant against criteria that physicians wrote. Below is a conversation, whose last turn
@@ -116,7 +117,7 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
         annotators: names of classes.
         folder: that HELM's annotators are in; of the installed HELM where None.
     """
-    folder = folder or installed("benchmark", "annotation")  # files of the package: nothing of it is imported
+    folder = folder or environment_of(HELM).helms("benchmark", "annotation")
     if folder is None or not annotators:
         return None
     defined = re.compile(rf"^class (?:{'|'.join(map(re.escape, annotators))})\(LLMAsJuryAnnotator\):", re.MULTILINE)

@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-MEASURED_HELM = "0.5.16"
-"""The version that `tasks/helm_index.json` was read from; `helm/packages.py` has those that are supported."""
-
 CLIENT_CLASS = "eval_factory.helm_plugin.client.EndpointClient"
 RUNNER_CLASS = "eval_factory.helm_plugin.runner.EvalRunner"
 MEASURING_RUNNER_CLASS = "eval_factory.helm_plugin.runner.MeasuringRunner"

@@ -1,7 +1,4 @@
-"""Which versions of HELM are supported, and what a run imports: looked for before anything is asked.
-
-helm-run is always the one of our own interpreter, so that what this process can import, helm-run can.
-"""
+"""Which HELM is needed, and what a run imports: looked for in helm-run's environment before anything is asked."""
 
 from __future__ import annotations
 
@@ -9,18 +6,13 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable
-from importlib import metadata, util
-from pathlib import Path
+from importlib import util
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
+from eval_factory.helm.environments import MEDHELM_HOME, Environment, environment_of, home_of
 from eval_factory.tasks.run_specs import load_index
-
-HELM = "crfm-helm"
-"""HELM's name as a package."""
-
-SUPPORTED_HELM = (names.MEASURED_HELM,)
-"""Those that every patch of HELM was checked against."""
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 NEEDS_PATCHES = names.JURY_RUN_SPECS | {
     "bird_sql", "cleva", "code", "codeinsights_code_efficiency", "codeinsights_correct_code",
@@ -31,79 +23,70 @@ NEEDS_PATCHES = names.JURY_RUN_SPECS | {
 what the registry of patches says (`helm_plugin/patches/patch_registry.py`); a test compares them."""
 
 
-def installed_helm() -> str:
-    """Raises:
-    PackageNotFoundError: HELM is not installed.
-    """
-    return metadata.version(HELM)
-
-
-def installed(*parts: str) -> Path | None:
-    """A file or folder of the installed HELM, which is not imported; None where it has no such."""
-    spec = util.find_spec("helm")
-    paths = [Path(folder).joinpath(*parts) for folder in (spec.submodule_search_locations or ())] if spec else []
-    return next((path for path in paths if path.exists()), None)
-
-
-def look_for_packages(task: str, run_spec: str) -> None:
+def look_for_packages(task: str, run_spec: str, upstream: Upstream) -> None:
     """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
 
     Raises:
         PrerequisiteError: one is not installed, or HELM in an unsupported version; with the command that installs it.
     """
-    look_for_helm()
-    helm = installed_helm()
-    # Other run specs run with any version, without patches; helm-run then warns.
-    if helm not in SUPPORTED_HELM and run_spec in NEEDS_PATCHES:
+    environment = look_for_helm(upstream)
+    version = environment.version_of(upstream.package)
+    # Other run specs run with any version, without patches; helm-run then warns. medhelm does not start without one.
+    if version != upstream.version and (run_spec in NEEDS_PATCHES or upstream is not HELM):
         raise PrerequisiteError(
-            f"{task} needs HELM ({HELM}) {' or '.join(SUPPORTED_HELM)}; {helm} is installed\n"
-            "  eval-factory replaces parts of HELM for this task, and has checked that with these versions only\n"
-            f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}\n"
+            f"{task} needs HELM ({upstream.package}) {upstream.version}; {version} is installed\n"
+            "  eval-factory replaces parts of HELM for this task, and has checked that with this version only\n"
+            f"  {how_to_install(upstream)}\n"
             "  nothing was asked"
         )
-    missing = missing_for(run_spec)
+    missing = missing_for(run_spec, environment)
     if missing:
-        raise PrerequisiteError(not_installed(task, missing) + "\n  nothing was asked")
+        raise PrerequisiteError(not_installed(task, missing, environment) + "\n  nothing was asked")
 
 
-def look_for_helm() -> None:
+def look_for_helm(upstream: Upstream) -> Environment:
     """Raises:
-    PrerequisiteError: HELM is not installed beside this program.
+    PrerequisiteError: it is not installed where it should be.
     """
-    try:
-        installed_helm()
-    except metadata.PackageNotFoundError:
-        raise PrerequisiteError(
-            f"HELM ({HELM}) is not installed in the environment of eval-factory, {sys.prefix}\n"
-            f"  {install_command([f'{HELM}=={SUPPORTED_HELM[-1]}'])}"
-        ) from None
+    environment = environment_of(upstream)
+    if environment.version_of(upstream.package) is None:
+        place = f"the environment of eval-factory, {sys.prefix}" if upstream is HELM else str(home_of(upstream))
+        raise PrerequisiteError(f"HELM ({upstream.package}) is not installed in {place}\n  {how_to_install(upstream)}")
+    return environment
 
 
-def missing_for(run_spec: str) -> list[str]:
-    """Modules that a run spec imports in any case and that cannot be found here."""
-    known = load_index().run_specs.get(run_spec)
-    return [module for module in (known.packages if known else ()) if util.find_spec(module) is None]
+def how_to_install(upstream: Upstream) -> str:
+    """The next step of whoever has it not, or in another version."""
+    if upstream is HELM:
+        return install_command([f"{HELM.package}=={HELM.version}"], sys.executable)
+    return f"eval-factory upstream install {upstream.name}   ({MEDHELM_HOME} names an environment that is elsewhere)"
 
 
-def not_installed(task: str, modules: Iterable[str]) -> str:
+def missing_for(run_spec: str, environment: Environment) -> list[str]:
+    """Modules that a run spec imports in any case and that cannot be found there."""
+    known = load_index(environment.upstream).run_specs.get(run_spec)
+    return [module for module in (known.packages if known else ()) if not environment.has_module(module)]
+
+
+def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
     """That modules are missing, and the command that installs them."""
     modules = list(modules)
-    known = load_index().packages
+    known = load_index(environment.upstream).packages
     named = "a package" if len(modules) == 1 else "packages"
     are = "is" if len(modules) == 1 else "are"
-    command = install_command(known.get(module, module) for module in modules)
+    command = install_command((known.get(module, module) for module in modules), environment.python)
     unknown = [module for module in modules if module not in known]
     hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"
     message = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
     return message + hint if unknown else message
 
 
-def install_command(requirements: Iterable[str]) -> str:
-    """For a shell: installs into the environment of this interpreter, which may have no pip of its own (uv, uvx)."""
+def install_command(requirements: Iterable[str], python: str) -> str:
+    """For a shell: installs into the environment of an interpreter, which may have no pip of its own (uv, uvx)."""
     wanted = sorted(set(requirements))
-    if util.find_spec("pip") is not None:
-        return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
-    return shlex.join(["uv", "pip", "install", "--python", sys.executable, *wanted])
+    if python != sys.executable or util.find_spec("pip") is not None:
+        return shlex.join([python, "-m", "pip", "install", *wanted])
+    return shlex.join(["uv", "pip", "install", "--python", python, *wanted])
 
 
 _MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")

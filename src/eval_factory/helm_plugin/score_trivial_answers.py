@@ -28,8 +28,8 @@ from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
-from eval_factory.helm.packages import HELM
 from eval_factory.helm.trivial_answers import (
     VERSION,
     AskedQuestion,
@@ -207,7 +207,7 @@ def _sha256(
     adapter = run_spec.adapter_spec
     found = hashlib.sha256()
     name = run_spec.name.partition(":")[0]
-    head = [VERSION, version(HELM), name, adapter.method, adapter.output_mapping_pattern]
+    head = [VERSION, version(installed_upstream().package), name, adapter.method, adapter.output_mapping_pattern]
     metrics = [
         [spec.class_name, spec.args, sql_execution.database_state() if spec.class_name == SQL else None]
         for spec in specs

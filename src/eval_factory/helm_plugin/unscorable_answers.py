@@ -150,21 +150,10 @@ def isolate_unscorable_answers() -> None:
     from helm.benchmark.metrics import basic_metrics
     from helm.benchmark.metrics.evaluate_instances_metric import EvaluateInstancesMetric
     from helm.benchmark.metrics.metric import Processor
-    from helm.benchmark.metrics.output_processing_metric import OutputProcessingMetric
 
     Processor.process = _processing(Processor.process)
     EvaluateInstancesMetric.evaluate = _evaluating(EvaluateInstancesMetric.evaluate)
-    helms_preparing = OutputProcessingMetric._process_request_state
     helms_perplexity = basic_metrics.compute_perplexity_metrics
-
-    def prepare(self: Any, state: RequestState) -> Any:
-        """What a run entry's `process_output` makes of an answer before metrics look at it."""
-        try:
-            return helms_preparing(self, state)
-        except Exception as error:
-            if not _of_this_run:
-                raise
-            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
 
     def derive(stats: Any) -> Any:
         """Perplexity is e to the power of what the endpoint says; no score is made of it."""
@@ -173,8 +162,24 @@ def isolate_unscorable_answers() -> None:
         except OverflowError:
             return []
 
-    OutputProcessingMetric._process_request_state = prepare
     basic_metrics.compute_perplexity_metrics = derive
+
+
+def isolate_what_cannot_be_processed() -> None:
+    """Before metrics look at an answer, a run entry's `process_output` makes something of it."""
+    from helm.benchmark.metrics.output_processing_metric import OutputProcessingMetric
+
+    helms_preparing = OutputProcessingMetric._process_request_state
+
+    def prepare(self: Any, state: RequestState) -> Any:
+        try:
+            return helms_preparing(self, state)
+        except Exception as error:
+            if not _of_this_run:
+                raise
+            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
+
+    OutputProcessingMetric._process_request_state = prepare
 
 
 def _processing(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:

@@ -20,7 +20,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
@@ -58,7 +58,7 @@ CHANGES_RESULTS = frozenset(
         "benchmark",  # by what its files hold, wherever they are
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
-        "version", "num_train_trials", "criteria_per_request", "shuffle_choices",
+        "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
     )
     | _paths("target.api_endpoint", "model_id", "type")
     | _paths(
@@ -90,6 +90,11 @@ class Plan:
         return self.evaluation.task.name
 
     @property
+    def upstream(self) -> Upstream:
+        """Which HELM runs it."""
+        return self.evaluation.task.helm.upstream
+
+    @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
         return (self.model, *self.judges, *self.prescribed)
 
@@ -97,8 +102,7 @@ class Plan:
     def trials(self) -> int:
         """How often an instance is asked: more than once only where prompts hold examples."""
         helm = self.evaluation.task.helm
-        spec = load_index().run_specs.get(helm.run_spec)
-        is_zero_shot = helm.zero_shot or (spec is not None and spec.zero_shot)
+        is_zero_shot = helm.zero_shot or (helm.indexed is not None and helm.indexed.zero_shot)
         return 1 if is_zero_shot else self.evaluation.run.config.params.extra.num_train_trials or 1
 
 
@@ -262,8 +266,8 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    for name in ("criteria_per_request", "shuffle_choices"):
-        if leaves[f"config.params.extra.{name}"] is None:  # as before there was such a key
+    for name, usual in (("criteria_per_request", None), ("shuffle_choices", None), ("upstream", HELM.name)):
+        if leaves[f"config.params.extra.{name}"] == usual:  # as before there was such a key
             del leaves[f"config.params.extra.{name}"]
     if evaluation.benchmark is not None:
         known["benchmark"] = dict(evaluation.benchmark.sha256)

@@ -25,7 +25,6 @@ from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
 from eval_factory.report.sentences import of_criteria
 from eval_factory.tasks.framework import Task, load_framework
-from eval_factory.tasks.run_specs import load_index
 
 OWN_FILES = ("data_path", "benchmark")
 """Values of `params.extra` that name files of the user."""
@@ -124,7 +123,7 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
     odd = {"were empty": "empty", "were cut off": "truncated", "were in no form that was asked for": "unparsed"}
     odd_counts = {what: getattr(validity.instances, name) for what, name in odd.items()}
     groups = [score for by in result.groups.values() for of in by.values() for score in of.values()]
-    versions = {"eval-factory": record.eval_factory, "crfm-helm": record.helm, "Python": record.python}
+    versions = {"eval-factory": record.eval_factory, record.helm_package: record.helm, "Python": record.python}
     return {
         **_task_facts(result, extra), **_model_facts(result, endpoint), **_judge_facts(result),
         "result": result, "params": params, "extra": extra, "endpoint": endpoint, "intervals": forms()["intervals"],
@@ -136,7 +135,7 @@ def _facts(result: TaskResult, config: Mapping[str, Any], target: Mapping[str, A
         "groups_tested": any(score.stats.p_value is not None for score in groups),
         "odd_answers": [f"{count:,} {what}" for what, count in odd_counts.items() if count],
         "programs": [f"{name} {one_line(version)}" for name, version in versions.items() if version is not None],
-        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != "crfm-helm"],
+        "packages": [f"{one_line(a)} {one_line(b)}" for a, b in record.packages.items() if a != record.helm_package],
         "machine": [one_line(record.platform[a]) for a in ("distribution", "machine") if record.platform.get(a)],
     }  # fmt: skip
 
@@ -147,7 +146,7 @@ def _task_facts(result: TaskResult, extra: Mapping[str, Any]) -> dict[str, Any]:
     parts = [f"{name} {one_line(str(extra[name]))}" for name in PARTS_OF_DATA if extra.get(name) is not None]
     is_zero_shot, total = False, None
     if task is not None:
-        spec = load_index().run_specs.get(task.helm.run_spec)
+        spec = task.helm.indexed
         is_zero_shot = task.helm.zero_shot or (spec is not None and spec.zero_shot)
         total = None if own_files or parts else task.about.instances
     return {"task": task, "has_own_files": own_files, "parts": parts, "is_zero_shot": is_zero_shot, "total": total}

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cache, lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from eval_factory.core.this_process import Clock
 from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
 from eval_factory.helm import names, output
+from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.tasks.errata import load_errata
@@ -58,20 +58,20 @@ def python_version() -> str:
     return platform.python_version()
 
 
-@lru_cache(maxsize=1)
-def installed_packages() -> str:
+@lru_cache(maxsize=2)
+def installed_packages(environment: Environment) -> str:
     """Every distribution that is installed, `name==version`, one a line, sorted: what its lock file came to.
 
     The wheel holds no lock file, and an environment may differ from one; this is what is there.
     """
-    heads = (found.metadata for found in metadata.distributions())
+    heads = (found.metadata for found in environment.distributions())
     lines = {f"{re.sub('[-_.]+', '-', head['Name']).lower()}=={head['Version']}" for head in heads if "Name" in head}
     return "".join(f"{line}\n" for line in sorted(lines))
 
 
-def lock_sha256() -> str:
+def lock_sha256(environment: Environment) -> str:
     """Of `installed_packages`."""
-    return hashlib.sha256(installed_packages().encode()).hexdigest()
+    return hashlib.sha256(installed_packages(environment).encode()).hexdigest()
 
 
 def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
@@ -124,8 +124,8 @@ def with_run_files(result: TaskResult, rundir: RunDir, runs: Iterable[Path]) -> 
 
 
 RECORDED_PACKAGES = (
-    "crfm-helm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic", "pandas",
-    "pyarrow", "huggingface-hub", "openpyxl", "python-docx", "tiktoken", "pyyaml", "jinja2",
+    "crfm-helm", "medhelm", "datasets", "numpy", "scipy", "nltk", "rouge-score", "requests", "urllib3", "pydantic",
+    "pandas", "pyarrow", "huggingface-hub", "openpyxl", "python-docx", "tiktoken", "pyyaml", "jinja2",
 )  # fmt: skip
 
 
@@ -152,12 +152,15 @@ def provenance_of(
     if executed is not None and plan.evaluation.task.helm.run_spec in executed.run_specs:
         before = {} if executed.still_can is None else {"still_can": executed.still_can}
         code_execution = {"confined_by": list(executed.by), **before}
+    upstream = plan.upstream
+    environment = environment_of(upstream)
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
-        helm=_version("crfm-helm"),
+        helm=_version(upstream.package, environment),
+        upstream=upstream.name,
         python=python_version(),
-        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name))},
+        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name, environment))},
         dataset_files=data,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
@@ -171,7 +174,7 @@ def provenance_of(
         dataset_revisions=revisions_of(plan, data),
         platform=platform_of_this(),
         framework_sha256=sha256_of(framework_path()),
-        lock_sha256=lock_sha256(),
+        lock_sha256=lock_sha256(environment),
         seeds=SEEDS,
         started_at=started_at,
         ended_at=ended_at,
@@ -194,12 +197,9 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
 
 
 @cache
-def _version(package: str) -> str | None:
+def _version(package: str, environment: Environment) -> str | None:
     """Read once in a process, as `installed_packages` is: each is a file with a mail's header."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return environment.version_of(package)
 
 
 ELSEWHERE = ("hub:", PACKAGED)

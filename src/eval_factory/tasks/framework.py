@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
+from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"
@@ -184,6 +186,8 @@ class HelmEntry(_Part):
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
     choices: Literal["by place", "by meaning"] | None = None
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
+    upstream: Upstream = HELM
+    """Which HELM runs it, as the user says; never in framework.yml."""
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
     arguments: dict[str, str] = field(default_factory=dict)
@@ -193,6 +197,11 @@ class HelmEntry(_Part):
     main_split: str | None = None
     prescribed_judges: tuple[str, ...] = ()
     """Deployments that HELM asks with its own clients."""
+
+    @property
+    def indexed(self) -> IndexedRunSpec | None:
+        """What the upstream's index knows of the run spec; None of our own, and of those of a user's plug-in."""
+        return load_index(self.upstream).run_specs.get(self.run_spec)
 
     @property
     def fixed(self) -> dict[str, str] | None:

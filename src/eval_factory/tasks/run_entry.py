@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
 from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 WHERE = "config.type"
 
@@ -57,9 +58,20 @@ def is_run_entry(name: str, framework: Framework) -> bool:
     return name.startswith(prefix_of(framework))
 
 
-def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> Task | None:
+def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
+    """A task of ours as another upstream runs it; None, with the reason in `problems`, where it does not have it."""
+    if task.helm.indexed is not None and task.helm.run_spec not in load_index(upstream).run_specs:
+        problems.append(
+            f"config.params.extra.upstream: {upstream} has no run spec {task.helm.run_spec!r}, so {task.name} is run by"
+            f" {HELM.name} only; leave `upstream` out"
+        )
+        return None
+    return replace(task, helm=replace(task.helm, upstream=upstream))
+
+
+def task_of_run_entry(name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM) -> Task | None:
     """The task that runs `name`, or None and what is wrong with it added to `problems`."""
-    index = load_index()
+    index = load_index(upstream)
     found: list[str] = []
     # split as HELM does: at the first colon, at commas, at the first equals sign of each
     run_spec, colon, rest = name.removeprefix(prefix_of(framework)).partition(":")
@@ -80,11 +92,12 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str]) -> T
     elif spec is None:
         near = did_you_mean(entry.name, list(index.run_specs))
         lists = "'eval-factory ls --all' lists them"
-        found.append(f"{WHERE}: HELM {index.helm} has no run spec {entry.name!r}{near}; {lists}")
+        known = "HELM" if upstream is HELM else upstream.name
+        found.append(f"{WHERE}: {known} {index.helm} has no run spec {entry.name!r}{near}; {lists}")
     else:
         found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
     problems += found
-    return None if found or spec is None else _task(entry, spec, framework)
+    return None if found or spec is None else _task(entry, spec, framework, upstream)
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list[str]:
@@ -152,7 +165,7 @@ def near_name(name: str, framework: Framework) -> str:
     return did_you_mean(name, framework.names()) or did_you_mean(prefix + spec, run_specs, cutoff=0.85)
 
 
-def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework) -> Task:
+def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream: Upstream) -> Task:
     name = prefix_of(framework) + entry.text
     chosen = entry.arguments.get(JUDGE_DEPLOYMENT)
     prescribed = (str(chosen),) if chosen else spec.prescribed_judges
@@ -180,6 +193,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework) -> Task:
         helm=HelmEntry(
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,
+            upstream=upstream,
             main_metric=spec.main_metrics[0] if spec.main_metrics else None,
             judges=tuple(framework.judges) if spec.has_jury else (),
             any_run_spec=True,

@@ -1,4 +1,4 @@
-"""The index of HELM's run specs, `helm_index.json`, and which of them execute what a model answers.
+"""The index of each upstream's run specs, `<upstream>_index.json`, and which of them execute what a model answers.
 
 scripts/make_helm_index.py makes the index; HELM itself is not imported.
 """
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
 
 JURY_PARAMETER = "jury_config_path"
 """The parameter of run specs whose jury the user can choose."""
@@ -76,9 +78,9 @@ class RunSpecIndex:
     run_specs: Mapping[str, IndexedRunSpec]
 
 
-@lru_cache(maxsize=1)
-def load_index() -> RunSpecIndex:
-    content = json.loads(Path(__file__).with_name("helm_index.json").read_bytes())
+@lru_cache(maxsize=2)
+def load_index(upstream: Upstream = HELM) -> RunSpecIndex:
+    content = json.loads(Path(__file__).with_name(f"{upstream.name}_index.json").read_bytes())
     run_specs = {}
     for name, record in content["run_specs"].items():
         fields: dict[str, Any] = {
@@ -103,7 +105,7 @@ NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
 
 def executed_by(run_spec: str, arguments: Mapping[str, str]) -> Mapping[str, str]:
     """What a run executes of the answers (Python, C++ ...) -> where in HELM; empty where nothing is."""
-    spec = load_index().run_specs.get(run_spec)
+    spec = load_index().run_specs.get(run_spec) or load_index(MEDHELM).run_specs.get(run_spec)
     name, value = ONLY_WITH.get(run_spec, ("", ""))
     if spec is None or not spec.executes or (name and arguments.get(name, value) != value):
         return {}

@@ -27,6 +27,7 @@ from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.executors.process import make_room
 from eval_factory.helm.command import command_line
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
@@ -36,6 +37,7 @@ from eval_factory.report.result_views import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
+from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows import resume
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
 from eval_factory.workflows.helm_run import EndedHelmRun, blocked_hosts, raise_for_failure, run_helm
@@ -112,7 +114,8 @@ def evaluate(
 
             def while_helm_is_imported() -> str | None:
                 refuse_full_disk(plan.rundir.root)
-                threading.Thread(target=get_ready_to_collect).start()  # no daemon: it would die with an import locked
+                # no daemon: it would die with an import locked
+                threading.Thread(target=get_ready_to_collect, args=(plan.upstream,)).start()
                 probed = probe_all(context, plan.endpoints, options.limits) if is_being_probed else None
                 plan.rundir.run_state.unlink(missing_ok=True)
                 return probed_text(probed)
@@ -153,7 +156,7 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
     helm = evaluation.task.helm
-    look_for_packages(plan.task_name, helm.run_spec)
+    look_for_packages(plan.task_name, helm.run_spec, plan.upstream)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
 
@@ -227,7 +230,7 @@ def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: 
     return Ran(folders, run.run_id, rounded(run.wall_s, DIGITS_OF_SECONDS))
 
 
-def get_ready_to_collect() -> None:
+def get_ready_to_collect(upstream: Upstream) -> None:
     """While helm-run is at work: what collecting imports and compiles, for which a user would have to wait later."""
     import jsonschema  # noqa: F401
     import numpy  # noqa: F401
@@ -237,7 +240,7 @@ def get_ready_to_collect() -> None:
     from eval_factory.scoring import collect, provenance  # noqa: F401
 
     document.compile_templates()
-    provenance.installed_packages()
+    provenance.installed_packages(environment_of(upstream))
 
 
 def collect_and_report(
@@ -252,7 +255,7 @@ def collect_and_report(
     started = time.monotonic()
     commit = resume.commit_of_this()
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
-    write_atomic(plan.rundir.packages, installed_packages())
+    write_atomic(plan.rundir.packages, installed_packages(environment_of(plan.upstream)))
     result = with_run_files(result, plan.rundir, ran.folders)
     write_metrics(result, response_statistics(plan.rundir.cache_db), plan.rundir)
     written = write_reports(

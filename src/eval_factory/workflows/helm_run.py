@@ -31,6 +31,7 @@ from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged, run_shown
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
@@ -185,7 +186,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         if module is None:
             why = f"HELM could not import what {plan.task_name} needs: {message.strip()}\n  {log};"
         else:
-            why = f"{not_installed(plan.task_name, [module])}\n "
+            why = f"{not_installed(plan.task_name, [module], environment_of(plan.upstream))}\n "
         return PrerequisiteError(f"{why} what was answered is kept: the same command goes on")
     if kind == "LookupError" and "nltk" in message.lower():
         found = _NLTK_RESOURCE.search(message)

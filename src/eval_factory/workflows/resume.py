@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,11 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.executors.process import git_hash
+from eval_factory.helm.environments import environment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums
 from eval_factory.tasks.framework import DATA_PATH, framework_path
+from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
 OF_INPUTS = (
     "eval_factory", "python", "platform", "framework_sha256", "lock_sha256", "git_hash", "dataset_files", "started_at",
@@ -52,7 +53,7 @@ class LastRunState:
     """A run that came to its end."""
 
     identity: str
-    versions: Mapping[str, str]
+    versions: Mapping[str, str | None]
     run_id: str
     wall_s: float
     runs: Sequence[str]
@@ -85,9 +86,14 @@ class LastRunState:
         return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def versions() -> dict[str, str]:
+def versions(upstream: Upstream) -> dict[str, str | None]:
     """A result of other versions is not this one's."""
-    return {"eval_factory": __version__, "crfm-helm": metadata.version("crfm-helm")}
+    return {"eval_factory": __version__, upstream.package: environment_of(upstream).version_of(upstream.package)}
+
+
+def is_of_now(state: LastRunState) -> bool:
+    """Whether this eval-factory made it, with an upstream as it is installed."""
+    return any(state.versions == versions(upstream) for upstream in UPSTREAMS.values())
 
 
 def read_state(rundir: RunDir) -> LastRunState | None:
@@ -100,7 +106,12 @@ def read_state(rundir: RunDir) -> LastRunState | None:
 
 def finished_run(plan: Plan, state: LastRunState | None, read: DataRead) -> list[Path] | None:
     """The run folders of a complete run of the same identity and data, still there with their files."""
-    if state is None or not state.complete or state.identity != plan.identity or state.versions != versions():
+    if (
+        state is None
+        or not state.complete
+        or state.identity != plan.identity
+        or state.versions != versions(plan.upstream)
+    ):
         return None
     if DataRead(state.data_bundle, state.data_files, state.all_files) != read:
         return None
@@ -114,7 +125,7 @@ def ended_run(
     """A run that has just ended."""
     return LastRunState(
         identity=plan.identity,
-        versions=versions(),
+        versions=versions(plan.upstream),
         run_id=run_id,
         wall_s=wall_s,
         runs=[folder.relative_to(plan.rundir.root).as_posix() for folder in runs],
@@ -228,7 +239,7 @@ def unchanged_result(
         "python": provenance.python_version(),
         "platform": provenance.platform_of_this(),
         "framework_sha256": sha256_of(framework_path()),
-        "lock_sha256": provenance.lock_sha256(),
+        "lock_sha256": provenance.lock_sha256(environment_of(plan.upstream)),
         "git_hash": git_hash,
         "dataset_files": provenance.dataset_files(plan, scenario),
         "started_at": started_at,

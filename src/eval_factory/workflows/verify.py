@@ -24,7 +24,7 @@ from eval_factory.report.field_differences import Difference, differences, diffe
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.workflows.recollect import Recollected, last_state, recollected
-from eval_factory.workflows.resume import commit_of_this, read_state, versions
+from eval_factory.workflows.resume import commit_of_this, is_of_now, read_state
 
 NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
@@ -224,7 +224,7 @@ def _loaded(rundir: RunDir) -> StoredResult:
         stored = load_result(rundir.root)
     except PrerequisiteError as error:
         state = read_state(rundir)
-        if state is not None and state.versions == versions() and _schema_version(rundir) == SCHEMA_VERSION:
+        if state is not None and is_of_now(state) and _schema_version(rundir) == SCHEMA_VERSION:
             raise _AlteredError(str(error)) from error
         raise
     version = _schema_version(rundir)
@@ -305,7 +305,7 @@ def _findings_of_state(rundir: RunDir, stored: StoredResult) -> Iterator[Finding
     provenance, state = stored.result.provenance, last_state(rundir)
     expected = {
         "identity": provenance.run_identity,
-        "versions": {"eval_factory": provenance.eval_factory, "crfm-helm": provenance.helm},
+        "versions": {"eval_factory": provenance.eval_factory, provenance.helm_package: provenance.helm},
         "data_bundle": provenance.data_bundle,
     }
     now = {name: value for name, value in asdict(state).items() if name in expected}

@@ -18,9 +18,11 @@ from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own, to_yaml
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.helm.packages import installed, look_for_helm
+from eval_factory.helm.environments import environment_of
+from eval_factory.helm.packages import look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_schema
 from eval_factory.report.reader import run_folders
+from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.leaderboard.board_tables import board_runs
 from eval_factory.workflows.view_site import (
     DATA_FOLDER,
@@ -120,7 +122,7 @@ def _to_show(folders: Sequence[Path]) -> tuple[list[ViewedRun], str]:
     if len(folders) == 1 and SuiteDir(folders[0]).leaderboard.is_file():
         return board_runs(folders[0])
     runs = viewed_runs(run_folders(folders))
-    path = installed("benchmark", "static", SCHEMA_FILE)  # HELM's schema for MedHELM's leaderboard
+    path = environment_of(HELM).helms("benchmark", "static", SCHEMA_FILE)  # HELM's schema for MedHELM's leaderboard
     schema: dict[str, Any] = {} if path is None else parse_own(path.read_text(encoding="utf-8"))
     return runs, to_yaml(page_schema([run.page for run in runs], schema))
 
@@ -129,7 +131,7 @@ def _made(
     runs: Sequence[ViewedRun], schema: str, work: Path, env: Mapping[str, str], screen: TextIO, *, copies: bool
 ) -> Path:
     """The folder of the pages, in `work`."""
-    look_for_helm()
+    look_for_helm(HELM)
     site = work / "site"
     suite = write_site(site, runs)
     lay_out(runs, suite, copies=copies)

@@ -27,12 +27,13 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm.command import helm_program
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.metric_facts import is_score
 from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.output import read_run
-from eval_factory.helm.packages import installed
 from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.helm_run import summarize
 from eval_factory.workflows.recollect import last_state
@@ -234,7 +235,7 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     Raises:
         PrerequisiteError: HELM's front end is not there.
     """
-    index = installed("benchmark", "static_build", _INDEX)
+    index = environment_of(HELM).helms("benchmark", "static_build", _INDEX)
     if index is None:
         raise PrerequisiteError(
             "the installed HELM has no web pages (helm/benchmark/static_build)\n"

@@ -3,8 +3,8 @@
 The list is `patches.yaml`. HELM's behaviour is replaced through this list only, in this order, and always in memory: no
 file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no other.
 
-A patch is applied to a version of HELM that it was checked against, where its targets are there and the files that
-define them are those of that version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM
+A patch is applied to an upstream that it is for and was checked against, where its targets are there and the files that
+define them are those of its version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM
 that somebody edited, or installed from its repository, has the same version and may be something else.
 """
 
@@ -29,7 +29,8 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
-from eval_factory.helm.packages import SUPPORTED_HELM, installed_helm
+from eval_factory.helm.environments import installed_upstream
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 ROOM = "eval_factory.helm_plugin"
 
@@ -77,6 +78,8 @@ class Patch:
     """Only where this is so: one of the conditions that `is_asked_for` knows."""
     erratum: str | None = None
     """The entry of tasks/errata.yml that it belongs to."""
+    upstreams: tuple[str, ...] = tuple(UPSTREAMS)
+    """Those that it is for: another does not have what it replaces, or has mended it."""
     of_helm: bool = True
     """It was checked against the supported versions of HELM. False: it touches nothing of HELM's own."""
     only_speed: bool = False
@@ -114,6 +117,7 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
     specs = entry.get("run_specs")
     typed = {
         "targets": tuple(entry.get("targets", ())),
+        "upstreams": tuple(entry.get("upstreams", UPSTREAMS)),
         "otherwise": Otherwise(entry.get("otherwise", "skip")),
         "stage": Stage(entry.get("stage", "start")),
         "run_specs": names.JURY_RUN_SPECS if specs == "of juries" else None if specs is None else frozenset(specs),
@@ -142,23 +146,23 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     Raises:
         PrerequisiteError: one cannot be applied that the run may not go on without.
     """
-    helm = installed_helm()
+    helm = installed_upstream()
     asked = names.asked_run_specs(sys.argv)
     without = HelmRunSettings.from_environment(os.environ).without
     for patch in patches:
         if patch.stage is not stage or patch in _applied or patch.name in _left_out:
             continue
-        chosen = not (patch.only_speed and without & {"all", patch.name})
+        chosen = helm.name in patch.upstreams and not (patch.only_speed and without & {"all", patch.name})
         if chosen and patch.is_asked_for(asked, sys.argv, os.environ):
             _apply(patch, helm)
 
 
-def _apply(patch: Patch, helm: str) -> None:
+def _apply(patch: Patch, helm: Upstream) -> None:
     reason = objection(patch, helm)
     if reason is not None and patch.otherwise is Otherwise.FAIL:
         raise PrerequisiteError(
-            f"HELM cannot be patched for this run ({patch.name}): {reason}; supported: HELM"
-            f" {' or '.join(SUPPORTED_HELM)} as it was published. Nothing was asked"
+            f"HELM cannot be patched for this run ({patch.name}): {reason}; supported:"
+            f" {UPSTREAMS[helm.name]} as it was published. Nothing was asked"
         )
     if reason is None:
         try:
@@ -173,16 +177,16 @@ def _apply(patch: Patch, helm: str) -> None:
         print(f"warning: going on without {patch.name}: {reason}", file=sys.stderr)
 
 
-def objection(patch: Patch, helm: str) -> str | None:
+def objection(patch: Patch, helm: Upstream) -> str | None:
     """Why a patch may not be applied to the HELM that is installed; None where it may."""
     if not patch.of_helm:
         return None
-    if helm not in SUPPORTED_HELM:
-        return f"HELM {helm} is installed"
+    if helm not in UPSTREAMS.values():
+        return f"{helm} is installed"
     return next(filter(None, (_problem_of(target, helm) for target in patch.helm_targets)), None)
 
 
-def _problem_of(target: str, helm: str) -> str | None:
+def _problem_of(target: str, helm: Upstream) -> str | None:
     """Why a target is not the one that is known."""
     module, _, attribute = target.partition(":")
     try:
@@ -197,7 +201,7 @@ def _problem_of(target: str, helm: str) -> str | None:
     if spec is None:
         return f"HELM has no module {module}"
     if _is_changed(module, Path(spec.origin or ""), helm):
-        return f"{module} is not as in HELM {helm}"
+        return f"{module} is not as in {helm}"
     try:
         reduce(getattr, attribute.split(".") if attribute else (), owner)
     except AttributeError:
@@ -205,8 +209,8 @@ def _problem_of(target: str, helm: str) -> str | None:
     return None
 
 
-def _is_changed(module: str, file: Path, helm: str) -> bool:
-    known = _checked_files().get(helm, {}).get(module)
+def _is_changed(module: str, file: Path, helm: Upstream) -> bool:
+    known = _checked_files().get(str(helm), {}).get(module)
     try:
         return known is not None and hashlib.sha256(file.read_bytes()).hexdigest() != known
     except OSError:  # HELM in an archive
@@ -215,19 +219,20 @@ def _is_changed(module: str, file: Path, helm: str) -> bool:
 
 @cache
 def _checked_files() -> dict[str, dict[str, str]]:
-    """Version of HELM -> module with targets -> SHA-256 of its file."""
+    """Upstream with its version -> module with targets -> SHA-256 of its file."""
     loaded: dict[str, dict[str, str]] = json.loads((_FOLDER / "checked_files.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def warning() -> str | None:
     """What a user should know of patches that could not be applied."""
-    helm = installed_helm()
-    if helm not in SUPPORTED_HELM:
-        supported = " and ".join(SUPPORTED_HELM)
-        return f"HELM {helm} is installed; {supported} is supported: it is run without patches"
+    helm = installed_upstream()
+    if helm not in UPSTREAMS.values():
+        return f"{helm} is installed; {UPSTREAMS[helm.name]} is supported: it is run without patches"
     if _left_out:
-        return "HELM is run without " + "; ".join(f"{name} ({reason})" for name, reason in _left_out.items())
+        name = "HELM" if helm == HELM else helm.name
+        left_out = "; ".join(f"{patch} ({reason})" for patch, reason in _left_out.items())
+        return f"{name} is run without {left_out}"
     return None
 
 

@@ -17,8 +17,10 @@ from types import ModuleType
 from typing import Any
 
 from eval_factory.core import this_process
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm.names import asked_run_specs
 from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.upstreams import UPSTREAMS
 
 OF_A_CLASSIFIER = {"sklearn": None, "scipy": None}
 """None: not installed, as far as is seen. nltk imports them for classifiers, which HELM does not use: 0.8 s, 140 MB."""
@@ -82,7 +84,7 @@ def import_only_the_run_specs_that_are_asked() -> None:
 
     discover_all = run_spec.discover_run_spec_functions
     asked = asked_run_specs(sys.argv)
-    index = load_index().run_specs
+    index = load_index(UPSTREAMS[installed_upstream().name]).run_specs
 
     def discover() -> None:
         known = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,10 +16,11 @@ from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import conf_entries
-from eval_factory.helm.packages import installed
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
 from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
+from eval_factory.tasks.upstreams import HELM
 
 _ORGANIZATION = "{organization}"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
@@ -100,15 +101,12 @@ def find(name: str) -> Leaderboard:
 
 
 def helm_version() -> str:
-    try:
-        return metadata.version("crfm-helm")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
+    return environment_of(HELM).version_of(HELM.package) or "(not installed)"
 
 
 def schema_path(row: Leaderboard) -> Path | None:
     """The schema in the installed HELM, which is not imported; None where it does not have it."""
-    return installed("benchmark", "static", row.schema_file)
+    return environment_of(HELM).helms("benchmark", "static", row.schema_file)
 
 
 def conf_of(

@@ -58,7 +58,7 @@ def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The task's own data, its packages, and a data bundle: whoever is evaluated."""
     extra, task = plan.evaluation.run.config.params.extra, plan.evaluation.task
     faults = data_faults(task, extra)
-    checks: list[Callable[[], object]] = [lambda: look_for_packages(plan.task_name, task.helm.run_spec)]
+    checks: list[Callable[[], object]] = [lambda: look_for_packages(plan.task_name, task.helm.run_spec, plan.upstream)]
     if extra.offline or extra.data_dir is not None:
         from eval_factory.workflows.prepare import find_bundle  # imports what reads bundles: seldom needed
 

@@ -1,0 +1,137 @@
+"""Which upstreams are installed, and the environment of one that lives apart: made whole or not at all."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TextIO
+
+from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
+from eval_factory.core.rundir import PRIVATE_FOLDER
+from eval_factory.executors.process import child_environment, run_captured
+from eval_factory.helm.environments import MEDHELM_HOME, environment_of, home_of
+from eval_factory.helm.packages import how_to_install
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
+
+LOCK = "medhelm.lock"
+"""Exact versions with hashes, without torch; scripts/lock.sh makes it."""
+TIME_LIMIT_S = 3600.0
+TAIL_LINES = 12
+
+
+@dataclass(frozen=True)
+class UpstreamState:
+    """One upstream, and what of it is here."""
+
+    name: str
+    package: str
+    supported: str
+    """The version that this eval-factory runs."""
+    installed: str | None
+    """None: it is not here."""
+    place: str
+    """The folder of its environment."""
+
+    @property
+    def works(self) -> bool:
+        return self.installed == self.supported
+
+
+def states() -> list[UpstreamState]:
+    """Of all upstreams, the default one first."""
+    found = []
+    for one in UPSTREAMS.values():
+        place = sys.prefix if one is HELM else str(home_of(one))
+        version = environment_of(one).version_of(one.package)
+        found.append(UpstreamState(one.name, one.package, one.version, version, place))
+    return found
+
+
+def upstream_named(name: str) -> Upstream:
+    """Raises ConfigError: there is none of that name."""
+    if name not in UPSTREAMS:
+        known = ", ".join(UPSTREAMS)
+        raise ConfigError(f"there is no upstream {name!r}{did_you_mean(name, list(UPSTREAMS))}; there are: {known}")
+    return UPSTREAMS[name]
+
+
+def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], screen: TextIO) -> Path:
+    """Make its environment, with the Python of this program. One that is there and works is left as it is.
+
+    Args:
+        wheels: a folder that packages are taken from, and from nowhere else: what `download` put there.
+
+    Raises:
+        ConfigError: it is not one that has an environment of its own, or the folder is something else's.
+        PrerequisiteError: Python makes no environment here, or a package is not to be had.
+    """
+    if upstream is HELM:
+        raise ConfigError(f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}")
+    home = home_of(upstream)
+    if environment_of(upstream).version_of(upstream.package) == upstream.version:
+        screen.write(f"{upstream} is installed already in {home}\n")
+        return home
+    if home.exists() and not (home / "pyvenv.cfg").is_file():
+        raise ConfigError(f"{home}: is there, and is no environment of Python; {MEDHELM_HOME} can name another folder")
+    home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    screen.write(f"installing {upstream} and what it needs, some 760 MB, into {home} ...\n")
+    screen.flush()
+    with tempfile.TemporaryDirectory(prefix=f".{home.name}.", dir=home.parent) as name:
+        made = Path(name) / home.name
+        _run([sys.executable, "-m", "venv", str(made)], env)
+        if wheels is None:
+            _pip(made, ["install", "--no-compile", "--require-hashes"], env)
+        else:
+            _pip(made, ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())], env)
+        if home.exists():
+            shutil.rmtree(home)
+        made.replace(home)
+    return home
+
+
+def download(upstream: Upstream, wheels: Path, *, env: Mapping[str, str], screen: TextIO) -> None:
+    """All packages of its environment as wheels, for a machine without a network that has the same Python and system.
+
+    Raises:
+        ConfigError: as `install`.
+        PrerequisiteError: a package is not to be had.
+    """
+    if upstream is HELM:
+        raise ConfigError(f"{HELM.package} belongs into the environment of eval-factory\n  {how_to_install(HELM)}")
+    screen.write(f"downloading {upstream} and what it needs to {wheels} ...\n")
+    screen.flush()
+    with tempfile.TemporaryDirectory() as name:
+        _run([sys.executable, "-m", "venv", name], env)
+        _pip(Path(name), ["wheel", "--wheel-dir", str(wheels.absolute()), "--require-hashes"], env)
+
+
+def _pip(environment: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
+    """With what the lock lists, and nothing else: medhelm itself asks for torch.
+
+    Of a folder's wheels the versions are compared: some were built where they were downloaded, and have other hashes.
+    """
+    lines = (resources.files("eval_factory.helm") / LOCK).read_text(encoding="utf-8").splitlines(keepends=True)
+    if "--require-hashes" not in arguments:
+        lines = [line.replace("\\\n", "\n") for line in lines if not line.startswith("    --hash")]
+    lock = environment / LOCK
+    lock.write_text("".join(lines), encoding="utf-8")
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, *arguments, "--no-deps", "-r", str(lock)], env)
+
+
+def _run(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    settings = [name for name in env if name.startswith("PIP_")]
+    seen = {**child_environment(env, settings, {}), "PYTHONPATH": ""}
+    ended = run_captured(argv, seen, TIME_LIMIT_S)
+    if ended.returncode != 0:
+        said = [line for line in (*ended.stdout.splitlines(), *ended.stderr.splitlines()) if line.strip()]
+        lines = "\n".join(f"  | {line}" for line in said[-TAIL_LINES:])
+        raise PrerequisiteError(
+            f"{shlex.join(argv[:4])} ... ended with {ended.returncode}; nothing was installed\n{lines}"
+        )
