@@ -18,7 +18,7 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
-from helm.benchmark.annotation_executor import AnnotationExecutor, AnnotationExecutorError
+from helm.benchmark.annotation_executor import AnnotationExecutorError
 from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
 from helm.proxy.retry import NonRetriableException
 
@@ -132,14 +132,13 @@ def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
         _of_this_run.remove(unscorable)
 
 
-def isolate_unscorable_annotations() -> None:
+def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
     """Annotators, of which the judges are some."""
-    helms_own = AnnotationExecutor.process
 
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
         return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
 
-    AnnotationExecutor.process = process
+    return process
 
 
 def isolate_unscorable_answers() -> None:

@@ -239,10 +239,8 @@ def as_evaluated(query: str) -> str:
     return _BOUND.sub(lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query)
 
 
-def execute_ehr_sql_read_only() -> None:
-    from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
-
-    EhrSqlAnnotator.annotate = annotate_query
+def execute_ehr_sql_read_only(_annotate: object) -> Any:
+    return annotate_query
 
 
 def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:

@@ -94,10 +94,8 @@ def judgement(
     raise NotJudged(f"unusable judgement: {reason}")
 
 
-def ask_judges_in_parallel() -> None:
-    from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator  # imported here: few runs have a jury
-
-    LLMAsJuryAnnotator.annotate = annotate_answer
+def ask_judges_in_parallel(_annotate: object) -> Any:
+    return annotate_answer
 
 
 def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
