@@ -76,10 +76,10 @@ def criterion_prompt(
         "reference": "" if reference is None else _filled(_REFERENCE, {"reference": reference}),
         "criteria": "\n".join(items),
     }
-    return _filled(template(alone=alone), values)
+    return _filled(criterion_template(alone=alone), values)
 
 
-def template(*, alone: bool) -> str:
+def criterion_template(*, alone: bool) -> str:
     """The prompt with conversation, reference and criteria in braces; `alone`: each criterion is asked apart."""
     words = {
         "what": "a criterion" if alone else "numbered criteria",

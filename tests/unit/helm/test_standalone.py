@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from scripts.generate_dynamic_model_configs import standalone_judges, standalone_model
+
 from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import load_framework
-from scripts.generate_dynamic_model_configs import standalone_judges, standalone_model
 
 FRAMEWORK = load_framework()
 MODEL = standalone_model(FRAMEWORK, url="https://h/v1", model_id="m")

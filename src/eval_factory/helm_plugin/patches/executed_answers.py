@@ -256,6 +256,6 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.
         )
         return found or [], None
     except sql_execution.QueryFailed as failed:
-        if failed.by_limit and not of_model:
+        if isinstance(failed, sql_execution.EndedByLimit) and not of_model:
             raise RuntimeError(f"{database.name}: the benchmark's own query was ended: {failed}") from None
         return [], str(failed)
