@@ -44,7 +44,7 @@ def ask(url: str, count: int, concurrency: int) -> str:
 
     collect_rarely()
     if find_spec("eval_factory.helm_plugin.patches.speed"):  # earlier checkouts ask in HELM's threads
-        import_module("eval_factory.helm_plugin.patches.speed").asked_in_one_thread()
+        import_module("eval_factory.helm_plugin.patches.patch_registry").patch_named("asked_in_one_thread").apply()
     prompts = [f"{row['CONTEXTS']} {row['QUESTION']}" for row in invented_data(count).values()]
     requests = [Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1) for prompt in prompts]
     with tempfile.TemporaryDirectory() as folder:

@@ -7,23 +7,62 @@ The same text that `eval-factory run_eval` generates. The key is read from OPENA
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 try:
     import click
 
+    from eval_factory.config.model import DEMO_URLS
+    from eval_factory.core.nouns import MODEL_ROLE
     from eval_factory.core.safe_files import write_atomic
+    from eval_factory.endpoint.openai_api import Adapter
     from eval_factory.helm import names
     from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
-    from eval_factory.helm.standalone import standalone_judges, standalone_model
-    from eval_factory.tasks.framework import load_framework
+    from eval_factory.plan.run_plan import EndpointPlan
+    from eval_factory.tasks.framework import Framework, load_framework
 except ModuleNotFoundError as error:
     sys.stderr.write(
         f"{Path(__file__).name}: {error.name} is not installed for {sys.executable}\n"
         "  run it with the Python of the environment that has eval-factory, such as .venv/bin/python\n"
     )
     sys.exit(3)
+
+
+def standalone_model(framework: Framework, *, url: str, model_id: str, alias: str | None = None) -> EndpointPlan:
+    """The model that is evaluated. The rest is the framework's default; the embedded endpoint needs no key."""
+    params = framework.defaults.config["params"]
+    target = framework.defaults.target["api_endpoint"]
+    adapter = {name: value for name, value in target["adapter_config"].items() if name != "use_nvcf"}
+    return EndpointPlan(
+        role=MODEL_ROLE,
+        url=url,
+        model_id=model_id,
+        endpoint_type=target["type"],
+        key_names=() if url in DEMO_URLS else (target["api_key"],),
+        request_timeout=params["request_timeout"],
+        max_retries=params["max_retries"],
+        parallelism=params["parallelism"],
+        adapter=Adapter(**adapter),
+        alias=alias,
+    )
+
+
+def standalone_judges(
+    framework: Framework, model: EndpointPlan, deployments: Mapping[str, str] = names.DEFAULT_JURY
+) -> list[EndpointPlan]:
+    """The default judges at the model's URL, under the names that HELM asks them by (role -> name).
+
+    Entries that name no jury are judged by HELM's own; a judge's key is in its own variable, or else the model's.
+    """
+    variables = framework.defaults.config["params"]["extra"]
+    judges = []
+    for role, name in deployments.items():
+        judge = framework.judges[role]
+        keys = () if model.url in DEMO_URLS else (variables[judge.api_key], *model.key_names)
+        judges.append(replace(model, role=role, model_id=judge.model_id, key_names=keys, helm_name=name))
+    return judges
 
 
 @click.command()

@@ -311,9 +311,9 @@ def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root:
 import sys
 from pathlib import Path
 from eval_factory.tasks.framework import load_framework
-from eval_factory.helm.standalone import standalone_judges, standalone_model
 from eval_factory.helm.model_files import model_deployments, model_metadata
 from eval_factory.workflows.leaderboard.registry import find
+from scripts.generate_dynamic_model_configs import standalone_judges, standalone_model
 folder = Path(sys.argv[1])
 model = standalone_model(load_framework(), url="https://mine.example/v1", model_id="m")
 endpoints = (model, *standalone_judges(load_framework(), model, find("safety").judges))
@@ -329,8 +329,8 @@ for name in ("openai/gpt-4o-2024-05-13", AIRBench2024Annotator._DEFAULT_MODEL_DE
     print(spec.class_name, spec.args["url"], spec.args["model_id"])
 """
     finished = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], env=program_environment(), capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
+        [sys.executable, "-c", code, str(tmp_path)], cwd=root, env=program_environment(), capture_output=True,
+        text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stderr
     expected = "eval_factory.helm_plugin.client.EndpointClient https://mine.example/v1 gpt-4o-2024-05-13"

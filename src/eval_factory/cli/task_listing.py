@@ -17,7 +17,7 @@ from eval_factory.cli.console import show_table
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.tables import Table, screen
-from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
+from eval_factory.helm.criterion_prompt import criterion_template, prompt_of_jury
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
@@ -93,7 +93,7 @@ def record_of(name: str, framework: Framework) -> Record:
     prompt = None  # where no judge is asked, or the prompt is the benchmark's own
     spec = task.helm.indexed
     if task.helm.rubric:
-        prompt = prompt_of_rubric()
+        prompt = criterion_template(alone=True)
     elif spec is not None and task.helm.judges:
         prompt = prompt_of_jury(spec.annotators)
     extra = {
@@ -117,7 +117,7 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     assert task is not None  # noqa: S101 - framework.yml has it
     file = benchmark.judge_prompt_file
     if benchmark.is_rubric:
-        prompt: str | None = prompt_of_rubric()
+        prompt: str | None = criterion_template(alone=True)
     else:
         prompt = None if file is None else benchmark.jury_form.filled(file.read_text(encoding="utf-8"))
     return {

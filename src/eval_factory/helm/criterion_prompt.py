@@ -77,11 +77,11 @@ def criterion_prompt(
         "reference": "" if reference is None else _filled(_REFERENCE, {"reference": reference}),
         "criteria": "\n".join(items),
     }
-    return _filled(template(alone=alone), values)
+    return _filled(criterion_template(alone=alone), values)
 
 
-def template(*, alone: bool) -> str:
-    """The prompt without conversation, reference and criteria; `alone`: each criterion is asked apart."""
+def criterion_template(*, alone: bool) -> str:
+    """The prompt with conversation, reference and criteria in braces; `alone`: each criterion is asked apart."""
     words = {
         "what": "a criterion" if alone else "numbered criteria",
         "tag": "criterion" if alone else "criteria",
@@ -103,11 +103,6 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
         name = min(places, key=lambda one: places[one])
         parts += [rest[: places[name]], values[name]]
         rest = rest[places[name] + len(name) + 2 :]
-
-
-def prompt_of_rubric() -> str:
-    """About one criterion; conversation, reference and criterion are in braces."""
-    return template(alone=True)
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:

@@ -138,9 +138,6 @@ def _as_text(data: bytes) -> str:
     return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
 
 
-HELMS_SCALE = HELMS_FORM.scale
-"""The bounds of the score of HELM's juries, which is a mean of ratings."""
-
 Criteria = Mapping[str, Collection[str]]
 """What a judge has to rate: criterion -> the fields of its rating."""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval_factory.helm.judge_output import HELMS_SCALE
 from eval_factory.tasks.framework import HelmEntry
+from eval_factory.tasks.jury_form import HELMS_FORM
 from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, RUBRIC_METRIC, UNCLIPPED
 
 
@@ -30,7 +30,7 @@ _SHARE = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="share")
 """Of the instances, or of what was found or looked for: precision, recall."""
 OVERLAP = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="overlap")
 """Of the words of an answer with those of a reference: ROUGE, BLEU, F1 of words."""
-_RATING = MetricFacts(higher_is_better=True, scale=HELMS_SCALE, unit="rating")
+_RATING = MetricFacts(higher_is_better=True, scale=HELMS_FORM.scale, unit="rating")
 """Mean of the ratings of a jury."""
 F1 = MetricFacts(higher_is_better=True, scale=_ZERO_TO_ONE, unit="F1")
 SIMILARITY = MetricFacts(higher_is_better=True, unit="similarity")
@@ -96,7 +96,7 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
     """
     base = next((name.removesuffix(ending) for ending in _OURS if name.endswith(ending)), name)
     known = _FACTS.get(base)
-    if known is None and scale == HELMS_SCALE:
+    if known is None and scale == HELMS_FORM.scale:
         return _RATING
     return known or MetricFacts()
 

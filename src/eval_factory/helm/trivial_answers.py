@@ -13,7 +13,7 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -311,20 +311,10 @@ class TrivialScores:
                 name: [int(value) if isinstance(value, float) and value.is_integer() else value for value in column]
                 for name, column in one.values.items()
             }
-            strategies.append(_given(one) | {"values": columns})
-        document = {"version": self.version} | _given(self) | {"strategies": strategies}
+            given = {name: value for name, value in vars(one).items() if value is not None}
+            strategies.append(given | {"values": columns})
+        document = {name: value for name, value in vars(self).items() if value} | {"strategies": strategies}
         write_atomic(helm_dir / names.TRIVIAL_SCORES_FILE, json.dumps(document) + "\n")
-
-
-def _given(record: Any) -> dict[str, Any]:
-    """What is no default."""
-    found = {}
-    for one in fields(record):
-        value = getattr(record, one.name)
-        default = one.default if one.default_factory is MISSING else one.default_factory()
-        if value != default:
-            found[one.name] = value
-    return found
 
 
 def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:

@@ -21,9 +21,8 @@ from helm.benchmark.scenarios.scenario import (
     Scenario,
     ScenarioSpec,
 )
-from helm.common import general
 
-from eval_factory.helm_plugin.conversation_scenario import refuse_problems
+from eval_factory.helm_plugin.conversation_scenario import downloaded, refuse_problems
 from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
 
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
@@ -47,9 +46,7 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[Instance]:
         if self._own is None:
             path, address = PUBLISHED[self._published]
-            file = Path(output_path) / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            general.ensure_file_downloaded(source_url=f"{address}{path}", target_path=str(file))
+            file = downloaded(output_path, path, f"{address}{path}")
         else:
             file = Path(self._own)
         read = read_choice_file(file, self._published.partition(":")[0])
@@ -69,10 +66,10 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         ]
 
 
-def _run_spec(name: str, arguments: dict[str, str], published: str, *, tier: str, data_path: str | None) -> RunSpec:
-    stated = ",".join(f"{key}={value}" for key, value in arguments.items())
+def _run_spec(run_name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> RunSpec:
+    name = run_name.partition(":")[0]
     return RunSpec(
-        name=f"{name}:{stated}" if stated else name,
+        name=run_name,
         scenario_spec=ScenarioSpec(
             class_name=f"{__name__}.{ChoiceScenario.__name__}",
             args={"name": name, "published": published, "tier": tier, "data_path": data_path},
@@ -95,7 +92,7 @@ def _register(name: str, published: str) -> None:
 
     @run_spec_function(name)  # type: ignore[untyped-decorator]
     def whole_file(data_path: str | None = None) -> RunSpec:
-        return _run_spec(name, {}, published, tier=EVERY_TIER, data_path=data_path)
+        return _run_spec(name, published, data_path)
 
 
 _register("medxpertqa_text", "medxpertqa")
@@ -106,10 +103,10 @@ _register("longhealth", "longhealth")  # task 1 over all documents of a patient
 @run_spec_function("careqa")  # type: ignore[untyped-decorator]
 def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
     """CareQA, the closed questions."""
-    return _run_spec("careqa", {"language": language}, f"careqa:{language}", tier=EVERY_TIER, data_path=data_path)
+    return _run_spec(f"careqa:language={language}", f"careqa:{language}", data_path)
 
 
 @run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]
 def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
     """AfriMed-QA, its multiple-choice questions."""
-    return _run_spec("afrimed_qa", {"subset": subset}, "afrimed_qa", tier=subset, data_path=data_path)
+    return _run_spec(f"afrimed_qa:subset={subset}", "afrimed_qa", data_path, tier=subset)

@@ -20,6 +20,7 @@ from helm.benchmark.scenarios.scenario import (
     Scenario,
     ScenarioSpec,
 )
+from helm.common import general
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.tasks.file_problems import shortened
@@ -49,6 +50,14 @@ def refuse_problems(file: Path, problems: Sequence[str]) -> None:
     """Raises PrerequisiteError where there are any."""
     if problems:
         raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
+
+
+def downloaded(output_path: str, path: str, url: str) -> Path:
+    """A published file, at `path` in the folder of a scenario's data."""
+    file = Path(output_path) / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    general.ensure_file_downloaded(source_url=url, target_path=str(file))
+    return file
 
 
 class ConversationScenario(Scenario):  # type: ignore[misc]

@@ -11,7 +11,7 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -129,10 +129,15 @@ def guard() -> NetworkGuard | None:
     return _guard
 
 
-def guard_from_environment(env: Mapping[str, str] | None = None) -> None:
-    """Set the guard up where the environment says so; once in a process."""
+def take_settings_and_guard() -> None:
+    """Set the guard up where the settings say so; once in a process.
+
+    Raises:
+        ValueError: the file of settings is not ours.
+    """
     global _guard
-    settings = HelmRunSettings.from_environment(os.environ if env is None else env)
+    take_settings_of_the_file(sys.argv, os.environ)
+    settings = HelmRunSettings.from_environment(os.environ)
     if settings.allowed is None or _guard is not None:
         return
     _guard = NetworkGuard(settings.allowed)
@@ -146,14 +151,6 @@ def guard_from_environment(env: Mapping[str, str] | None = None) -> None:
 
     socket.getaddrinfo = getaddrinfo
     sys.addaudithook(_guard.audit)
-
-
-def take_settings_and_guard() -> None:
-    """Raises:
-    ValueError: the file of settings is not ours.
-    """
-    take_settings_of_the_file(sys.argv, os.environ)
-    guard_from_environment()
 
 
 def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
@@ -69,8 +69,11 @@ def clock_for(run_spec: RunSpec) -> Clock:
     """What their time is measured by: of this thread on a processor, so that a busy machine leaves out nothing that an
     idle one computes. A query is executed by another process, which is waited for.
     """
-    executed = any(spec.class_name == SQL for spec in run_spec.metric_specs)
-    return time.monotonic if executed else time.thread_time
+    return time.monotonic if _executes(run_spec) else time.thread_time
+
+
+def _executes(run_spec: RunSpec) -> bool:
+    return any(spec.class_name == SQL for spec in run_spec.metric_specs)
 
 
 def score_trivial_answers(
@@ -246,14 +249,14 @@ class _Scorer:
         """Question and answer -> values: letters are answered more than once."""
         self._all_basic = all(type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics)
         self._alike = self._first_alike()
-        self._executed: Callable[[str], dict[str, Any]] | None = None
-        if any(spec.class_name == SQL for spec in run_spec.metric_specs):
-            self._executed = sql_execution.query_annotation_of
+        self._executes = _executes(run_spec)
 
     def score(self, strategy: Strategy) -> StrategyScores:
         """Raises OutOfTime."""
         constant = strategy.constant
-        annotation = self._executed(constant) if self._executed and constant is not None else None
+        annotation = None
+        if self._executes and constant is not None:
+            annotation = sql_execution.query_annotation_of(constant)
         rows = []
         for number, likely in zip(self._alike, strategy.answers, strict=True):
             self._limit.check()

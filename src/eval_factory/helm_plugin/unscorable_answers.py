@@ -18,7 +18,7 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
-from helm.benchmark.annotation_executor import AnnotationExecutor, AnnotationExecutorError
+from helm.benchmark.annotation_executor import AnnotationExecutorError
 from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
 from helm.proxy.retry import NonRetriableException
 
@@ -132,57 +132,42 @@ def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
         _of_this_run.remove(unscorable)
 
 
-def isolate_unscorable_annotations() -> None:
+def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
     """Annotators, of which the judges are some."""
-    helms_own = AnnotationExecutor.process
 
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
         return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
 
-    AnnotationExecutor.process = process
+    return process
 
 
-def isolate_unscorable_answers() -> None:
-    """Metrics of each kind, and the one statistic that is derived from all.
-
-    Called when the answers are there: importing HELM's metrics takes a while.
-    """
-    from helm.benchmark.metrics import basic_metrics
-    from helm.benchmark.metrics.evaluate_instances_metric import EvaluateInstancesMetric
-    from helm.benchmark.metrics.metric import Processor
-
-    Processor.process = _processing(Processor.process)
-    EvaluateInstancesMetric.evaluate = _evaluating(EvaluateInstancesMetric.evaluate)
-    helms_perplexity = basic_metrics.compute_perplexity_metrics
+def leave_out_infinite_perplexity(helms_own: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Perplexity is e to the power of what the endpoint says; no score is made of it."""
 
     def derive(stats: Any) -> Any:
-        """Perplexity is e to the power of what the endpoint says; no score is made of it."""
         try:
-            return helms_perplexity(stats)
+            return helms_own(stats)
         except OverflowError:
             return []
 
-    basic_metrics.compute_perplexity_metrics = derive
+    return derive
 
 
-def isolate_what_cannot_be_processed() -> None:
+def isolate_what_cannot_be_processed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
     """Before metrics look at an answer, a run entry's `process_output` makes something of it."""
-    from helm.benchmark.metrics.output_processing_metric import OutputProcessingMetric
-
-    helms_preparing = OutputProcessingMetric._process_request_state
 
     def prepare(self: Any, state: RequestState) -> Any:
         try:
-            return helms_preparing(self, state)
+            return helms_own(self, state)
         except Exception as error:
             if not _of_this_run:
                 raise
             return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
 
-    OutputProcessingMetric._process_request_state = prepare
+    return prepare
 
 
-def _processing(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Metrics that look at one answer."""
 
     def process(self: Any, states: list[RequestState]) -> list[Any]:
@@ -200,7 +185,7 @@ def _processing(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]
     return process
 
 
-def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
+def isolate_among_all_answers(helms_own: Callable[..., Any]) -> Callable[..., Any]:
     """Metrics that look at all answers at once: which one it is that they do not bear is found one by one."""
 
     def evaluate(self: Any, *arguments: Any, **named: Any) -> Any:

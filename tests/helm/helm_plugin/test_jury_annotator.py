@@ -13,6 +13,7 @@ from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.rubric import criterion_judge
 from eval_factory.helm_plugin.session import JudgePrompts
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
@@ -96,7 +97,7 @@ def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch:
 
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
-    criterion_judge.ask_judges_in_parallel()
+    patch_named("ask_judges_in_parallel").apply()
     assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate_answer
 
 

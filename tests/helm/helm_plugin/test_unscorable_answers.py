@@ -24,6 +24,7 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
 from eval_factory.helm_plugin import unscorable_answers
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
 
 ODD = "odd"
@@ -32,8 +33,8 @@ ODD = "odd"
 @cache
 def isolate_once() -> None:
     """As helm-run does; what is patched stays patched."""
-    unscorable_answers.isolate_unscorable_annotations()
-    unscorable_answers.isolate_unscorable_answers()
+    patch_named("isolate_unscorable_annotations").apply()
+    patch_named("isolate_unscorable_answers").apply()
 
 
 def scenario(answers: list[str]) -> ScenarioState:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.helm.criterion_output import parse_decisions
-from eval_factory.helm.criterion_prompt import criterion_prompt, prompt_of_jury, prompt_of_rubric, template
+from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template, prompt_of_jury
 from eval_factory.helm.judge_output import UnusableJudgeOutput
 from eval_factory.tasks.rubric_case import Criterion
 
@@ -30,11 +30,11 @@ def test_one_criterion_several_and_a_reference() -> None:
 
 
 def test_the_templates_have_their_places_in_braces() -> None:
-    assert template(alone=True) != template(alone=False)
+    assert criterion_template(alone=True) != criterion_template(alone=False)
     for alone in (True, False):
-        assert all(place in template(alone=alone) for place in ("{conversation}", "{criteria}"))
+        assert all(place in criterion_template(alone=alone) for place in ("{conversation}", "{criteria}"))
     places = ("{conversation}", "{reference}", "{criteria}", '"criteria_met": false')
-    assert all(place in prompt_of_rubric() for place in places)
+    assert all(place in criterion_template(alone=True) for place in places)
 
 
 def test_a_judge_that_repeats_the_form_decides_nothing() -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from eval_factory.helm.judge_output import (
     _MAX_OUTPUT,
-    HELMS_SCALE,
     MAX_FIELDS_PERMUTED,
     UnusableJudgeOutput,
     injection_signs,
@@ -320,7 +319,7 @@ def test_any_text_is_a_judgement_or_is_unusable(text: str, judged: str) -> None:
 
 def test_an_answer_with_nothing_in_it_is_rated_without_a_judge() -> None:
     assert list(map(says_nothing, ("", " \n\t\u00a0", "0", " no "))) == [True, True, False, False]
-    assert HELMS_SCALE == (1.0, 5.0)
+    assert HELMS_FORM.scale == (1.0, 5.0)
 
 
 TEN = JuryForm(tuple(range(11)), criteria={"accuracy": "", "completeness": ""}, own_scale=True)

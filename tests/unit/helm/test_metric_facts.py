@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from eval_factory.helm.judge_output import HELMS_SCALE
 from eval_factory.helm.metric_facts import _RATING, NONE, OF_JURIES, OVERLAP, chosen_main_metric, facts_of, is_score
 from eval_factory.tasks.custom_benchmark import METRICS
 from eval_factory.tasks.framework import HelmEntry, load_framework
+from eval_factory.tasks.jury_form import HELMS_FORM
 
 TASKS = [task for task in load_framework().evaluations if task.name != "custom"]  # its benchmark names its own
 
@@ -21,9 +21,9 @@ def test_a_jurys_metrics_are_the_ratings() -> None:
     assert {task.helm.main_metric for task in TASKS if task.helm.judges and not task.helm.rubric} <= set(OF_JURIES)
     assert {facts_of(name) for name in OF_JURIES} == {_RATING}
     assert _RATING.scale == (1, 5)
-    assert facts_of("surprise", HELMS_SCALE) is _RATING, "a jury of any name is told by its scale"
+    assert facts_of("surprise", HELMS_FORM.scale) is _RATING, "a jury of any name is told by its scale"
     assert facts_of("med_dialog_accuracy.helm") is facts_of("med_dialog_accuracy.all_judges") is _RATING
-    assert facts_of("rouge_l", HELMS_SCALE) is OVERLAP
+    assert facts_of("rouge_l", HELMS_FORM.scale) is OVERLAP
 
 
 SHARE, UNKNOWN = (True, (0, 1), "share"), (None, None, None)

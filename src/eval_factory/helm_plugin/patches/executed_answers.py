@@ -23,7 +23,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import sandbox_worker, sql_execution
-from eval_factory.helm_plugin.patches.patch_registry import run_specs_of
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
 _START_LIMIT_S = 60.0
@@ -103,7 +103,8 @@ def _import_path() -> list[str]:
 
 def _asked_of(patch: str) -> frozenset[str]:
     """Those run specs of a patch that this helm-run asks for; all where nobody knows."""
-    return run_specs_of(patch) & names.asked_run_specs(sys.argv) or run_specs_of(patch)
+    known = patch_named(patch).run_specs or frozenset()
+    return known & names.asked_run_specs(sys.argv) or known
 
 
 def confine_python() -> None:
@@ -194,12 +195,10 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
             assembly.write_bytes(file.read(MAX_ASSEMBLY))
 
 
-def confine_bird_sql() -> None:
+def confine_bird_sql(_annotate: object) -> Any:
     """Queries of Bird and Spider."""
-    from helm.benchmark.annotation.bird_sql_annotator import BirdSQLAnnotator
-
     code_execution.begin(_asked_of("confine_bird_sql"), [BY_SQL_WORKERS])
-    BirdSQLAnnotator.annotate = annotate_by_rows
+    return annotate_by_rows
 
 
 def confine_czech_bank_sql() -> None:
@@ -257,6 +256,6 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.
         )
         return found or [], None
     except sql_execution.QueryFailed as failed:
-        if failed.by_limit and not of_model:
+        if isinstance(failed, sql_execution.EndedByLimit) and not of_model:
             raise RuntimeError(f"{database.name}: the benchmark's own query was ended: {failed}") from None
         return [], str(failed)

@@ -138,21 +138,17 @@ def replace_missing_summ_eval() -> bool:
     return True
 
 
-def leave_out_qafacteval() -> None:
+def leave_out_qafacteval(_load: object) -> Callable[..., None]:
     """The table of QAFactEval scores holds no medical task: it is not downloaded, and there is no such score."""
-    from helm.benchmark.metrics import summarization_metrics
 
     def no_table(self: Any, _eval_cache_path: str) -> None:
         self.qa_fact_eval = {}
 
-    summarization_metrics.SummarizationMetric._load_qafacteval = no_table
+    return no_table
 
 
-def leave_out_missing_weights() -> None:
+def leave_out_missing_weights(with_weights: Callable[..., None]) -> Callable[..., None]:
     """BERTScore and SummaC need weights; where these are unavailable, the other metrics are computed all the same."""
-    from helm.benchmark.metrics.summarization_metrics import SummarizationMetric
-
-    with_weights = SummarizationMetric.__init__
 
     def with_weights_or_without(self: Any, *args: Any, device: str = "cpu", **kwargs: Any) -> None:
         try:
@@ -163,4 +159,4 @@ def leave_out_missing_weights() -> None:
             print(f"warning: no BERTScore and no SummaC: {type(error).__name__}", file=sys.stderr, flush=True)
             with_weights(self, *args, device="cpu", **kwargs)
 
-    SummarizationMetric.__init__ = with_weights_or_without
+    return with_weights_or_without

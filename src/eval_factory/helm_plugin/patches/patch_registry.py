@@ -59,13 +59,13 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class Patch:
-    """One function that replaces something of HELM.
-
-    The function takes nothing. It returns False where there was nothing to replace (a package is installed after all).
-    """
+    """One function that replaces something of HELM: the attribute that it `replaces`, or `targets` in its own way."""
 
     function: str
     """`module:name`, the module under `eval_factory.helm_plugin`."""
+    replaces: str | None = None
+    """`module:attribute`: the function takes what stands there, and returns what takes its place. None: it takes
+    nothing, and returns False where there was nothing to replace (a package is installed after all)."""
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
     otherwise: Otherwise = Otherwise.SKIP
@@ -92,7 +92,8 @@ class Patch:
 
     @property
     def helm_targets(self) -> tuple[str, ...]:
-        return tuple(target for target in self.targets if target.startswith("helm."))
+        targets = self.targets if self.replaces is None else (self.replaces,)
+        return tuple(target for target in targets if target.startswith("helm."))
 
     def is_asked_for(self, run_specs: set[str], argv: Sequence[str], env: Mapping[str, str]) -> bool:
         """Whether a helm-run of these run specs wants it; none where they are unknown."""
@@ -106,11 +107,21 @@ class Patch:
         # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
         return self.when.removeprefix("imported ") in sys.modules
 
-    def load(self) -> Callable[[], Any]:
-        """The function that applies it."""
+    def load(self) -> Callable[..., Any]:
+        """Its function."""
         module, _, name = self.function.partition(":")
-        function: Callable[[], Any] = getattr(importlib.import_module(f"{ROOM}.{module}"), name)
+        function: Callable[..., Any] = getattr(importlib.import_module(f"{ROOM}.{module}"), name)
         return function
+
+    def apply(self) -> bool:
+        """Whether there was something to replace."""
+        if self.replaces is None:
+            return self.load()() is not False
+        module, _, attribute = self.replaces.partition(":")
+        *path, name = attribute.split(".")
+        owner = reduce(getattr, path, importlib.import_module(module))
+        setattr(owner, name, self.load()(getattr(owner, name)))
+        return True
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
@@ -130,9 +141,8 @@ PATCHES = tuple(map(_patch, parse_own((_FOLDER / "patches.yaml").read_text(encod
 """All of them, in the order in which they are applied."""
 
 
-def run_specs_of(name: str) -> frozenset[str]:
-    """Those that a patch is for."""
-    return next(patch.run_specs for patch in PATCHES if patch.name == name) or frozenset()
+def patch_named(name: str) -> Patch:
+    return next(patch for patch in PATCHES if patch.name == name)
 
 
 _applied: list[Patch] = []
@@ -166,7 +176,7 @@ def _apply(patch: Patch, helm: Upstream) -> None:
         )
     if reason is None:
         try:
-            if patch.load()() is not False:
+            if patch.apply():
                 _applied.append(patch)
         except Exception as error:  # whatever this Python, or another package, does here
             if patch.otherwise is Otherwise.FAIL:

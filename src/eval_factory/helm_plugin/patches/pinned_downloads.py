@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,9 @@ _pinned: dict[str, str] = {}
 _lock = threading.Lock()
 
 
-def record_hub_revisions() -> None:
+def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
     """From now on."""
     import datasets.exceptions
-    import datasets.load
-
-    build = datasets.load.load_dataset_builder
-    if getattr(build, "is_watched", False):
-        return
 
     def noting(path: Any, *args: Any, **kwargs: Any) -> Any:
         # `load_dataset("org/name")` reads a folder of that name in the working directory, and runs a script in it.
@@ -60,8 +56,7 @@ def record_hub_revisions() -> None:
             _loaded[(entry["id"], entry["config"])] = entry
         return builder
 
-    noting.is_watched = True  # type: ignore[attr-defined]
-    datasets.load.load_dataset_builder = noting
+    return noting
 
 
 def record_datasets(file: Path) -> None:
@@ -76,25 +71,19 @@ class DownloadError(Exception):
     """A file of a scenario could not be downloaded. The message names it; it holds no prompt."""
 
 
-def read_pinned_revisions() -> None:
+def read_pinned_revisions(download: Callable[..., Any]) -> Callable[..., Any]:
     """Of files and data sets. Before a scenario is imported: it takes HELM's function along."""
-    from helm.common import general
-
     pins = HelmRunSettings.from_environment(os.environ).pins or Pins()
-    download = general.ensure_file_downloaded
+    _pinned.update(pins.hub)
 
     def download_pinned(source_url: str, *args: Any, **kwargs: Any) -> Any:
         return download(pins.files.get(source_url, source_url), *args, **kwargs)
 
-    general.ensure_file_downloaded = download_pinned
-    _pinned.update(pins.hub)
+    return download_pinned
 
 
-def name_failed_downloads() -> None:
+def name_failed_downloads(download: Callable[..., Any]) -> Callable[..., Any]:
     """A download that fails says which file it was, and where it belongs. Before a scenario is imported, too."""
-    from helm.common import general
-
-    download = general.ensure_file_downloaded
 
     def download_or_say(source_url: str, target_path: str, unpack: bool = False, **kwargs: Any) -> Any:
         try:
@@ -109,4 +98,4 @@ def name_failed_downloads() -> None:
                 f"{source_url} could not be downloaded ({reason}); to do without the network, {how} {target_path}"
             ) from None
 
-    general.ensure_file_downloaded = download_or_say
+    return download_or_say

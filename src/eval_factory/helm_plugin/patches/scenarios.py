@@ -20,6 +20,8 @@ from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.file_problems import rows_below, table_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
+_GetInstances = Callable[[Any, str], list[Any]]
+"""A scenario's method: the folder of its data -> its instances."""
 
 
 def accept_medcalc_version() -> None:
@@ -78,14 +80,11 @@ def lengthen_medbullets_freetext_answers() -> None:
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
 
 
-def rebuild_ehrshot_prompts() -> None:
+def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
     """The scenario keeps the prompts that it made under a name that does not say of which data, and uses them again.
 
     Patients whose prompt is longer than `max_length` it leaves out without a word: how many, is written down.
     """
-    from helm.benchmark.scenarios.ehrshot_scenario import EHRSHOTScenario
-
-    get_instances = EHRSHOTScenario.get_instances
 
     def made_again(self: Any, output_path: str) -> list[Any]:
         from pyarrow import parquet
@@ -100,7 +99,7 @@ def rebuild_ehrshot_prompts() -> None:
         _write_down_limits(output_path, "ehrshot", self.max_length, count, left_out=count - len(instances))
         return instances
 
-    EHRSHOTScenario.get_instances = made_again
+    return made_again
 
 
 def count_cut_medalign_records() -> None:
@@ -174,15 +173,11 @@ class _Table:
             yield number, row
 
 
-def keep_other_columns() -> None:
+def keep_other_columns(get_instances: _GetInstances) -> _GetInstances:
     """What stands neither in the prompt nor in the answers stays with the instance; a column `id` names it.
 
     The result has scores by such columns where they sort the rows into a few groups.
     """
-    from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
-
-    kind = scenario.MedHELMConfigurableScenario
-    get_instances = kind.get_instances
 
     def with_columns(self: Any, output_path: str) -> list[Any]:
         instances = get_instances(self, output_path)
@@ -200,7 +195,7 @@ def keep_other_columns() -> None:
             for instance, name, row in zip(instances, ids if named else [None] * len(rows), rows, strict=True)
         ]
 
-    kind.get_instances = with_columns
+    return with_columns
 
 
 LISTED_BY_GITHUB = 1000
@@ -221,25 +216,19 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
     return found if settings.all_files else found[:LISTED_BY_GITHUB]
 
 
-def list_procedures_without_github() -> None:
-    from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
-
-    _answer_for(MTSamplesProceduresScenario, "mtsamples_procedures")
+def list_procedures_without_github(get_instances: _GetInstances) -> _GetInstances:
+    return _of_known_names("mtsamples_procedures", get_instances)
 
 
-def list_replicates_without_github() -> None:
-    from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
-
-    _answer_for(MTSamplesReplicateScenario, "mtsamples_replicate")
+def list_replicates_without_github(get_instances: _GetInstances) -> _GetInstances:
+    return _of_known_names("mtsamples_replicate", get_instances)
 
 
-def _answer_for(scenario_class: Any, scenario: str) -> None:
-    get_instances = scenario_class.get_instances
-
-    def get_instances_of_known(self: Any, output_path: str) -> Any:
+def _of_known_names(scenario: str, get_instances: _GetInstances) -> _GetInstances:
+    def get_instances_of_known(self: Any, output_path: str) -> list[Any]:
         found = known_names(scenario, Path(output_path))
         if found is not None:
             self.fetch_file_list = lambda: found
         return get_instances(self, output_path)
 
-    scenario_class.get_instances = get_instances_of_known
+    return get_instances_of_known

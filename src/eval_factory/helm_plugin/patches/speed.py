@@ -26,11 +26,11 @@ OF_A_CLASSIFIER = {"sklearn": None, "scipy": None}
 """None: not installed, as far as is seen. nltk imports them for classifiers, which HELM does not use: 0.8 s, 140 MB."""
 
 
-def read_yaml_with_the_c_parser() -> None:
+def read_yaml_with_the_c_parser(_loader: type) -> type:
     """`yaml.safe_load` looks its loader up by this name at each call."""
     import yaml
 
-    vars(yaml)["SafeLoader"] = yaml.CSafeLoader
+    return yaml.CSafeLoader
 
 
 @contextmanager
@@ -77,12 +77,11 @@ def download_nltk_data_only_when_needed() -> None:
     nltk.tokenize.word_tokenize = word_tokenize_or_download
 
 
-def import_only_the_run_specs_that_are_asked() -> None:
+def import_only_the_run_specs_that_are_asked(discover_all: Callable[[], None]) -> Callable[[], None]:
     """HELM imports every module of run specs to find one; the index says which holds it, and HELM looks itself where
     the index does not know it."""
     from helm.benchmark import run_spec
 
-    discover_all = run_spec.discover_run_spec_functions
     asked = asked_run_specs(sys.argv)
     index = load_index(UPSTREAMS[installed_upstream().name]).run_specs
 
@@ -94,7 +93,7 @@ def import_only_the_run_specs_that_are_asked() -> None:
         if not asked or not asked <= known.keys():
             discover_all()
 
-    run_spec.discover_run_spec_functions = discover
+    return discover
 
 
 def look_for_garbage_less_often() -> None:
@@ -102,13 +101,11 @@ def look_for_garbage_less_often() -> None:
     this_process.collect_rarely()
 
 
-def files_that_are_there_need_no_lock() -> None:
+def files_that_are_there_need_no_lock(download: Callable[..., Any]) -> Callable[..., Any]:
     """A file that HELM has downloaded gets its name when it is complete; the lock is for those who download, and a lock
     beside each file that is there would be readable by all.
     """
     from helm.common import general
-
-    download = general.ensure_file_downloaded
 
     def ensure_file_downloaded(source_url: str, target_path: str, *args: Any, **kwargs: Any) -> Any:
         if os.path.exists(target_path):  # noqa: PTH110 - HELM's own condition
@@ -116,31 +113,25 @@ def files_that_are_there_need_no_lock() -> None:
             return None
         return download(source_url, target_path, *args, **kwargs)
 
-    general.ensure_file_downloaded = ensure_file_downloaded
+    return ensure_file_downloaded
 
 
-def asked_in_one_thread() -> None:
+def asked_in_one_thread(in_threads: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """HELM has a thread for each request that goes on at once; they hand over at every wait."""
-    from helm.benchmark import executor
     from helm.common.hierarchical_logger import htrack_block
 
     from eval_factory.endpoint.bridge import map_at_once
 
-    in_threads = executor.parallel_map
-
     def parallel_map(process: Callable[[Any], Any], items: list[Any], parallelism: int) -> list[Any]:
         if parallelism == 1:
-            return in_threads(process, items, parallelism)  # type: ignore[no-any-return]
+            return in_threads(process, items, parallelism)
         gc.freeze()  # or Python looks for 20 ms at what was loaded, while requests wait
         with htrack_block(f"Asking {len(items)} requests, at most {parallelism} at once"):
             return map_at_once(process, items, parallelism)
 
-    executor.parallel_map = parallel_map
+    return parallel_map
 
 
-def one_window_service() -> None:
+def one_window_service(build: Callable[..., Any]) -> Any:
     """HELM's metrics ask the factory for the same window service at every request."""
-    from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
-
-    build = WindowServiceFactory.get_window_service
-    WindowServiceFactory.get_window_service = staticmethod(lru_cache(maxsize=32)(build))
+    return staticmethod(lru_cache(maxsize=32)(build))

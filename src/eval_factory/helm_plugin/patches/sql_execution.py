@@ -40,14 +40,11 @@ Rows = list[tuple[Any, ...]]
 
 
 class QueryFailed(Exception):
-    """The query gave no rows: it is no SQL, may not be executed, or took too long or too much."""
-
-    by_limit = False
-    """Whether it was a limit of time or size that ended it."""
+    """The query gave no rows: it is no SQL, may not be executed, or was ended by a limit."""
 
 
-class _EndedByLimit(QueryFailed):
-    by_limit = True
+class EndedByLimit(QueryFailed):
+    """It took too long or too much."""
 
 
 class _Budget:
@@ -91,10 +88,10 @@ class _Worker:
             return json.loads(_line(process, seconds))
         except TimeoutError as error:
             self.end()
-            raise _EndedByLimit(f"no end within {seconds:g} s") from error
+            raise EndedByLimit(f"no end within {seconds:g} s") from error
         except (EOFError, BrokenPipeError) as error:
             self.end()
-            raise _EndedByLimit("the query was ended: too much time or memory") from error
+            raise EndedByLimit("the query was ended: too much time or memory") from error
         except BaseException:  # the answer to this query must not be taken for the next one's
             self.end()
             raise
@@ -182,7 +179,7 @@ def execute(
     granted = _budget.limit(asked) if of_model else asked
     try:
         answer = worker.ask(database, query, granted, largest)
-    except _EndedByLimit:
+    except EndedByLimit:
         if granted < asked:
             code_execution.count(SHORTENED)
         raise
@@ -193,7 +190,7 @@ def execute(
     if sql_worker.BROKEN in answer:
         raise RuntimeError(f"{database} cannot be read: {answer[sql_worker.BROKEN]}")
     if sql_worker.FAILED in answer:
-        raise (_EndedByLimit if answer.get(sql_worker.TOO_LARGE) else QueryFailed)(answer[sql_worker.FAILED])
+        raise (EndedByLimit if answer.get(sql_worker.TOO_LARGE) else QueryFailed)(answer[sql_worker.FAILED])
     rows = answer[sql_worker.ROWS]
     return None if rows is None else [tuple(row) for row in rows]
 
@@ -239,10 +236,8 @@ def as_evaluated(query: str) -> str:
     return _BOUND.sub(lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query)
 
 
-def execute_ehr_sql_read_only() -> None:
-    from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
-
-    EhrSqlAnnotator.annotate = annotate_query
+def execute_ehr_sql_read_only(_annotate: object) -> Any:
+    return annotate_query
 
 
 def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:

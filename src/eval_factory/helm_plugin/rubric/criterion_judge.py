@@ -23,7 +23,7 @@ from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import names
 from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
-from eval_factory.helm.criterion_prompt import criterion_prompt, template
+from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
 from eval_factory.helm_plugin.session import current_session, judge_prompts
 from eval_factory.tasks.rubric_case import RUBRICS, Criterion
@@ -94,10 +94,8 @@ def judgement(
     raise NotJudged(f"unusable judgement: {reason}")
 
 
-def ask_judges_in_parallel() -> None:
-    from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator  # imported here: few runs have a jury
-
-    LLMAsJuryAnnotator.annotate = annotate_answer
+def ask_judges_in_parallel(_annotate: object) -> Any:
+    return annotate_answer
 
 
 def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
@@ -174,7 +172,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             Exception: a limit of the run is reached, so that nothing more is asked.
         """
         for size in {1, self._at_once}:
-            judge_prompts.note(ANNOTATION, template(alone=size == 1))
+            judge_prompts.note(ANNOTATION, criterion_template(alone=size == 1))
         of_answers: list[list[dict[str, dict[str, Any]]]] = []
         questions: list[_Question] = []
         for state in request_states:

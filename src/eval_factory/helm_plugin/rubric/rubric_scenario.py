@@ -9,11 +9,16 @@ from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, ScenarioSpec
-from helm.common import general
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.conversation_scenario import chat_adapter, input_of, refuse_problems, right_replies
+from eval_factory.helm_plugin.conversation_scenario import (
+    chat_adapter,
+    downloaded,
+    input_of,
+    refuse_problems,
+    right_replies,
+)
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
@@ -42,10 +47,11 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         self._form, self._file, self._subset = cast(FileForm, form), dataset_file, subset
 
     def get_instances(self, output_path: str) -> list[Instance]:
-        file = Path(output_path) / PUBLISHED_RUBRICS[self._subset or WHOLE] if self._file is None else Path(self._file)
         if self._file is None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            general.ensure_file_downloaded(source_url=published_url(self._subset or WHOLE), target_path=str(file))
+            subset = self._subset or WHOLE
+            file = downloaded(output_path, PUBLISHED_RUBRICS[subset], published_url(subset))
+        else:
+            file = Path(self._file)
         read = read_rubric_file(file, self._form)
         refuse_problems(file, read.problems)
         return [

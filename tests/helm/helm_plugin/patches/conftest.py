@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.helm_plugin.patches.patch_registry import PATCHES
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from patching import ApplyPatch, owners
 
 
@@ -13,9 +13,9 @@ def apply_patch(monkeypatch: pytest.MonkeyPatch) -> ApplyPatch:
     """Applies a patch by its name; after the test HELM's own is put back."""
 
     def apply(name: str) -> Any:
-        (patch,) = (patch for patch in PATCHES if patch.name == name)
+        patch = patch_named(name)
         for owner, attribute in owners(patch):
             monkeypatch.setattr(owner, attribute, getattr(owner, attribute))
-        return patch.load()()
+        return patch.apply()
 
     return apply

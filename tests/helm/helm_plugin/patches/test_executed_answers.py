@@ -21,6 +21,7 @@ from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import executed_answers, sql_execution
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
 needs_gcc = pytest.mark.skipif(not (shutil.which("g++") and shutil.which("bwrap")), reason="needs g++ and bubblewrap")
@@ -62,28 +63,28 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
-    executed_answers.confine_python()
+    patch_named("confine_python").apply()
     assert session.code_execution.known == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
-    executed_answers.confine_bird_sql()
+    patch_named("confine_bird_sql").apply()
     assert session.code_execution.known == {"run_specs": ["code", "spider"], "by": [executed_answers.BY_SQL_WORKERS]}
 
 
 @pytest.mark.parametrize(("confine", "run_specs"), [
-    (executed_answers.confine_bird_sql, ["bird_sql", "spider"]),
-    (executed_answers.confine_czech_bank_sql, ["czech_bank_qa"]), (executed_answers.confine_python, ["cleva", "code"]),
-    (executed_answers.confine_cpp, [f"codeinsights_{name}" for name in (
+    ("confine_bird_sql", ["bird_sql", "spider"]),
+    ("confine_czech_bank_sql", ["czech_bank_qa"]), ("confine_python", ["cleva", "code"]),
+    ("confine_cpp", [f"codeinsights_{name}" for name in (
         "code_efficiency", "correct_code", "student_coding", "student_mistake",
     )]),
 ])  # fmt: skip
-def test_where_nobody_knows_what_is_asked_all_are_named(confine: Any, run_specs: list[str], monkeypatch: Any) -> None:
+def test_where_nobody_knows_what_is_asked_all_are_named(confine: str, run_specs: list[str], monkeypatch: Any) -> None:
     monkeypatch.setattr(sys, "argv", ["helm-run"])
-    confine()
+    patch_named(confine).apply()
     assert session.code_execution.known["run_specs"] == run_specs
 
 
 @needs_bubblewrap
 def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    executed_answers.confine_python()
+    patch_named("confine_python").apply()
     check = "def check(f):\n    assert f() == 1\n"
     problem = {"task_id": "t/0", "prompt": "def f():\n", "test": check, "entry_point": "f"}
     wrong = {"task_id": "t/0", "passed": False, "completion_id": None}
@@ -105,7 +106,7 @@ def test_humaneval_where_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> N
 def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     cases = {"inputs": ["2\n", "5\n", "3\n"], "outputs": ["4\n", "10\n", "7\n"]}
     (tmp_path / "input_output.json").write_text(json.dumps(cases))
-    executed_answers.confine_python()
+    patch_named("confine_python").apply()
     told = code_metrics.multiprocessing.Manager().list()
     process = code_metrics.multiprocessing.Process(target=None, args=(str(tmp_path), answer, 2, told))
     process.start()
@@ -122,7 +123,7 @@ def test_apps(answer: str, scores: list[Any] | None, tmp_path: Path) -> None:
     ("int twice(int n) { while (true) cout << n; }", [0]),
 ])  # fmt: skip
 def test_cpp(answer: str, passed: list[int]) -> None:
-    executed_answers.confine_cpp()
+    patch_named("confine_cpp").apply()
     found = correct.CPPEvaluator(TEMPLATE, TESTS[: len(passed)], timeout=30, max_workers=1).evaluate(answer)
     assert found == {"score": sum(passed) / len(passed), "testcases": passed}
 
@@ -132,7 +133,7 @@ def test_cpp_cannot_read_what_is_not_its_own(tmp_path: Path) -> None:
     """While it is compiled, neither."""
     secret = tmp_path / "secret"
     secret.write_text("42")
-    executed_answers.confine_cpp()
+    patch_named("confine_cpp").apply()
     tests = [{"input": "", "output": ""}]
     including = f'int secret =\n#include "{secret}"\n;'
     assert correct.CPPEvaluator(TEMPLATE, tests, timeout=30).evaluate(including)["testcases"] == [0]
@@ -180,7 +181,7 @@ GOLD = "SELECT a, b FROM t"
     ("<sql>DELETE FROM t</sql>", [], "not authorized"), ("<sql>SELECT c FROM t</sql>", [], "no such column: c"),
 ])  # fmt: skip
 def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -> None:
-    executed_answers.confine_bird_sql()
+    patch_named("confine_bird_sql").apply()
     annotator = SimpleNamespace(get_database_path=lambda name: str(database) if name == "bank" else "")
     before = database.read_bytes()
     found = BirdSQLAnnotator.annotate(annotator, state(answer, GOLD, db_id="bank"))
@@ -189,7 +190,7 @@ def test_bird(answer: str, rows: list[Any], error: str | None, database: Path) -
 
 
 def test_the_czech_bank(database: Path, tmp_path: Path) -> None:
-    executed_answers.confine_czech_bank_sql()
+    patch_named("confine_czech_bank_sql").apply()
     annotator = CzechBankQAAnnotator(str(tmp_path))
     found = annotator.annotate(state("```sql\nSELECT a FROM t\n```", GOLD))
     assert found == {

@@ -19,7 +19,7 @@ from helm.common.authentication import Authentication
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
 
 from eval_factory.endpoint import bridge
-from eval_factory.helm_plugin.patches.speed import asked_in_one_thread
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 
 
 class Context:
@@ -73,7 +73,7 @@ def test_the_result_is_that_of_threads(frozen: list[str]) -> None:
     in_threads, of_threads = asked(4, prompts)
     assert threading.current_thread() not in of_threads.threads
     assert (of_threads.inside, frozen) == ({False}, [])
-    asked_in_one_thread()
+    patch_named("asked_in_one_thread").apply()
     in_one, of_one = asked(4, prompts)
     assert (len(of_one.threads), of_one.inside) == (1, {True})
     assert asdict(in_one) == asdict(in_threads)
@@ -83,20 +83,20 @@ def test_the_result_is_that_of_threads(frozen: list[str]) -> None:
 
 
 def test_one_at_a_time_has_no_loop(frozen: list[str]) -> None:
-    asked_in_one_thread()
+    patch_named("asked_in_one_thread").apply()
     _, context = asked(1, ["a", "b"])
     assert (context.inside, context.asked, frozen) == ({False}, 2, [])
 
 
 def test_what_is_fatal_is_raised_as_helm_raises_it(frozen: list[str]) -> None:
-    asked_in_one_thread()
+    patch_named("asked_in_one_thread").apply()
     with pytest.raises(ExecutorError, match="so it is"):
         asked(2, ["a", "fatal", *"bcdefgh"])
     assert frozen
 
 
 def test_as_many_as_helm_is_told(frozen: list[str]) -> None:
-    asked_in_one_thread()
+    patch_named("asked_in_one_thread").apply()
     everybody: Future[None] = Future()
     inside: list[int] = []
 

@@ -55,8 +55,9 @@ assert optional_deps.replace_missing_summ_eval() is True
 from summ_eval.data_stats_metric import DataStatsMetric
 assert DataStatsMetric(str.split).evaluate_example("a b", "a b c") == {"coverage": 1, "density": 2, "compression": 1.5}
 
-optional_deps.leave_out_qafacteval()
-optional_deps.leave_out_missing_weights()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+for name in ("leave_out_qafacteval", "leave_out_missing_weights"):
+    patch_named(name).apply()
 from helm.benchmark.metrics.summarization_metrics import SummarizationMetric
 metric = object.__new__(SummarizationMetric)
 metric._load_qafacteval("nowhere")

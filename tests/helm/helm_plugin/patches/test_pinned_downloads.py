@@ -18,8 +18,8 @@ from unit.builders import plan
 READS_A_FILE = """
 import sys, urllib.request
 urllib.request.urlretrieve = lambda url, target: open(target, "w").write(url)
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.read_pinned_revisions()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+patch_named("read_pinned_revisions").apply()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 print(open(MedBulletsScenario().download_csv(sys.argv[1], "_op5")).read())
 """
@@ -29,10 +29,10 @@ import os, sys, urllib.error, urllib.request
 def retrieve(url, target):
     raise urllib.error.URLError("nobody there")
 urllib.request.urlretrieve = retrieve
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.name_failed_downloads()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+patch_named("name_failed_downloads").apply()
 if "EVAL_FACTORY_PINS" in os.environ:
-    pinned_downloads.read_pinned_revisions()
+    patch_named("read_pinned_revisions").apply()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 try:
     MedBulletsScenario().download_csv(sys.argv[1], "_op5")
@@ -45,8 +45,8 @@ from helm.common import general
 def download(*args, **kwargs):
     raise ValueError("odd")
 general.ensure_file_downloaded = download
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.name_failed_downloads()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+patch_named("name_failed_downloads").apply()
 try:
     general.ensure_file_downloaded("https://x", "y", unpack=True)
 except Exception as error:
@@ -62,9 +62,9 @@ def build(path, *args, **kwargs):
     asked.append((path, kwargs.get("revision"), kwargs.get("cache_dir")))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.read_pinned_revisions()
-pinned_downloads.record_hub_revisions()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+patch_named("read_pinned_revisions").apply()
+patch_named("record_hub_revisions").apply()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
     datasets.load.load_dataset_builder(path, revision=revision, cache_dir="/scenario/data")
 print(json.dumps(asked))
@@ -73,15 +73,16 @@ print(json.dumps(asked))
 
 ASKS_THE_HUB = """
 import datasets, json, sys
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.read_pinned_revisions()
-pinned_downloads.record_hub_revisions()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+from eval_factory.helm_plugin.patches.pinned_downloads import _loaded
+patch_named("read_pinned_revisions").apply()
+patch_named("record_hub_revisions").apply()
 for name in sys.argv[1:]:
     try:
         datasets.load_dataset(name)
     except Exception as error:
         print(error)
-print(json.dumps({entry["id"]: entry["revision"] for entry in pinned_downloads._loaded.values()}))
+print(json.dumps({entry["id"]: entry["revision"] for entry in _loaded.values()}))
 """
 GONE = "cd" * 20
 
@@ -165,8 +166,8 @@ def test_the_pinned_revision_is_read_and_the_newest_where_it_cannot_be_any_more(
 
 READS_WHAT_LIES_HERE = """
 import datasets
-from eval_factory.helm_plugin.patches import pinned_downloads
-pinned_downloads.record_hub_revisions()
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
+patch_named("record_hub_revisions").apply()
 try:
     datasets.load_dataset("org/some_calc", trust_remote_code=True)
 except Exception as error:

@@ -24,6 +24,7 @@ from eval_factory.core.helm_run_settings import _FILE_LISTS, ALL_FILES
 from eval_factory.helm.names import LIMITED_RECORDS_FILE
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches import optional_deps, scenarios
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
 from patching import ApplyPatch
 
@@ -153,11 +154,11 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch:
     assert known_names("mtsamples_replicate", tmp_path) == listed
 
 
-@pytest.mark.parametrize(("kind", "apply", "scenario"), [
-    (MTSamplesProceduresScenario, scenarios.list_procedures_without_github, "mtsamples_procedures"),
-    (MTSamplesReplicateScenario, scenarios.list_replicates_without_github, "mtsamples_replicate"),
+@pytest.mark.parametrize(("kind", "patch", "scenario"), [
+    (MTSamplesProceduresScenario, "list_procedures_without_github", "mtsamples_procedures"),
+    (MTSamplesReplicateScenario, "list_replicates_without_github", "mtsamples_replicate"),
 ])  # fmt: skip
-def test_known_names(kind: Any, apply: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_names(kind: Any, patch: str, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def known(name: str, folder: Path) -> list[str] | None:
@@ -167,7 +168,7 @@ def test_known_names(kind: Any, apply: Any, scenario: str, tmp_path: Path, monke
     monkeypatch.setattr(kind, "get_instances", lambda self, _path: self.fetch_file_list())
     monkeypatch.setattr(kind, "fetch_file_list", lambda _self: ["GitHub's"])
     monkeypatch.setattr(scenarios, "known_names", known)
-    apply()
+    patch_named(patch).apply()
     assert kind().get_instances(str(tmp_path / "here")) == ["a.txt"]
     assert kind().get_instances(str(tmp_path / "unknown")) == ["GitHub's"]
     assert asked == [f"{scenario} in here", f"{scenario} in unknown"]

@@ -295,7 +295,7 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
     for query, by_limit in (("SELECT nothing", False), (f"{COUNTING} SELECT x FROM n", True), (ENDLESS, True)):
         with pytest.raises(QueryFailed) as failed:
             execute(database, query, seconds=0.5, largest=1000)
-        assert failed.value.by_limit is by_limit
+        assert isinstance(failed.value, sql_execution.EndedByLimit) is by_limit
 
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
