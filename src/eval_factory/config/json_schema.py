@@ -15,7 +15,7 @@ from typing import Any
 from eval_factory.config import taken_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
-from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
+from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
 from eval_factory.config.taken_keys import KEYS, SLURM
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import parse_own
@@ -54,10 +54,10 @@ def run_config_schema(framework: Framework) -> _Schema:
     run = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     schema = _mapping(run, "", run["$defs"], defaults)
-    places = RunExecutorSection.model_json_schema()
+    of_suite = SuiteSection.model_json_schema()
     for name in KEYS:
-        default = framework.defaults.suite[name]
-        schema["properties"][name] = _field(places["properties"][name], name, places["$defs"], default)
+        field = of_suite["properties"][name]["anyOf"][0]  # the other is null
+        schema["properties"][name] = _field(field, name, of_suite["$defs"], framework.defaults.suite[name])
     params = schema["properties"]["config"]["properties"]
     names, own = [task.name for task in framework.evaluations], framework.framework.name
     known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}

@@ -12,13 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config import suite_layers
-from eval_factory.config.evaluation import Request, build_evaluation, task_named
+from eval_factory.config.evaluation import Request, task_named
 from eval_factory.config.merge import leaves, with_defaults
-from eval_factory.config.model import DEMO_URLS, urls_in
+from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
 from eval_factory.config.suite_layers import HANDED, TOP, name_with_variant, over
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
-from eval_factory.config.wrong_values import UNKNOWN_KEY, problems_with
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.nouns import OfCell
@@ -280,15 +279,3 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         slurm={target["name"]: with_defaults(settings["slurm"], target.get("slurm")) for target in section["targets"]},
         document={TOP: settings},
     )
-
-
-def load_as_a_run(document: Mapping[str, Any], framework: Framework) -> None:
-    """Load a run config or a suite that was translated.
-
-    Raises:
-        ConfigError: with every problem that was found.
-    """
-    if TOP in document:
-        build_suite(None, document=document, env={})
-    else:
-        build_evaluation(Request(document=document), framework, {})

@@ -15,8 +15,7 @@ from importlib import resources
 from typing import Any, get_args
 
 from eval_factory.config.merge import Layer, section_at, with_defaults
-from eval_factory.config.model import ExecutorName
-from eval_factory.config.wrong_values import problems_with, shown_value
+from eval_factory.config.model import ExecutorName, problems_with, shown_value
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks.framework import Framework, Task
 

@@ -11,7 +11,7 @@ import yaml
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.foreign_configs import EVAL_FACTORY, Translation, translated
 from eval_factory.config.foreign_configs import LAUNCHER as LAUNCHERS
-from eval_factory.config.suite import build_suite, load_as_a_run
+from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 
@@ -22,7 +22,7 @@ KEY = "nvapi-" + "a1B2c3D4e5" * 4
 def of(document: Any, tmp_path: Path) -> Translation:
     file = tmp_path / "foreign.yml"
     file.write_text(document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False))
-    return translated(file, load_framework(), load_as_a_run)
+    return translated(file, load_framework())
 
 
 def refused(document: Any, tmp_path: Path) -> str:
