@@ -286,11 +286,9 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
     }
     defaults = task.defaults
-    if benchmark.is_rubric:
-        helm |= {"run_spec": RUBRIC_RUN_SPEC, "rubric": True, "zero_shot": True}
-    elif benchmark.has_turns:
-        helm |= {"run_spec": CONVERSATION_RUN_SPEC, "zero_shot": True}
     if benchmark.is_rubric or benchmark.has_turns:
+        run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
+        helm |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
         defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
     return replace(
         task,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 from eval_factory.config import taken_keys
@@ -18,7 +17,7 @@ from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
 from eval_factory.config.taken_keys import KEYS, SLURM
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.tasks.framework import Framework
 
 _Schema = dict[str, Any]
@@ -43,9 +42,7 @@ _SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "s
 """Path in a suite -> where the descriptions of the same are."""
 
 _JUDGE = "config.params.extra.judges"
-_TEXTS: Mapping[str, str] = parse_own(
-    (resources.files("eval_factory.config") / "descriptions.yml").read_text(encoding="utf-8")
-)
+_TEXTS: Mapping[str, str] = packaged("config/descriptions.yml")
 DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != TOP}
 """Dotted path of a value of a run config -> what an editor shows of it."""
 

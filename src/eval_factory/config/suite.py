@@ -257,8 +257,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         config = {"type": one.evaluation["type"], "output_dir": str(own), "params": params}
         document = {"config": config, "target": {"api_endpoint": deepcopy(one.target["api_endpoint"])}}
         cells.append(Cell(one.target["name"], one.name, document, own))
-    given = {key: value for key, value in section.items() if value is not None}
-    settings = {**framework.defaults.suite, **given}
+    settings = with_defaults(framework.defaults.suite, section)
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
     # While some ask, which costs little, others load data and score; each takes about 130 MB.
     usual_processes = min(2 * (os.cpu_count() or 1), 8)

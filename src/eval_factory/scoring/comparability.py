@@ -54,7 +54,7 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     if entry is None:
         return Comparability(None, _NO_RESULT.format(what=facts.plan.task_name))
     # arguments that choose what is evaluated, but for those that have HELM's default
-    known = load_index().run_specs[helm.run_spec].known_parameters
+    known = load_index().run_specs[helm.run_spec].parameters
     chosen = {
         name: value
         for name, value in facts.plan.scenario_arguments.items()

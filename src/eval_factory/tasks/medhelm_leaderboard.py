@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
 
 
@@ -63,5 +62,4 @@ class MedhelmLeaderboard(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_medhelm_leaderboard() -> MedhelmLeaderboard:
-    text = (resources.files("eval_factory.tasks") / "medhelm_leaderboard.yml").read_text(encoding="utf-8")
-    return MedhelmLeaderboard.model_validate(parse_own(text))
+    return MedhelmLeaderboard.model_validate(packaged("tasks/medhelm_leaderboard.yml"))

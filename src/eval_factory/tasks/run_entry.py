@@ -91,7 +91,7 @@ def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list
     problems = []
     if spec.asks is not None:
         problems.append(f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text")
-    takes = [name for name in spec.known_parameters if name not in OURS]
+    takes = [name for name in spec.parameters if name not in OURS]
     for name in entry.arguments:
         if name in OURS:
             problems.append(f"{name} cannot be given here; {OURS[name]}")
@@ -124,7 +124,7 @@ def given_twice(task: Task, params: Any) -> list[str]:
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
-    shown = [signature(parameter, known) for parameter, known in spec.known_parameters.items() if parameter not in OURS]
+    shown = [signature(parameter, known) for parameter, known in spec.parameters.items() if parameter not in OURS]
     if spec.any_parameter:
         return f"{name} takes any parameter"
     return f"its parameters: {', '.join(shown)}" if shown else f"{name} has no parameters of its own"

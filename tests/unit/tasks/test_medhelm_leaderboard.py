@@ -31,7 +31,7 @@ def test_its_arguments_are_what_the_tasks_take() -> None:
             rules = [task.helm.parameters[name] for task in tasks if task.helm.run_spec == run_spec]
             taken = {value for rule in rules for value in (*rule.allowed, rule.fixed)}
             assert set(values) <= taken, run_spec
-        takes_length = "max_length" in load_index().run_specs[run_spec].known_parameters
+        takes_length = "max_length" in load_index().run_specs[run_spec].parameters
         assert (entry.max_length is not None) is takes_length
 
 
