@@ -204,5 +204,6 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         return
     with named_if_not_written(output):
         write_atomic(output, translation.text)
-    command = f"{'run_suite' if translation.is_suite else 'run_eval'} --run_config {shlex.quote(str(output))}"
-    screen.write(own_lines(f"{output}: written; next: eval-factory {command} --dry_run\n"))
+    command = "run_suite" if "suite" in translation.document else "run_eval"
+    options = f"--run_config {shlex.quote(str(output))} --dry_run"
+    screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))

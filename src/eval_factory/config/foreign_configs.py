@@ -64,10 +64,6 @@ class Translation:
     """The file runs here as it is."""
 
     @property
-    def is_suite(self) -> bool:
-        return "suite" in self.document
-
-    @property
     def text(self) -> str:
         """The file to write: YAML, with a comment for each finding."""
         lines = [f"# Made by 'eval-factory import_config' of a configuration of {self.program}."]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.data.sources import load_sources
+from eval_factory.scoring.comparability import LeaderboardEntry, load_medhelm_leaderboard
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
 NOT_ON_IT = {
