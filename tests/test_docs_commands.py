@@ -20,7 +20,6 @@ from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
 from eval_factory.config.foreign_configs import translated
 from eval_factory.config.json_schema import run_config_schema, suite_schema
-from eval_factory.config.suite import load_as_a_run
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report import documents
 from eval_factory.tasks.custom_benchmark import load_benchmark
@@ -253,7 +252,7 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
         assert load_policy(tmp_path / "policy.yml").benchmarks
     elif "evaluation" in document:  # a config of nemo-evaluator-launcher
         (tmp_path / "launcher.yml").write_text(text)
-        assert translated(tmp_path / "launcher.yml", load_framework(), load_as_a_run).document
+        assert translated(tmp_path / "launcher.yml", load_framework()).document
     elif "dataset_file" in document:
         messages = '{"id": "a", "messages": [{"role": "user", "content": "?"}], '
         for file, content in (

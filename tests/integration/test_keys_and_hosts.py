@@ -20,7 +20,7 @@ import yaml
 from eval_factory import api
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.foreign_configs import translated
-from eval_factory.config.suite import build_suite, load_as_a_run
+from eval_factory.config.suite import build_suite
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
@@ -152,7 +152,7 @@ class World:
     def imported(self, **endpoint: Any) -> list[EndpointSettings]:
         told = {"url": f"{self.a}/chat/completions", "model_id": "m", "type": "chat", **endpoint}
         theirs = {"config": {"type": "pubmed_qa"}, "target": {"api_endpoint": told}}
-        ours = translated(self.file(theirs), load_framework(), load_as_a_run).document
+        ours = translated(self.file(theirs), load_framework()).document
         return self.of(Request(document=ours))
 
 

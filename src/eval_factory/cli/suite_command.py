@@ -186,7 +186,6 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     to write is there.
     """
     from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
-    from eval_factory.config.suite import load_as_a_run
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.tasks.framework import load_framework
 
@@ -195,7 +194,7 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
             raise ConfigError(f"{output}: is the file that is translated; name another one")
         if not force:
             raise ConfigError(f"{output}: is there already; name another file, or give --force")
-    translation = translated(file, load_framework(), load_as_a_run)
+    translation = translated(file, load_framework())
     screen = lasting(sys.stderr)
     screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
     if translation.unchanged:
@@ -205,5 +204,6 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
         return
     with named_if_not_written(output):
         write_atomic(output, translation.text)
-    command = f"{'run_suite' if translation.is_suite else 'run_eval'} --run_config {shlex.quote(str(output))}"
-    screen.write(own_lines(f"{output}: written; next: eval-factory {command} --dry_run\n"))
+    command = "run_suite" if "suite" in translation.document else "run_eval"
+    options = f"--run_config {shlex.quote(str(output))} --dry_run"
+    screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))

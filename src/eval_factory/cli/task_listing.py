@@ -29,7 +29,7 @@ from eval_factory.tasks.run_specs import (
     load_index,
     needs_permission,
 )
-from eval_factory.tasks.task_info import erratum_record, list_tasks, task_info, tasks_with
+from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
 
 Record = dict[str, Any]
 
@@ -42,7 +42,7 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
         "description": spec.description,
         "parameters": {
             parameter: {"required": "default" not in known, **known}
-            for parameter, known in spec.known_parameters.items()
+            for parameter, known in spec.parameters.items()
             if parameter not in run_entry.OURS
         },
         "any_parameter": spec.any_parameter,
@@ -53,7 +53,7 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
         "judges": list(framework.judges) if spec.has_jury else [],
         "annotators": list(spec.annotators),
         "prescribed_judges": list(spec.prescribed_judges),
-        "errata": [erratum_record(one) for one in load_errata().of(name, None)],
+        "errata": [one.model_dump(exclude_none=True) for one in load_errata().of(name, None)],
         "executes": dict(spec.executes or {}),
         "needs_permission": needs_permission(name, spec),
         "runs": spec.asks is None,

@@ -16,10 +16,9 @@ from pydantic import ValidationError
 from eval_factory.config import taken_keys
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
-from eval_factory.config.model import RunConfig
+from eval_factory.config.model import UNKNOWN_KEY, RunConfig, known_keys, unknown_key, wrong_value
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.taken_keys import RunExecutor
-from eval_factory.config.wrong_values import UNKNOWN_KEY, known_keys, unknown_key, wrong_value
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key, variable_of, variables_in
@@ -297,11 +296,9 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
     }
     defaults = task.defaults
-    if benchmark.is_rubric:
-        helm |= {"run_spec": RUBRIC_RUN_SPEC, "rubric": True, "zero_shot": True}
-    elif benchmark.has_turns:
-        helm |= {"run_spec": CONVERSATION_RUN_SPEC, "zero_shot": True}
     if benchmark.is_rubric or benchmark.has_turns:
+        run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
+        helm |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
         defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
     return replace(
         task,

@@ -8,17 +8,20 @@ https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.load import each_text, nested
-from eval_factory.config.merge import Source, is_credential, merge, section_at
+from eval_factory.config.merge import Source, is_credential, leaves, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
 from eval_factory.config.rules import SCENARIO_PARAMETERS
+from eval_factory.config.suite import build_suite
+from eval_factory.config.suite_model import OF_THE_SUITE, OWN_OPTIONS
 from eval_factory.config.taken_keys import ADAPTER, INTERCEPTORS, NO_EFFECT, ONLY, TABLE, TASK, interceptors_in
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
@@ -29,7 +32,6 @@ from eval_factory.tasks.framework import DATA_PATH, Framework, Task
 from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
 
 _Tree = dict[str, Any]
-_Load = Callable[[Mapping[str, Any], Framework], object]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
 _ADVICE, _SAID, _LAUNCHER, _KNOWN = TABLE["advice"], TABLE["said"], TABLE["launcher"], TABLE["known"]
@@ -62,10 +64,6 @@ class Translation:
     """The file runs here as it is."""
 
     @property
-    def is_suite(self) -> bool:
-        return "suite" in self.document
-
-    @property
     def text(self) -> str:
         """The file to write: YAML, with a comment for each finding."""
         lines = [f"# Made by 'eval-factory import_config' of a configuration of {self.program}."]
@@ -74,11 +72,8 @@ class Translation:
         return "\n".join([*lines, *(f"# - {finding}" for finding in self.findings), body])
 
 
-def translated(path: Path, framework: Framework, load: _Load) -> Translation:
+def translated(path: Path, framework: Framework) -> Translation:
     """Translate a file.
-
-    Args:
-        load: checks a run config or a suite as a run would, and raises ConfigError.
 
     Raises:
         ConfigError: it cannot be read, is of no known form, is a suite already, holds a key, names no task that there
@@ -90,7 +85,7 @@ def translated(path: Path, framework: Framework, load: _Load) -> Translation:
     for refused in TABLE["refused"]:
         if set(document).issuperset(refused["sections"]):
             raise ConfigError(f"{path}: {refused['why'].format(path=path, known=_KNOWN)}")
-    work = _Import(path, framework, document, load)
+    work = _Import(path, framework, document)
     if {"evaluation", "execution", "deployment"} & set(document):
         program, written = LAUNCHER, work.of_launcher()
     elif {"config", "target"} & set(document):
@@ -114,7 +109,6 @@ class _Import:
     path: Path
     framework: Framework
     document: Mapping[str, Any]
-    load: _Load
     findings: list[str] = field(default_factory=list)
     serve: _Tree | None = None
     """The server of every target."""
@@ -262,8 +256,6 @@ class _Import:
 
     def slurm(self, execution: Mapping[str, Any], executor: str) -> _Tree:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
-        from eval_factory.config.suite_model import OWN_OPTIONS  # imported here: a run config needs no suites
-
         options = TABLE["sbatch"] if executor == "slurm" else {}
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
         if executor != "slurm":
@@ -335,9 +327,12 @@ class _Import:
 
         tree = each_text(document, sample)
         try:
-            if task is not None:  # its server may be yet to start
+            if task is None:
+                build_suite(None, document=tree, env={})
+            else:
+                # its server may be yet to start
                 tree["target"]["api_endpoint"].setdefault("url", TABLE["samples"]["url"])
-            self.load(tree, self.framework)
+                build_evaluation(Request(document=tree), self.framework, {})
         except ConfigError as error:
             head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
             raise ConfigError([head, *(f"  {problem}" for problem in error.problems)]) from None
@@ -480,23 +475,15 @@ def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     """What one place says of `config` and `target`; `overrides` has dotted paths."""
-    theirs, overrides = _mapping(section.get("nemo_evaluator_config")), _mapping(section.get("overrides"))
-    found = [
-        (f"{path}.nemo_evaluator_config.", theirs),
-        (f"{path}.overrides.", nested({path.lstrip("+"): value for path, value in overrides.items()})),
-    ]
-    return [layer for layer in found if layer[1]]
-
-
-def _flat_params(run: _Tree) -> _Tree:
-    params = dict(run["config"].get("params", {}))
-    extra = params.pop("extra", {})
-    return {**params, **{f"extra.{name}": value for name, value in extra.items()}}
+    overrides = {where.lstrip("+"): value for where, value in _mapping(section.get("overrides")).items()}
+    theirs = _mapping(section.get("nemo_evaluator_config"))
+    return [(f"{path}.nemo_evaluator_config.", theirs), (f"{path}.overrides.", nested(overrides))]
 
 
 def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    flat = [_flat_params(run) for _, run in runs]
+    params_of = [leaves(run["config"].get("params", {})) for _, run in runs]
+    flat = [{".".join(path): value for path, value in params.items()} for params in params_of]
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
     names = _distinct([_slug(task.name) for task, _ in runs])
     endpoints = [run["target"]["api_endpoint"] for _, run in runs]
@@ -508,8 +495,7 @@ def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree,
         own = nested({key: value for key, value in params.items() if key not in shared})
         entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
         evaluations.append(task.name if len(entry) == 1 else entry)
-        others = [target for target, endpoint in targets.items() if endpoint != own_endpoint]
-        excluded += [{"evaluation": name, "target": target} for target in others]
+        excluded += [{"evaluation": name, "target": other} for other, one in targets.items() if one != own_endpoint]
     served = [_without_nothing({"name": name, "api_endpoint": one, "serve": serve}) for name, one in targets.items()]
     suite = {
         "output_dir": output_dir,
@@ -532,8 +518,6 @@ def _slug(text: str) -> str:
 
 def _target_name(model_id: str) -> str:
     """The last part of the model's id, where a folder may be called so."""
-    from eval_factory.config.suite_model import OF_THE_SUITE  # imported here, as above
-
     name = _slug(model_id.rpartition("/")[2])
     if not name or looks_like_key(name):
         return "model"

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 from eval_factory.config import taken_keys
 from eval_factory.config.model import DEMO_URLS, RunConfig
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
-from eval_factory.config.suite_model import NAME, OF_THE_SUITE, RunExecutorSection, SuiteSection
+from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
 from eval_factory.config.taken_keys import KEYS, SLURM
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.tasks.framework import Framework
 
 _Schema = dict[str, Any]
@@ -43,9 +42,7 @@ _SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "s
 """Path in a suite -> where the descriptions of the same are."""
 
 _JUDGE = "config.params.extra.judges"
-_TEXTS: Mapping[str, str] = parse_own(
-    (resources.files("eval_factory.config") / "descriptions.yml").read_text(encoding="utf-8")
-)
+_TEXTS: Mapping[str, str] = packaged("config/descriptions.yml")
 DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != TOP}
 """Dotted path of a value of a run config -> what an editor shows of it."""
 
@@ -54,10 +51,10 @@ def run_config_schema(framework: Framework) -> _Schema:
     run = RunConfig.model_json_schema()
     defaults = {"config": framework.defaults.config, "target": framework.defaults.target}
     schema = _mapping(run, "", run["$defs"], defaults)
-    places = RunExecutorSection.model_json_schema()
+    of_suite = SuiteSection.model_json_schema()
     for name in KEYS:
-        default = framework.defaults.suite[name]
-        schema["properties"][name] = _field(places["properties"][name], name, places["$defs"], default)
+        field = of_suite["properties"][name]["anyOf"][0]  # the other is null
+        schema["properties"][name] = _field(field, name, of_suite["$defs"], framework.defaults.suite[name])
     params = schema["properties"]["config"]["properties"]
     names, own = [task.name for task in framework.evaluations], framework.framework.name
     known = {"enum": names, "enumDescriptions": [task.description for task in framework.evaluations]}

@@ -1,28 +1,41 @@
-"""The shape of a merged configuration. Nothing here has a default: those stand in framework.yml.
+"""The shape of a merged configuration, and what is wrong with a value, in words: pydantic's findings with whole paths.
+
+Nothing here has a default: those stand in framework.yml.
 
 The annotations are no texts (`from __future__ import annotations`): pydantic would compile each of them whenever a
 command begins.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    BaseModel,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationError,
     model_serializer,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from eval_factory.core.errors import did_you_mean, expectation
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.safe_files import expanded
-from eval_factory.core.secrets import Redactor, is_variable_name, looks_like_key, secret_field_of, secret_field_of_url
+from eval_factory.core.secrets import (
+    REDACTED,
+    Redactor,
+    is_variable_name,
+    looks_like_key,
+    secret_field_of,
+    secret_field_of_url,
+)
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import SERVED_SCHEME, base_of, kind_of
 from eval_factory.tasks.choice_question import MAX_ORDERS
@@ -217,16 +230,6 @@ class TokenPrice(StrictModel):
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
 
-LIST_FORMS = {
-    "judges": "[{name: NAME, model_id: MODEL}]",
-    "prices": "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]",
-    "evaluations": "[TASK, {type: TASK, params: {...}}]",
-    "targets": "[{name: NAME, api_endpoint: {url: URL, model_id: MODEL}}]",
-    "variants": "[{name: NAME, params: {...}}]",
-    **dict.fromkeys(("include", "exclude"), "[{evaluation: PATTERN, target: PATTERN}]"),
-}
-"""Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
-
 NO_SHARDS = (
     "there are no shards any more, for one process asks as much as an endpoint answers: leave `shards` out;"
     " several servers of the same model go into target.api_endpoint.url: [URL, URL]"
@@ -354,3 +357,79 @@ class RunConfig(StrictModel):
 
     config: RunSection
     target: TargetSection
+
+
+LIST_FORMS = {
+    "judges": "[{name: NAME, model_id: MODEL}]",
+    "prices": "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]",
+    "evaluations": "[TASK, {type: TASK, params: {...}}]",
+    "targets": "[{name: NAME, api_endpoint: {url: URL, model_id: MODEL}}]",
+    "variants": "[{name: NAME, params: {...}}]",
+    **dict.fromkeys(("include", "exclude"), "[{evaluation: PATTERN, target: PATTERN}]"),
+}
+"""Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
+
+UNKNOWN_KEY = "unknown key "
+"""The beginning of a problem that does not prevent other checks."""
+MAX_SHOWN = 200
+"""Characters of a wrong value."""
+
+
+def problems_with(
+    tree: Any, where: str, model: type[BaseModel], elsewhere: Collection[tuple[str, ...]] = ()
+) -> Iterator[str]:
+    """What pydantic finds in a tree that stands at `where`; `elsewhere`: what another layer may add is not missing."""
+    try:
+        model.model_validate(tree)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            if detail["type"] == "missing" and detail["loc"] in elsewhere:
+                continue
+            place = [part for part in detail["loc"] if isinstance(part, int) or "[" not in part]
+            path = where + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+            if detail["type"] == "extra_forbidden":
+                yield unknown_key(path, str(place[-1]), known_keys(model, place[:-1]))
+            else:
+                yield f"{path}: {wrong_value(detail)}"
+
+
+def unknown_key(path: str, name: str, known: Sequence[str], also: Sequence[str] = ()) -> str:
+    """`also`: keys that may be meant, and are not listed where none is near."""
+    hint = did_you_mean(name, [*known, *also]) or (f"; known here: {', '.join(known)}" if known else "")
+    return f"{UNKNOWN_KEY}{REDACTED if looks_like_key(name) else path}{hint}"
+
+
+def wrong_value(detail: Any) -> str:
+    """What a value must be and what it is; of a list of mappings what one looks like."""
+    if detail["type"] == "missing":
+        return "is missing"
+    if detail["type"] == "value_error":
+        return str(detail["ctx"]["error"])
+    form = LIST_FORMS.get(detail["loc"][-1]) if detail["type"] == "list_type" else None
+    return f"{expectation(detail)}{f' such as {form}' if form else ''}, got {shown_value(detail.get('input'))}"
+
+
+def shown_value(value: object) -> str:
+    if isinstance(value, (dict, list)):
+        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
+    shown = Redactor().text(repr(value))
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]} ..."
+
+
+def known_keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """The keys of what stands at a place in a model; none where any key may stand there."""
+    for name in place:
+        if isinstance(name, str):
+            field = model.model_fields.get(name)
+            inner = next(_models_in(field.annotation), None) if field else None
+            if inner is None:
+                return []
+            model = inner
+    return sorted(model.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and not get_args(annotation) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

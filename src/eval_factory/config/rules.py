@@ -203,7 +203,8 @@ def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
     from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats: only if asked
 
     lines = described_layout(rule.layout, {"subject": extra.subject, "condition": extra.condition})
-    return "".join(["; what it must contain:", *(f"\n    {line}" for line in lines)]) if lines else ""
+    content = "".join(f"\n    {line}" for line in lines)
+    return f"; what it must contain:{content}" if content else ""
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from eval_factory.config import suite_layers
-from eval_factory.config.evaluation import Request, build_evaluation, task_named
+from eval_factory.config.evaluation import Request, task_named
 from eval_factory.config.merge import leaves, with_defaults
-from eval_factory.config.model import DEMO_URLS, urls_in
+from eval_factory.config.model import DEMO_URLS, UNKNOWN_KEY, problems_with, urls_in
 from eval_factory.config.rules import BENCHMARK_KEY, prescribed_roles
 from eval_factory.config.suite_layers import HANDED, TOP, name_with_variant, over
 from eval_factory.config.suite_model import SuiteSection, problems_of_serve, served_target
-from eval_factory.config.wrong_values import UNKNOWN_KEY, problems_with
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.nouns import OfCell
@@ -260,8 +259,7 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         config = {"type": one.evaluation["type"], "output_dir": str(own), "params": params}
         document = {"config": config, "target": {"api_endpoint": deepcopy(one.target["api_endpoint"])}}
         cells.append(Cell(one.target["name"], one.name, document, own))
-    given = {key: value for key, value in section.items() if value is not None}
-    settings = {**framework.defaults.suite, **given}
+    settings = with_defaults(framework.defaults.suite, section)
     settings["slurm"] = with_defaults(framework.defaults.suite["slurm"], section.get("slurm"))
     # While some ask, which costs little, others load data and score; each takes about 130 MB.
     usual_processes = min(2 * (os.cpu_count() or 1), 8)
@@ -282,15 +280,3 @@ def _suite(section: dict[str, Any], left: Sequence[Combination], framework: Fram
         slurm={target["name"]: with_defaults(settings["slurm"], target.get("slurm")) for target in section["targets"]},
         document={TOP: settings},
     )
-
-
-def load_as_a_run(document: Mapping[str, Any], framework: Framework) -> None:
-    """Load a run config or a suite that was translated.
-
-    Raises:
-        ConfigError: with every problem that was found.
-    """
-    if TOP in document:
-        build_suite(None, document=document, env={})
-    else:
-        build_evaluation(Request(document=document), framework, {})

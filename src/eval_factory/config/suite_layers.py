@@ -23,9 +23,8 @@ from eval_factory.config import taken_keys
 from eval_factory.config.evaluation import canonical_names, find_benchmark, task_named
 from eval_factory.config.load import interpolate, nested, parse_overrides
 from eval_factory.config.merge import Source, leaves, merge, section_at
-from eval_factory.config.model import ApiEndpoint, Params
+from eval_factory.config.model import ApiEndpoint, Params, problems_with
 from eval_factory.config.rules import BENCHMARK_KEY
-from eval_factory.config.wrong_values import problems_with
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within

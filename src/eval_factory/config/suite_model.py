@@ -167,13 +167,6 @@ class SlurmSection(StrictModel):
     tasks_at_once: Annotated[Positive, Field(le=10_000)] | None = None
 
 
-class RunExecutorSection(StrictModel):
-    """`executor` and `slurm` at the top of a run config, for the JSON Schema."""
-
-    executor: ExecutorName
-    slurm: SlurmSection
-
-
 class ServeSection(StrictModel):
     command: CommandWords | None = None
     replicas: Annotated[int, Field(strict=True, ge=1, le=64)] | None = None
@@ -256,7 +249,7 @@ class SuiteSection(StrictModel):
     exclude: list[CellPattern] | None = None
     judges: list[Any] | None = None
     prices: list[Any] | None = None
-    executor: Literal["local", "slurm"] | None = None
+    executor: ExecutorName | None = None
     slurm: SlurmSection | None = None
     max_processes: Annotated[Positive, Field(le=256)] | None = None
     max_attempts: Annotated[Positive, Field(le=100)] | None = None

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any, get_args
 
 from eval_factory.config.merge import Layer, section_at, with_defaults
-from eval_factory.config.model import ExecutorName
-from eval_factory.config.wrong_values import problems_with, shown_value
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.config.model import ExecutorName, problems_with, shown_value
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.tasks.framework import Framework, Task
 
-TABLE: Any = parse_own((resources.files("eval_factory.config") / "foreign_configs.yml").read_text(encoding="utf-8"))
+TABLE: Any = packaged("config/foreign_configs.yml")
 ADAPTER, TASK = "target.api_endpoint.adapter_config", "config.params.task"
 INTERCEPTORS = f"{ADAPTER}.interceptors"
 NO_EFFECT: Mapping[str, Sequence[str]] = TABLE["no_effect"]

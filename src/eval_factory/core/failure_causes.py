@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, FailureCause
 
 MAX_CAUSE = 300
@@ -91,7 +90,7 @@ def short_cause(cause: str) -> str:
 @cache
 def _remedies() -> list[dict[str, Any]]:
     """failure_remedies.yml, each pattern compiled."""
-    found: list[dict[str, Any]] = parse_own(Path(__file__).with_name("failure_remedies.yml").read_text("utf-8"))
+    found: list[dict[str, Any]] = packaged("core/failure_remedies.yml")
     for one in found:
         one["says"] = re.compile("|".join(one.get("says", [""])))
     return found

@@ -130,6 +130,11 @@ def parse_own(text: str) -> Any:
         raise YamlSyntaxError(_syntax_problem(error)) from None
 
 
+def packaged(path: str) -> Any:
+    """The document that comes with the program, at its path in the package: `config/descriptions.yml`."""
+    return parse_own((Path(__file__).parents[1] / path).read_text(encoding="utf-8"))
+
+
 def _syntax_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "is not valid YAML"

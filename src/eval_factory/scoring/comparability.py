@@ -1,6 +1,6 @@
 """Whether a run was made with the settings of MedHELM's leaderboard: each deviation from what it ran, with its effect.
 
-What the leaderboard ran stands in `tasks/medhelm_leaderboard.yml`. What was asked here is taken from the requests that
+What the leaderboard ran stands in `medhelm_leaderboard.yml`. What was asked here is taken from the requests that
 were answered, not from the configuration alone: an endpoint may refuse a field, and a user may change any.
 """
 
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Comparability, Deviation, Instances, Provenance
+from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
@@ -19,7 +22,6 @@ from eval_factory.helm.output import AdapterSpec
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, MedhelmLeaderboard, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
 _UNKNOWN = "unknown"
@@ -30,6 +32,62 @@ COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
 """Fields of a request that are compared by their values."""
 
 _NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
+
+
+class Collapsed(StrictModel):
+    """Rows of the data of which HELM's scenario keeps one each."""
+
+    rows: int
+    instances: int
+
+
+class LeaderboardEntry(StrictModel):
+    """One run spec of the leaderboard."""
+
+    max_tokens: int
+    """What the run spec itself grants an answer."""
+    max_length: int | None = None
+    """Of a scenario that has such an argument: the leaderboard's value."""
+    max_eval_instances: int | None = None
+    """None: as of all."""
+    arguments: dict[str, tuple[str, ...]] = {}
+    """Argument that chooses another evaluation -> the values that the leaderboard has."""
+    num_output_tokens: dict[str, int] = {}
+    """Model -> tokens, where the leaderboard granted it another number than all its other evaluations did."""
+    newest_data: bool = False
+    """Whether HELM names no revision of the data: then it is not known which one the leaderboard read."""
+    collapsed: Collapsed | None = None
+
+    def argument_not_run(self, given: Mapping[str, object]) -> str | None:
+        """`name=value` of the first argument with which the leaderboard has no result."""
+        unknown = (f"{name}={value}" for name, value in given.items() if str(value) not in self.arguments.get(name, ()))
+        return next(unknown, None)
+
+
+class MedhelmLeaderboard(StrictModel):
+    helm: str
+    """The version of HELM whose run specs it tells of."""
+    max_eval_instances: int
+    num_train_trials: int
+    temperature: float
+    top_p: float
+    num_output_tokens: dict[str, int]
+    """Model -> the tokens that the leaderboard granted its answers, for it thinks before it answers."""
+    judge_max_tokens: int
+    run_specs: dict[str, LeaderboardEntry]
+
+    def most_instances(self, entry: LeaderboardEntry) -> int:
+        """The most that it asked of one evaluation; of more, HELM drew so many at random."""
+        return entry.max_eval_instances or self.max_eval_instances
+
+    def tokens_by_model(self, entry: LeaderboardEntry) -> dict[str, int]:
+        """Of the models that were granted another number than the run spec's."""
+        return {**self.num_output_tokens, **entry.num_output_tokens}
+
+
+@lru_cache(maxsize=1)
+def load_medhelm_leaderboard() -> MedhelmLeaderboard:
+    return MedhelmLeaderboard.model_validate(packaged("scoring/medhelm_leaderboard.yml"))
 
 
 @dataclass(frozen=True)
@@ -54,7 +112,7 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     if entry is None:
         return Comparability(None, _NO_RESULT.format(what=facts.plan.task_name))
     # arguments that choose what is evaluated, but for those that have HELM's default
-    known = load_index().run_specs[helm.run_spec].known_parameters
+    known = load_index().run_specs[helm.run_spec].parameters
     chosen = {
         name: value
         for name, value in facts.plan.scenario_arguments.items()

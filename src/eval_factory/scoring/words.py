@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 
 MAX_REFUSAL = 400
 """Characters. What goes on for longer says something beside: that it is no physician, and then what to do."""
 
-_WORDS = parse_own(resources.files("eval_factory.scoring").joinpath("words.yml").read_text(encoding="utf-8"))
+_WORDS = packaged("scoring/words.yml")
 
 
 def alternatives(topic: str) -> dict[str, str]:

@@ -21,11 +21,10 @@ from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.tasks import custom_table, message_files, prompt_check
+from eval_factory.tasks import custom_table, message_files
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, check_judge_prompt, jury_keys
 from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
-from eval_factory.tasks.prompt_check import jury_keys
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase
 
 JURY = "jury_score"
@@ -242,12 +241,12 @@ def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, l
     columns = header = None
     so_far = len(found.problems)
     if parts.prompt_file is not None:
-        columns = prompt_check.columns_of_prompt(parts.path, parts.prompt_file, found)
+        columns = custom_table.columns_of_prompt(parts.path, parts.prompt_file, found)
     can_be_filled = columns is not None and len(found.problems) == so_far
     if parts.dataset_file is not None:
         header = custom_table.header_of(parts.path, parts.dataset_file, found)
     for judge_prompt in parts.judge_prompts:
-        prompt_check.check_judge_prompt(parts.path, judge_prompt, header, found, form)
+        check_judge_prompt(parts.path, judge_prompt, header, found, form)
     if header is None or parts.dataset_file is None:
         return 0, []
     prompt_file = parts.prompt_file or parts.path.parent
@@ -264,7 +263,7 @@ def _check_conversations(parts: _Parts, form: JuryForm, found: Findings) -> tupl
     rows = message_files.check_conversations(parts.path, file, parts.needing, found, quasi=quasi)
     header = message_files.fields_of(rows)
     for judge_prompt in parts.judge_prompts:
-        prompt_check.check_judge_prompt(parts.path, judge_prompt, header if rows else None, found, form)
+        check_judge_prompt(parts.path, judge_prompt, header if rows else None, found, form)
     _check_incorrect_answers(file, parts.metrics, header, found)
     return len(rows), header
 

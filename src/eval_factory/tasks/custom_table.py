@@ -1,4 +1,4 @@
-"""The table of a custom benchmark, gone through row by row. Messages never quote a cell: it may be a patient's."""
+"""The prompt of a custom benchmark, and its table row by row. Messages never quote a cell: it may be a patient's."""
 
 from __future__ import annotations
 
@@ -62,6 +62,39 @@ def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> 
         elif header.index(name) != number - 1:
             found.problems.append(f"{dataset_file}: line 1: two columns have the name {name!r}")
     return header
+
+
+def columns_of_prompt(path: Path, prompt_file: Path, found: file_problems.Findings) -> list[str] | None:
+    """The names in the braces of the prompt, in their order; None where the prompt cannot be read."""
+    text = file_problems.read_text(prompt_file, "prompt_file", path, found)
+    if text is None:
+        return None
+    if not text.strip():
+        found.problems.append(f"{prompt_file}: is empty")
+        return None
+    columns: list[str] = []
+    try:
+        for _, name, form, conversion in string.Formatter().parse(text):
+            if name is None:
+                continue
+            if name and not (form or conversion or re.search(r"[.\[\]{}]", name) or name.isdigit()):
+                columns.append(name)
+                continue
+            shown = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            line = file_problems.line_of(text, "{" + shown)
+            found.problems.append(
+                f"{prompt_file}: line {line}: {{{shown}}} is not the name of a column;"
+                " write {name} for the column name, and {{ and }} for braces that stay as they are"
+            )
+    except ValueError:
+        # where a brace stands that opens or closes nothing
+        without_pairs = re.sub(r"\{\{|\}\}|\{[^{}]*\}", lambda pair: re.sub(r"[^\n]", " ", pair[0]), text)
+        line = re.split(r"[{}]", without_pairs, maxsplit=1)[0].count("\n") + 1
+        found.problems.append(
+            f"{prompt_file}: line {line}: has an unmatched brace; write {{{{ and }}}} for braces that stay as they are"
+        )
+        return None
+    return list(dict.fromkeys(columns))
 
 
 def check_columns(

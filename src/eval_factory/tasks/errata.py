@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 
 from pydantic import model_validator
 
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
 
 CORRECTED = ".corrected"
@@ -56,5 +55,4 @@ class Errata(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
-    text = (resources.files("eval_factory.tasks") / "errata.yml").read_text(encoding="utf-8")
-    return Errata.model_validate(parse_own(text))
+    return Errata.model_validate(packaged("tasks/errata.yml"))

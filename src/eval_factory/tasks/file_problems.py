@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from eval_factory.core.errors import ConfigError
-
 _SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
 _UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")
 _KINDS = {
@@ -43,22 +41,28 @@ class Findings:
     notes: list[str] = field(default_factory=list)
 
 
-def read_text(path: Path, what: str, named_in: Path) -> str:
-    """Raises ConfigError."""
+def read_text(path: Path, what: str, named_in: Path, found: Findings) -> str | None:
+    """A prompt; None, and a problem in `found`, where it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{path}: {why_unreadable(error, what, named_in)}") from None
+        problem = why_unreadable(error, what, named_in)
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: {not_utf8(path)}") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise ConfigError(f"{path}: line {line}: holds a NUL character (a byte that is 0)")
-    if text.startswith("\ufeff"):
-        raise ConfigError(
-            f"{path}: begins with a byte order mark, which would become part of the prompt; save as UTF-8 without one"
-        )
-    return text
+        problem = not_utf8(path)
+    else:
+        if "\0" in text:
+            problem = f"line {line_of(text, chr(0))}: holds a NUL character (a byte that is 0)"
+        elif text.startswith("\ufeff"):
+            problem = "begins with a byte order mark, which would become part of the prompt; save as UTF-8 without one"
+        else:
+            return text
+    found.problems.append(f"{path}: {problem}")
+    return None
+
+
+def line_of(text: str, part: str) -> int:
+    """The number of the line in which a part of the text begins; 1 where it is not there."""
+    return text.count("\n", 0, max(text.find(part), 0)) + 1
 
 
 def why_unreadable(error: OSError, what: str, named_in: Path) -> str:

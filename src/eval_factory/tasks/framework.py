@@ -83,8 +83,8 @@ class FileLayout(_Part):
         """Whether it is about these parameters; those without a value do not exclude it."""
         from fnmatch import fnmatch  # imported here, as it compiles patterns: the list of tasks needs none
 
-        given = {name: values.get(name) for name in self.when}
-        return all(value is None or fnmatch(value, self.when[name]) for name, value in given.items())
+        asked = [(values.get(name), pattern) for name, pattern in self.when.items()]
+        return all(value is None or fnmatch(value, pattern) for value, pattern in asked)
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
         """With the parameters' values in place of their names in braces."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -43,11 +43,12 @@ class MessageFile(Generic[Row]):
     lines: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def without(self, values: Iterable[object]) -> tuple[int, int] | None:
-        """Where only some rows have a value: the line of the first that has none, and how many have one."""
-        given = list(values)
-        there = sum(value is not None for value in given)
-        return (self.lines[given.index(None)], there) if 0 < there < len(given) else None
+    def all_or_none(self, name: str, values: Sequence[object], others: str) -> None:
+        """A problem where only some rows have a value: the first that has none, and how many `others` have one."""
+        there = sum(value is not None for value in values)
+        if 0 < there < len(values):
+            line = self.lines[values.index(None)]
+            self.problems.append(f"line {line}: {name}: is missing, and {there} other {others}")
 
 
 def _read(
@@ -115,11 +116,9 @@ def holds_conversations(dataset_file: object) -> bool:
 def read_conversations(file: Path) -> MessageFile[Conversation]:
     """Raises OSError: it cannot be read."""
     found = _read(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
-    ids, clusters = [row.id for row in found.rows], [row.others.get(CLUSTER) for row in found.rows]
-    for name, values in ((ID, ids), (CLUSTER, clusters)):
-        if gap := found.without(values):
-            have = f"and {gap[1]} other lines have one; all have it or none has"
-            found.problems.append(f"line {gap[0]}: {name}: is missing, {have}")
+    others = "lines have one; all have it or none has"
+    found.all_or_none(ID, [row.id for row in found.rows], others)
+    found.all_or_none(CLUSTER, [row.others.get(CLUSTER) for row in found.rows], others)
     return found
 
 
@@ -202,9 +201,8 @@ def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     name, nouns = _ID[form], ("cases", "case")
     found = _read(path, name, name, nouns, lambda row: _case_problems(row, form), lambda row: _case(row, form))
-    if gap := found.without([case.cluster for case in found.rows]):
-        have = f"and {gap[1]} other cases have one; a case that shares nothing gets a name of its own"
-        found.problems.append(f"line {gap[0]}: cluster: is missing, {have}")
+    others = "cases have one; a case that shares nothing gets a name of its own"
+    found.all_or_none("cluster", [case.cluster for case in found.rows], others)
     return found
 
 

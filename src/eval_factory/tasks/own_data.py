@@ -243,14 +243,12 @@ def _whole(text: str) -> int | None:
         return None
 
 
-def described_layout(layout: Sequence[FileLayout], values: _Values) -> list[str]:
-    lines = []
+def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[str]:
     for entry in _applying(layout, values):
         where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
         kind = f" ({entry.format})" if entry.format else ""
         asked = ", ".join(_what_is_asked_of(entry))
-        lines.append(f"{where}{kind}{' ' if asked else ''}{asked}")
-    return lines
+        yield f"{where}{kind}{' ' if asked else ''}{asked}"
 
 
 def _what_is_asked_of(entry: FileLayout) -> Iterator[str]:
@@ -300,7 +298,8 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
         else:
             found += _faults_of_files(path, entry)
     if not found:
-        found += [fault for entry in entries for fault in _without_a_file(path, entry, entries)]
+        for entry in entries:
+            found += islice(_without_a_file(path, entry, entries), MAX_PROBLEMS_SHOWN)
     return list(dict.fromkeys(found))
 
 
@@ -336,19 +335,15 @@ def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
     return shortened(found, f"{folder / name}: ")
 
 
-def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayout]) -> list[str]:
+def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayout]) -> Iterator[str]:
     """Rows of a table that ask for a file named by a number, and it is not there."""
     if entry.one_per is None:
-        return []
+        return
     table = next(other for other in entries if other.file == entry.one_per.file)
     there = frozenset(number for file in folder.glob(str(entry.file)) if (number := number_named_by(file)) is not None)
     file, column, parent = folder / entry.one_per.file, entry.one_per.column, folder / Path(str(entry.file)).parent
-    found: list[str] = []
     for where, row in _table_of(file, table)[1]:
         number = _whole(row.get(column) or "")
         if number is None or number not in there:
             named = "no whole number" if number is None else number
-            found.append(f"{file}: {where}, column {column}: no file of {parent} is named {named}")
-        if len(found) == MAX_PROBLEMS_SHOWN:
-            break
-    return found
+            yield f"{file}: {where}, column {column}: no file of {parent} is named {named}"

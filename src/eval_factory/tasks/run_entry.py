@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,44 +101,40 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
     return None if found or spec is None else _task(entry, spec, framework, upstream)
 
 
-def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> list[str]:
-    problems = []
+def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
     if spec.asks is not None:
-        problems.append(f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text")
-    takes = [name for name in spec.known_parameters if name not in OURS]
+        yield f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text"
+    takes = [name for name in spec.parameters if name not in OURS]
     for name in entry.arguments:
         if name in OURS:
-            problems.append(f"{name} cannot be given here; {OURS[name]}")
+            yield f"{name} cannot be given here; {OURS[name]}"
         elif name and name not in takes and name not in index.expanders and not spec.any_parameter:
             near = did_you_mean(name, [*takes, *index.expanders])
-            problems.append(
+            yield (
                 f"{entry.name} has no parameter {name!r}{near}; {parameters_of(entry.name, spec)};"
                 f" every run spec takes: {', '.join(for_every_run_spec(index))}"
             )
     if (wrong := wrong_processor(entry.arguments)) is not None:
-        problems.append(wrong)
+        yield wrong
     missing = [name for name in spec.required if name not in entry.arguments]
     if missing:
-        problems.append(
+        yield (
             f"{entry.name} needs {', '.join(missing)}: write"
             f" helm:{entry.name}:{','.join(f'{name}=...' for name in missing)}; {parameters_of(entry.name, spec)}"
         )
-    return problems
 
 
-def given_twice(task: Task, params: Any) -> list[str]:
-    problems = []
+def given_twice(task: Task, params: Any) -> Iterator[str]:
     for name, elsewhere in SAME_SETTING.items():
         for path in elsewhere if name in task.helm.arguments else ():
             section = params.extra if path.startswith("extra.") else params
             if getattr(section, path.removeprefix("extra.")) is not None:
-                problems.append(f"{WHERE}: {name} and config.params.{path} are the same setting; give one of them")
-    return problems
+                yield f"{WHERE}: {name} and config.params.{path} are the same setting; give one of them"
 
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
-    shown = [signature(parameter, known) for parameter, known in spec.known_parameters.items() if parameter not in OURS]
+    shown = [signature(parameter, known) for parameter, known in spec.parameters.items() if parameter not in OURS]
     if spec.any_parameter:
         return f"{name} takes any parameter"
     return f"its parameters: {', '.join(shown)}" if shown else f"{name} has no parameters of its own"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ class IndexedRunSpec:
     module: str
     """Under `helm.benchmark.run_specs`."""
     description: str = ""
-    parameters: Mapping[str, Mapping[str, Any]] | None = None
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name -> `type` (annotation) and `default`; without a default it is required."""
     any_parameter: bool = False
     main_metrics: tuple[str, ...] = ()
@@ -50,12 +50,8 @@ class IndexedRunSpec:
     each stands for (`by meaning`)."""
 
     @property
-    def known_parameters(self) -> Mapping[str, Mapping[str, Any]]:
-        return self.parameters or {}
-
-    @property
     def required(self) -> list[str]:
-        return [name for name, record in self.known_parameters.items() if "default" not in record]
+        return [name for name, record in self.parameters.items() if "default" not in record]
 
     @property
     def prescribed_judges(self) -> tuple[str, ...]:
@@ -63,7 +59,7 @@ class IndexedRunSpec:
 
     @property
     def has_jury(self) -> bool:
-        return JURY_PARAMETER in self.known_parameters
+        return JURY_PARAMETER in self.parameters
 
 
 @dataclass(frozen=True)

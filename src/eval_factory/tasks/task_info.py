@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import Framework, Task, load_framework
 from eval_factory.tasks.run_specs import executed_by
-
-if TYPE_CHECKING:
-    from eval_factory.tasks.errata import Erratum
 
 Scoring = Literal["rule", "jury", "either"]
 _ABOUT = (
@@ -107,14 +104,10 @@ def task_info(task: Task) -> TaskInfo:
             )
             for name, rule in helm.parameters.items()
         },
-        errata=tuple(erratum_record(erratum) for erratum in load_errata().of(helm.run_spec, helm.fixed)),
+        errata=tuple(one.model_dump(exclude_none=True) for one in load_errata().of(helm.run_spec, helm.fixed)),
         executes=dict(executed_by(helm.run_spec, helm.arguments)),
         **{name: getattr(task.about, name) for name in _ABOUT},
     )  # fmt: skip
-
-
-def erratum_record(erratum: Erratum) -> dict[str, Any]:
-    return erratum.model_dump(exclude_none=True)
 
 
 def list_tasks(tag: str | None = None) -> tuple[TaskInfo, ...]:

@@ -17,9 +17,9 @@ from helm.benchmark.runner import downsample_eval_instances
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 from helm.common.request import Request
 
+from eval_factory.scoring.comparability import load_medhelm_leaderboard
 from eval_factory.scoring.provenance import SEEDS
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.medhelm_leaderboard import load_medhelm_leaderboard
 
 BOARD = load_medhelm_leaderboard()
 ARGUMENTS = {"subject": "lab_anemia", "condition": "chronic_pain", "subset": "icliniq", "data_path": "x"}

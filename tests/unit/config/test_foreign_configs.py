@@ -11,7 +11,7 @@ import yaml
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.foreign_configs import EVAL_FACTORY, Translation, translated
 from eval_factory.config.foreign_configs import LAUNCHER as LAUNCHERS
-from eval_factory.config.suite import build_suite, load_as_a_run
+from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 
@@ -22,7 +22,7 @@ KEY = "nvapi-" + "a1B2c3D4e5" * 4
 def of(document: Any, tmp_path: Path) -> Translation:
     file = tmp_path / "foreign.yml"
     file.write_text(document if isinstance(document, str) else yaml.safe_dump(document, sort_keys=False))
-    return translated(file, load_framework(), load_as_a_run)
+    return translated(file, load_framework())
 
 
 def refused(document: Any, tmp_path: Path) -> str:
@@ -48,7 +48,7 @@ def run_config(**params: Any) -> dict[str, Any]:
 def test_a_run_config_that_runs_here_is_the_same(document: dict[str, Any], tmp_path: Path) -> None:
     found = of(document, tmp_path)
     assert found == Translation(EVAL_FACTORY, document, (), unchanged=True)
-    assert not found.is_suite
+    assert "suite" not in found.document
 
 
 def test_what_a_run_of_nvidias_writes_down_can_be_run_again(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def launcher(*tasks: Any, **evaluation: Any) -> dict[str, Any]:
 def test_one_task_of_a_launcher_is_a_run_config(tmp_path: Path) -> None:
     found = of(LAUNCHER, tmp_path)
     params = {**PARAMS, "parallelism": 8}
-    assert (found.program, found.is_suite) == (LAUNCHERS, False)
+    assert (found.program, "suite" in found.document) == (LAUNCHERS, False)
     assert found.document == {
         "config": {"type": "medec", "output_dir": "results/many", "params": params},
         "target": {"api_endpoint": {"url": "${MODEL_URL}", "model_id": "org/model", "api_key": "NGC_API_KEY"}},
@@ -164,7 +164,7 @@ def test_several_tasks_are_a_suite_and_an_unknown_one_is_named(tmp_path: Path) -
         {"name": "medec"}, {"name": "pubmed_qa", "endpoint_type": "completions"}, *({"name": one} for one in names),
     ]  # fmt: skip
     found = of(launcher(*tasks), tmp_path)
-    assert found.is_suite
+    assert "suite" in found.document
     suite = found.document["suite"]
     assert (suite["output_dir"], suite["evaluations"]) == ("results/many", ["medec", "pubmed_qa"])
     assert [target["api_endpoint"].get("type") for target in suite["targets"]] == [None, "completions"]

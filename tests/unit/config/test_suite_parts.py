@@ -10,10 +10,9 @@ import pytest
 import yaml
 
 from eval_factory.config import suite_layers
-from eval_factory.config.model import LIST_FORMS, NO_SHARDS
+from eval_factory.config.model import LIST_FORMS, NO_SHARDS, problems_with
 from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
 from eval_factory.config.suite_model import SuiteSection
-from eval_factory.config.wrong_values import problems_with
 from eval_factory.tasks.framework import load_framework
 from suites import ENDPOINT, section
 

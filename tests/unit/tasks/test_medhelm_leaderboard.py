@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eval_factory.data.sources import load_sources
+from eval_factory.scoring.comparability import LeaderboardEntry, load_medhelm_leaderboard
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.medhelm_leaderboard import LeaderboardEntry, load_medhelm_leaderboard
 from eval_factory.tasks.run_specs import load_index
 
 NOT_ON_IT = {
@@ -31,7 +31,7 @@ def test_its_arguments_are_what_the_tasks_take() -> None:
             rules = [task.helm.parameters[name] for task in tasks if task.helm.run_spec == run_spec]
             taken = {value for rule in rules for value in (*rule.allowed, rule.fixed)}
             assert set(values) <= taken, run_spec
-        takes_length = "max_length" in load_index().run_specs[run_spec].known_parameters
+        takes_length = "max_length" in load_index().run_specs[run_spec].parameters
         assert (entry.max_length is not None) is takes_length
 
 

@@ -21,7 +21,7 @@ def test_it_is_of_the_installed_helm_and_sorted() -> None:
 def test_what_is_known_of_some() -> None:
     specs = load_index().run_specs
     assert (specs["mmlu"].required, specs["mmlu"].main_metrics) == (["subject"], ("exact_match",))
-    assert specs["mmlu"].known_parameters["method"] == {"type": "str", "default": "multiple_choice_joint"}
+    assert specs["mmlu"].parameters["method"] == {"type": "str", "default": "multiple_choice_joint"}
     assert specs["boolq"].main_split == "valid"
     assert specs["math"].main_metrics == ("math_equiv_chain_of_thought", "math_equiv")
     assert specs["unitxt"].any_parameter
@@ -51,4 +51,4 @@ def test_our_tasks_name_run_specs_and_main_metrics_that_helm_knows() -> None:
         assert spec.scenario in (None, task.helm.scenario), task.name
         assert bool(task.helm.judges) == spec.has_jury, task.name
         given = {rule.helm_name or name for name, rule in task.helm.parameters.items()}
-        assert set(spec.required) <= given <= set(spec.known_parameters), task.name
+        assert set(spec.required) <= given <= set(spec.parameters), task.name

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import conf_entries
@@ -77,8 +76,7 @@ class Catalogue(StrictModel):
 @lru_cache(maxsize=1)
 def load_catalogue() -> Catalogue:
     """Read and check the file once per process."""
-    text = (resources.files("eval_factory.workflows.leaderboard") / "leaderboards.yml").read_text(encoding="utf-8")
-    return Catalogue.model_validate(parse_own(text))
+    return Catalogue.model_validate(packaged("workflows/leaderboard/leaderboards.yml"))
 
 
 def find(name: str) -> Leaderboard:

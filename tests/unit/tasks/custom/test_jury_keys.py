@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.jury_form import HELMS_FORM
-from eval_factory.tasks.prompt_check import jury_keys
+from eval_factory.tasks.jury_form import HELMS_FORM, jury_keys
 
 GOOD = [{"name": "accuracy", "description": "it is right"}]
 
