@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
 
-SHARDS = "shards"
-
 
 @dataclass(frozen=True)
 class Recollected:
@@ -89,21 +87,6 @@ def stored_document(rundir: RunDir) -> dict[str, Any]:
     return document
 
 
-def without_shards(document: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """A run config without the key of earlier versions that changed no result, and that key where it is there."""
-    config, extra = dict(document["config"]), _extra(document)
-    if SHARDS in extra:
-        left = {name: value for name, value in extra.items() if name != SHARDS}
-        config["params"] = {**config["params"], "extra": left}
-    return {**document, "config": config}, {SHARDS: extra[SHARDS]} if SHARDS in extra else {}
-
-
-def _extra(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    params = document["config"].get("params")
-    extra = params.get("extra") if isinstance(params, dict) else None
-    return extra if isinstance(extra, dict) else {}
-
-
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation, tuple[str, ...]]:
     """The evaluation as it was configured, and what its benchmark's files now lack.
 
@@ -112,10 +95,12 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
     Raises:
         ConfigError: run_config.yml is not one of this version.
     """
-    document, _ = without_shards(stored_document(rundir))
+    document = stored_document(rundir)
     env = dict.fromkeys(variables_in(document), "unknown")
     stored_values = {name: document[name] for name in ("config", "target")}
-    path = _extra(document).get(BENCHMARK_KEY)
+    params = document["config"].get("params")
+    extra = params.get("extra") if isinstance(params, dict) else None
+    path = extra.get(BENCHMARK_KEY) if isinstance(extra, dict) else None
     own, missing = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else (None, ())
     evaluation = build_evaluation(Request(flags=stored_values), load_framework(), env, benchmark=own)
     return evaluation, missing
@@ -222,9 +207,6 @@ def _collected(
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
-    if former := without_shards(document)[1]:
-        extra = config["config"]["params"]["extra"] | former
-        config["config"]["params"]["extra"] = {name: extra[name] for name in dict.fromkeys([*_extra(document), *extra])}
     # which values were set, and which are defaults, stands nowhere else; every value that differs is found
     then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
@@ -331,7 +313,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     original, other = folder.resolve(), target.resolve()
     if original == other or original in other.parents or other in original.parents:
         raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
-    document, former = without_shards(stored_document(rundir))
+    document = stored_document(rundir)
     # all values that were used, but those that were left to the benchmark
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
@@ -339,11 +321,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
     text = f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n{to_yaml(config)}"
     plan = make_plan(evaluation)
-    found = (
-        *(f"config.params.extra.{name}: {value} then, left out here" for name, value in former.items() if value),
-        *differences_now(replace(plan, rundir=RunDir(target)), then, rundir),
-        *missing,
-    )
+    found = (*differences_now(replace(plan, rundir=RunDir(target)), then, rundir), *missing)
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))

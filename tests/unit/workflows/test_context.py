@@ -184,12 +184,3 @@ def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path, caplog: py
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*kept, ".eval-factory", "elsewhere/mine.tmp"}
     assert caplog.messages == [f"{len(unfinished)} files that a killed run had not finished were deleted"]
-
-
-def test_shards_of_an_earlier_version_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
-    rundir = RunDir(tmp_path / "out")
-    put(rundir.root, "shards/1-of-2/notes.txt")
-    with pytest.raises(ConfigError, match="shards"):
-        claim(rundir)
-    start_over(rundir)
-    assert not rundir.shards.exists()
