@@ -267,7 +267,6 @@ def collect_and_report(
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
     state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
-    state = replace(state, program=resume.program_of_this(), given=resume.digest_of_given(plan))
     digests = resume.remember_result(plan.rundir, state, digests, vars(written.provenance))
     write_checksums(plan.rundir, written, digests)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)
