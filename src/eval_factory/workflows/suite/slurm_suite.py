@@ -27,7 +27,7 @@ from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
 from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
-from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
+from eval_factory.workflows.context import HUB_TOKEN, start_over
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
@@ -283,6 +283,6 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         )
     for planned in cells:
         rundir = planned.plan.rundir
-        if is_our_folder(rundir):
+        if rundir.marker.is_file():
             with rundir.locked():
                 start_over(rundir)
