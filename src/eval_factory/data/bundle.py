@@ -132,10 +132,6 @@ def read_manifest(root: Path) -> Manifest:
     return parse_manifest(text, str(path))
 
 
-def manifest_sha256(root: Path) -> str:
-    return sha256_of(root / MANIFEST)
-
-
 @dataclass(frozen=True)
 class Differences:
     """How a folder differs from its manifest."""

@@ -181,9 +181,7 @@ class Fetcher:
                         raise FetchError(f"{url}: is larger than {LARGEST_FILE >> 30} GiB")
                     digest.update(block)
                     file.write(block)
-            except (requests.RequestException, OSError) as error:
-                if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
-                    raise  # the disk
+            except requests.RequestException as error:
                 raise FetchError(f"{url}: the connection ended before the whole file came") from error
             declared = response.headers.get("Content-Length", "")
             if declared.isdigit() and "Content-Encoding" not in response.headers and int(declared) != size:

@@ -8,7 +8,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +72,6 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
         ConfigError: the output folder is in it.
         PrerequisiteError: what the run will read is not there.
     """
-    extra = plan.evaluation.run.config.params.extra
-    if extra.data_dir is None and not extra.offline:
-        return None
     found = run_data.check_data(plan, env)
     if found is not None:
         refuse_inside(found.root, plan.rundir.root, "an output folder")
@@ -85,22 +81,16 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
     """By what the data of this run are known again; of the bundle as it is now; it may change later."""
     own = run_data.look_at_own_data(plan, context.say)
-    extra = plan.evaluation.run.config.params.extra
-    if extra.data_dir is None and not extra.offline:
-        return DataRead(own=own)
     return DataRead(bundle.record() if bundle else None, own, run_data.takes_all_files(plan, context.env))
 
 
 def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
-    settings = HelmRunSettings(pins=run_data.pins_of(plan))
-    is_offline = plan.evaluation.run.config.params.extra.offline
+    settings = HelmRunSettings(pins=run_data.pins_of(plan), all_files=run_data.takes_all_files(plan, env))
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
-    if is_offline:
+    if plan.evaluation.run.config.params.extra.offline:
         settings = run_data.offline(settings, plan, env)
-    if bundle is not None or is_offline:
-        settings = replace(settings, all_files=run_data.takes_all_files(plan, env))
     return settings
 
 
