@@ -116,10 +116,7 @@ class Fetcher:
     """Downloads over connections that stay open; safe among threads. A host that was not there is not tried again."""
 
     def __init__(self) -> None:
-        """
-        Raises:
-            PrerequisiteError: a variable names certificates that are not there.
-        """
+        """Raises PrerequisiteError: a variable names certificates that are not there."""
         self._session = requests.Session()
         self._session.verify = certificates()[0]
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
@@ -160,10 +157,7 @@ class Fetcher:
             partial.unlink(missing_ok=True)
 
     def json(self, url: str) -> Any:
-        """
-        Raises:
-            FetchError
-        """
+        """Raises FetchError."""
         with self._get(url) as response:
             try:
                 return response.json()
@@ -323,10 +317,7 @@ def _stage_member(member: str, url: str, target: Path, archives: Path, fetcher: 
 
 @contextlib.contextmanager
 def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
-    """
-    Raises:
-        FetchError: it is no zip file, or a damaged one, also where its members are read.
-    """
+    """Raises FetchError: it is no zip file, or a damaged one, also where its members are read."""
     try:
         with zipfile.ZipFile(archive) as members:
             yield members

@@ -136,11 +136,8 @@ def how_to_get(plan: Plan, to: str) -> str:
 
 
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
-    """Look for all that the run will read. None: no bundle is used.
-
-    Raises:
-        PrerequisiteError: something is not there, or not what the manifest says; the message names it and the command.
-    """
+    """Look for all that the run will read. None: no bundle is used. Raises PrerequisiteError: something is not there,
+    or not what the manifest says; the message names it and the command."""
     sources, extra = load_sources(), plan.evaluation.run.config.params.extra
     task = task_sources(plan, sources)
     if extra.data_dir is None:
@@ -203,10 +200,7 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
 
 def place(bundle: BundleInUse, plan: Plan) -> None:
     """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
-
-    Raises:
-        PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link.
-    """
+    Raises PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link."""
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
     places |= {name: plan.rundir.bundled(name) for name in (bundles.HF_HOME, bundles.FILE_LISTS, *PLACES)}

@@ -124,11 +124,8 @@ def export_sheets(
 def _chosen(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
-    """The sample, and code -> what a rater sees. The texts of the chosen alone are held.
-
-    Raises:
-        ConfigError: no answer can be rated.
-    """
+    """The sample, and code -> what a rater sees. The texts of the chosen alone are held. Raises ConfigError: no answer
+    can be rated."""
     records = [record for record in stored.result.instances if record.metrics]
     asked = asked_of(stored.result, records, kind, system_prompts(stored))
     known = {name for one in records for name in one.categories}

@@ -145,10 +145,8 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
 
 
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
-    """
-    Raises:
-        PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is missing.
-    """
+    """Raises PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is
+    missing."""
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
@@ -213,11 +211,8 @@ def probe_all(
 
 
 def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
-    """The runs of a helm-run that did what it was to do.
-
-    Raises:
-        EvalFactoryError: as `raise_for_failure`; or it did nothing.
-    """
+    """The runs of a helm-run that did what it was to do. Raises EvalFactoryError: as `raise_for_failure`; or it did
+    nothing."""
     raise_for_failure(plan, run, context.log, shared=shared)
     for host in blocked_hosts(run.events):
         context.show(f"warning: offline: something wanted {host}; it was not contacted")

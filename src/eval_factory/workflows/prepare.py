@@ -95,11 +95,8 @@ def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[
 
 
 def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> None:
-    """Put a bundle's files where helm-run looks.
-
-    Raises:
-        PrerequisiteError: the bundle was changed since it was looked through.
-    """
+    """Put a bundle's files where helm-run looks. Raises PrerequisiteError: the bundle was changed since it was looked
+    through."""
     if bundle is not None:
         run_data.place(bundle, plan)
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)

@@ -60,11 +60,7 @@ class Recollected:
 
 
 def last_state(rundir: RunDir) -> LastRunState:
-    """What the folder's last run left.
-
-    Raises:
-        PrerequisiteError: it cannot be read, or names folders elsewhere.
-    """
+    """What the folder's last run left. Raises PrerequisiteError: it cannot be read, or names folders elsewhere."""
     state = read_state(rundir)
     if state is None:
         raise PrerequisiteError(f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again")
@@ -76,11 +72,7 @@ def last_state(rundir: RunDir) -> LastRunState:
 
 
 def stored_document(rundir: RunDir) -> dict[str, Any]:
-    """run_config.yml of an output folder.
-
-    Raises:
-        ConfigError: it is missing, or no run config.
-    """
+    """run_config.yml of an output folder. Raises ConfigError: it is missing, or no run config."""
     document = load_run_config(rundir.run_config)
     if not all(isinstance(document.get(name), dict) for name in ("config", "target")):
         raise ConfigError(f"{rundir.run_config}: has no `config` and `target`")
@@ -108,10 +100,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
 
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
     """As its files are, or where they are others now, as the file says that was made of it for HELM.
-
-    Raises:
-        ConfigError: that file is not there.
-    """
+    Raises ConfigError: that file is not there."""
     data = result.provenance.dataset_files
     others = ("scenarios/", "hub:", f"{DATA_PATH}/")  # that are no custom benchmark's own files
     recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)}
@@ -156,10 +145,7 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
 @contextmanager
 def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     """Collect again what HELM and the journal left, into a folder that is deleted afterwards; nothing here is changed.
-
-    Raises:
-        ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read.
-    """
+    Raises ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read."""
     state = last_state(rundir)
     evaluation, missing = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
@@ -386,11 +372,8 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Reran:
-    """Do the evaluation in `output_dir`, and compare the two results.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
+    """Do the evaluation in `output_dir`, and compare the two results. Raises EvalFactoryError: with the exit code of
+    what went wrong."""
     from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
 
     prepared = reproduce(folder, output_dir, env=env)
