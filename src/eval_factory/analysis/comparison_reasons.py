@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from eval_factory.core import formats
-from eval_factory.core.results import MODEL_ROLE, PACKAGED, InstanceRecord, Provenance, Score
+from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Provenance, Score
 from eval_factory.report.reader import StoredResult
 
 Key = str
@@ -163,12 +163,8 @@ def _other_prompts(a: Side, b: Side) -> str | None:
 
 
 def _other_data(one: Provenance, other: Provenance) -> str | None:
-    """By content: the same file may lie in different places. Earlier versions did not record data of the package."""
-    both = one.dataset_files.keys() & other.dataset_files.keys()
-    files, others = (
-        {name: digest for name, digest in record.dataset_files.items() if name in both or not name.startswith(PACKAGED)}
-        for record in (one, other)
-    )
+    """By content: the same file may lie in different places."""
+    files, others = one.dataset_files, other.dataset_files
     if sorted(files.values()) == sorted(others.values()):
         return None
     return formats.first_of(sorted({name for name, _ in files.items() ^ others.items()}), 3) or None

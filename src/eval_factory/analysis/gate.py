@@ -130,16 +130,15 @@ def _not_covered(new: Mapping[str, StoredResult], named: Collection[str], locked
 
 def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
     found: dict[str, StoredResult] = {}
-    for folder in folders:
-        for path in run_folders([folder]):
-            stored = load_result(path)
-            task = stored.result.task
-            if task in found and found[task].folder.resolve() != stored.folder.resolve():
-                raise ConfigError(
-                    f"two {side}s are of {task}: {found[task].folder} and {stored.folder}; give one"
-                    " (of a suite: the folder of one target)"
-                )
-            found[task] = stored
+    for path in run_folders(folders):
+        stored = load_result(path)
+        task = stored.result.task
+        if task in found and found[task].folder.resolve() != stored.folder.resolve():
+            raise ConfigError(
+                f"two {side}s are of {task}: {found[task].folder} and {stored.folder}; give one"
+                " (of a suite: the folder of one target)"
+            )
+        found[task] = stored
     return found
 
 

@@ -16,7 +16,7 @@ import click
 from eval_factory.cli.console import HomePath, lasting, named_if_not_written
 from eval_factory.core.errors import ConfigError, NotReportableError
 from eval_factory.core.foreign_text import own_lines, printable
-from eval_factory.core.rundir import PRIVATE, SuiteDir
+from eval_factory.core.rundir import PRIVATE, RunDir, SuiteDir
 
 if TYPE_CHECKING:
     from eval_factory.report.drawing import Drawing
@@ -155,6 +155,7 @@ def report(
     intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
     from eval_factory.core.safe_files import write_atomic
+    from eval_factory.report.checksums import listed_checksums
     from eval_factory.report.reader import compared_runs, is_suite_folder, load_result, run_folders
 
     if purpose is not None:
@@ -190,10 +191,8 @@ def report(
         if output is None:
             output = stored.folder / ("report-without-texts.html" if no_text else "report.html")
             # another version's page is another one: written over the run's, `verify` would call the result altered
-            checksums = stored.folder / "SHA256SUMS"
-            listed = checksums.read_text("utf-8", errors="surrogateescape") if checksums.is_file() else ""
-            own = f"{hashlib.sha256(text.encode('utf-8')).hexdigest()}  {output.name}\n"
-            if f"  {output.name}\n" in listed and own not in listed:
+            listed = listed_checksums(RunDir(stored.folder)).get(output.name)
+            if listed not in (None, hashlib.sha256(text.encode("utf-8")).hexdigest()):
                 raise ConfigError(
                     f"report: {output} is part of the result (SHA256SUMS), and this version's page differs:"
                     " give -o page.html"

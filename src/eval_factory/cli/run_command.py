@@ -89,7 +89,7 @@ _PARAMS = (
     "limit_samples", "parallelism", "max_new_tokens", "max_retries", "request_timeout", "temperature", "top_p",
 )  # fmt: skip
 _EXTRA = (
-    "data_dir", "shards", "max_cost", "max_requests", "max_tokens_total", "max_wall_s", "offline",
+    "data_dir", "max_cost", "max_requests", "max_tokens_total", "max_wall_s", "offline",
     "allow_code_execution",
 )  # fmt: skip
 FLAGS = {
@@ -124,7 +124,6 @@ FLAGS = {
 @click.option("--data_dir", help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
 @click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
 @click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
-@click.option("--shards", hidden=True)  # of earlier versions: config/model.py says what to do now
 @click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the run happens; local if not given.")
 @click.option("--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted.")
 @click.option("--max_cost", type=float, help="US dollars at which the run stops, judges included.")

@@ -230,10 +230,6 @@ class TokenPrice(StrictModel):
 
 PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
 
-NO_SHARDS = (
-    "there are no shards any more, for one process asks as much as an endpoint answers: leave `shards` out;"
-    " several servers of the same model go into target.api_endpoint.url: [URL, URL]"
-)
 
 ExecutorName = Literal["local", "slurm"]
 
@@ -271,16 +267,6 @@ class Extra(StrictModel):
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
     max_wall_s: SomeMoney | None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_shards(cls, given: Any) -> Any:
-        """A null of earlier versions means the default, as every null."""
-        if not isinstance(given, dict) or "shards" not in given:
-            return given
-        if given["shards"] is not None:
-            raise ValueError(NO_SHARDS)
-        return {name: value for name, value in given.items() if name != "shards"}
 
 
 class Params(StrictModel):

@@ -506,7 +506,7 @@ class Provenance:
     data_bundle: Mapping[str, Any] | None = None
     """Where the data came from a bundle: its manifest's hash; data sets of the Hub by revision and hash."""
     code_execution: Mapping[str, Any] | None = None
-    """Where what the model answered was executed: by what it was confined, and what it still could do."""
+    """Where what the model answered was executed: by what it was confined."""
     patches: tuple[str, ...] | None = None
     """Names of the patches of HELM that were applied; None where they were not written down."""
     endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)

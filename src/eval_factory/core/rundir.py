@@ -151,8 +151,6 @@ class RunDir:
     annotations = _Below("annotations")
     """What people rated, and which answers their sheets are about."""
     ratings = _Below("annotations", "ratings.jsonl")
-    shards = _Below("shards")
-    """Of an earlier version, which had several processes ask: a folder for each of them."""
     model_configs = _Below("model_configs")
     helm = _Below("helm")
     helm_runs = _Below("helm", "runs")
@@ -180,10 +178,6 @@ class RunDir:
         """The copy of a data bundle's folder that belongs to no scenario: data sets of the Hub, vocabularies."""
         return self.helm / folder
 
-    def stores(self) -> list[RunDir]:
-        """This folder and those of an earlier version's shards, each of which may have a cache.db."""
-        return [self, *map(RunDir, sorted(self.shards.glob("*-of-*")))]
-
     @property
     def answers(self) -> tuple[Path, ...]:
         """cache.db and what SQLite has beside it while it is open, or after a kill."""
@@ -209,7 +203,7 @@ class RunDir:
     @property
     def own(self) -> tuple[Path, ...]:
         """Everything that is read of a result; what else lies in the folder is nobody's business."""
-        folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations, self.shards)
+        folders = (self.responses, self.model_configs, self.helm, self.logs, self.annotations)
         return (*self._single, *self.answers, *folders)
 
     def writes(self, name: str) -> bool:

@@ -72,11 +72,8 @@ def pack(root: Path, target: Path) -> int:
 
 @contextmanager
 def _alone(partial: Path, target: Path) -> Iterator[IO[bytes]]:
-    """Open it, empty, for this process only: what a killed one left is written over.
-
-    Raises:
-        BusyError: another process has it open.
-    """
+    """Open it, empty, for this process only: what a killed one left is written over. Raises BusyError: another process
+    has it open."""
     with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o644), "wb") as raw:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,11 +151,8 @@ class _Bounded:
 
 
 def _members(source: Path, limit: int) -> Generator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Each plain file of an archive, at a plain path.
-
-    Raises:
-        PrerequisiteError: it is no archive, or holds something else, or more than it may.
-    """
+    """Each plain file of an archive, at a plain path. Raises PrerequisiteError: it is no archive, or holds something
+    else, or more than it may."""
     total = 0
     with gzip.open(source, "rb") as zipped, _refusing(source):
         bounded: Any = _Bounded(zipped, limit + 4096 * 1024 + limit // 8)

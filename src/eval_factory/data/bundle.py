@@ -104,10 +104,7 @@ class Manifest(StrictModel):
 
 
 def parse_manifest(text: str | bytes, where: str) -> Manifest:
-    """
-    Raises:
-        PrerequisiteError: it is no manifest, or one of another format.
-    """
+    """Raises PrerequisiteError: it is no manifest, or one of another format."""
     try:
         return Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -117,10 +114,7 @@ def parse_manifest(text: str | bytes, where: str) -> Manifest:
 
 
 def read_manifest(root: Path) -> Manifest:
-    """
-    Raises:
-        PrerequisiteError: there is none, or it cannot be read.
-    """
+    """Raises PrerequisiteError: there is none, or it cannot be read."""
     path = root / MANIFEST
     try:
         text = path.read_bytes()
@@ -130,10 +124,6 @@ def read_manifest(root: Path) -> Manifest:
             hint = f"its making was interrupted; this finishes it: eval-factory data verify {root}"
         raise PrerequisiteError(f"{root}: is no data bundle: {MANIFEST}: {error.strerror or error}\n  {hint}") from None
     return parse_manifest(text, str(path))
-
-
-def manifest_sha256(root: Path) -> str:
-    return sha256_of(root / MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -153,11 +143,8 @@ class Differences:
 
 
 def files_under(root: Path) -> Iterator[str]:
-    """Relative paths of all that is no folder, links included, which are not followed.
-
-    Raises:
-        PrerequisiteError: a folder cannot be read.
-    """
+    """Relative paths of all that is no folder, links included, which are not followed. Raises PrerequisiteError: a
+    folder cannot be read."""
 
     def unreadable(error: OSError) -> None:
         raise PrerequisiteError(f"{printable(str(error.filename))}: cannot be read: {error.strerror}")
@@ -277,11 +264,7 @@ def _listing_need(
 
 
 def read_file_list(path: Path) -> list[str]:
-    """The names in a list of files.
-
-    Raises:
-        PrerequisiteError: it is none.
-    """
+    """The names in a list of files. Raises PrerequisiteError: it is none."""
     try:
         names = json.loads(path.read_text(encoding="utf-8"))["names"]
         if all("/" not in relative_path(name) for name in names):
@@ -334,11 +317,8 @@ class Staging:
         return target
 
     def commit(self) -> Manifest:
-        """Make what is staged part of the bundle, uncut even if this process is killed.
-
-        Raises:
-            PrerequisiteError: it cannot be beside what the bundle holds, or a folder cannot be written to.
-        """
+        """Make what is staged part of the bundle, uncut even if this process is killed. Raises PrerequisiteError: it
+        cannot be beside what the bundle holds, or a folder cannot be written to."""
         manifest = read_manifest(self.root) if (self.root / MANIFEST).is_file() else Manifest()
         files, hub = manifest.paths(), {(entry.id, entry.config): entry for entry in manifest.hub}
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -393,10 +373,7 @@ class Staging:
 
 def _finish(root: Path) -> None:
     """Do the rest of a commit. It may have been started, and interrupted anywhere, any number of times.
-
-    Raises:
-        PrerequisiteError: a file cannot be moved; the next call goes on there.
-    """
+    Raises PrerequisiteError: a file cannot be moved; the next call goes on there."""
     commit = root / COMMIT
     try:
         if (commit / MANIFEST).is_file():
@@ -504,9 +481,6 @@ def staging(root: Path, sources: Sources) -> Iterator[Staging]:
 
 
 def refuse_inside(root: Path, path: Path, what: str) -> None:
-    """
-    Raises:
-        ConfigError: `path` is in the bundle `root`, which nothing but its own commands may change.
-    """
+    """Raises ConfigError: `path` is in the bundle `root`, which nothing but its own commands may change."""
     if path.resolve().is_relative_to(root.resolve()):
         raise ConfigError(f"{path}: {what} cannot be inside the data bundle {root}; name another place")

@@ -191,11 +191,8 @@ def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
 
 
 def _name_the_splits(folder: Path, config: str) -> None:
-    """The conversion is <config>/<split>/*.parquet; a card says which file is which split.
-
-    Raises:
-        FetchError: there is no conversion of this configuration.
-    """
+    """The conversion is <config>/<split>/*.parquet; a card says which file is which split. Raises FetchError: there is
+    no conversion of this configuration."""
     splits = sorted(path.name for path in (folder / config).glob("*") if path.is_dir() and any(path.glob("*.parquet")))
     if not splits:
         raise FetchError(f"the Hub has no conversion of its configuration {config}")

@@ -22,11 +22,8 @@ from eval_factory.tasks.published_choices import read_choice_file
 
 
 def looked_through(path: Path, form: str, name: str) -> str:
-    """How many questions a file holds, in words.
-
-    Raises:
-        PrerequisiteError: it is not of the published form; the message names the file, the row and the column.
-    """
+    """How many questions a file holds, in words. Raises PrerequisiteError: it is not of the published form; the message
+    names the file, the row and the column."""
     read = read_choice_file(path, form)
     if read.problems:
         lines = [f"  {problem}" for problem in shortened(read.problems)]
@@ -36,11 +33,8 @@ def looked_through(path: Path, form: str, name: str) -> str:
 
 
 def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
-    """What is found in each such file that is there, by its task.
-
-    Raises:
-        PrerequisiteError: one of them is not of the published form.
-    """
+    """What is found in each such file that is there, by its task. Raises PrerequisiteError: one of them is not of the
+    published form."""
     for name, task in sources.tasks.items():
         for file in task.files:
             path = scenarios / task.scenario / file.path
@@ -102,10 +96,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
 
 
 def _check_names(folder: Path, names: list[str]) -> None:
-    """
-    Raises:
-        PrerequisiteError: naming each file that a bundle cannot hold.
-    """
+    """Raises PrerequisiteError: naming each file that a bundle cannot hold."""
     problems = []
     for name in names:
         try:
@@ -121,10 +112,7 @@ def _check_names(folder: Path, names: list[str]) -> None:
 
 
 def check_sums(folder: Path, names: list[str], say: _Say) -> None:
-    """
-    Raises:
-        PrerequisiteError: naming each file that is a link, missing, altered or not listed.
-    """
+    """Raises PrerequisiteError: naming each file that is a link, missing, altered or not listed."""
     problems = [f"is a link: {name}" for name in names if (folder / name).is_symlink()]
     sums = folder / SUMS
     if not sums.is_file():

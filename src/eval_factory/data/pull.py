@@ -116,10 +116,7 @@ class Fetcher:
     """Downloads over connections that stay open; safe among threads. A host that was not there is not tried again."""
 
     def __init__(self) -> None:
-        """
-        Raises:
-            PrerequisiteError: a variable names certificates that are not there.
-        """
+        """Raises PrerequisiteError: a variable names certificates that are not there."""
         self._session = requests.Session()
         self._session.verify = certificates()[0]
         self._session.headers["User-Agent"] = f"eval-factory/{__version__}"
@@ -160,10 +157,7 @@ class Fetcher:
             partial.unlink(missing_ok=True)
 
     def json(self, url: str) -> Any:
-        """
-        Raises:
-            FetchError
-        """
+        """Raises FetchError."""
         with self._get(url) as response:
             try:
                 return response.json()
@@ -181,9 +175,7 @@ class Fetcher:
                         raise FetchError(f"{url}: is larger than {LARGEST_FILE >> 30} GiB")
                     digest.update(block)
                     file.write(block)
-            except (requests.RequestException, OSError) as error:
-                if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
-                    raise  # the disk
+            except requests.RequestException as error:
                 raise FetchError(f"{url}: the connection ended before the whole file came") from error
             declared = response.headers.get("Content-Length", "")
             if declared.isdigit() and "Content-Encoding" not in response.headers and int(declared) != size:
@@ -325,10 +317,7 @@ def _stage_member(member: str, url: str, target: Path, archives: Path, fetcher: 
 
 @contextlib.contextmanager
 def _opened(archive: Path, url: str) -> Iterator[zipfile.ZipFile]:
-    """
-    Raises:
-        FetchError: it is no zip file, or a damaged one, also where its members are read.
-    """
+    """Raises FetchError: it is no zip file, or a damaged one, also where its members are read."""
     try:
         with zipfile.ZipFile(archive) as members:
             yield members

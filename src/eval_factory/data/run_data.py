@@ -136,11 +136,8 @@ def how_to_get(plan: Plan, to: str) -> str:
 
 
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
-    """Look for all that the run will read. None: no bundle is used.
-
-    Raises:
-        PrerequisiteError: something is not there, or not what the manifest says; the message names it and the command.
-    """
+    """Look for all that the run will read. None: no bundle is used. Raises PrerequisiteError: something is not there,
+    or not what the manifest says; the message names it and the command."""
     sources, extra = load_sources(), plan.evaluation.run.config.params.extra
     task = task_sources(plan, sources)
     if extra.data_dir is None:
@@ -154,7 +151,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
         raise PrerequisiteError(_not_there(plan, f"the data bundle {root}", missing, f"--to {root}"))
-    bundle = BundleInUse(root, manifest, bundles.manifest_sha256(root), task, needs)
+    bundle = BundleInUse(root, manifest, sha256_of(root / bundles.MANIFEST), task, needs)
     differences = bundles.compare_files(root, manifest, only=bundle.paths)
     if differences:
         lines = f"{bundles.first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
@@ -203,10 +200,7 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
 
 def place(bundle: BundleInUse, plan: Plan) -> None:
     """Copy what the run reads into the output folder; what an earlier run made or altered there goes.
-
-    Raises:
-        PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link.
-    """
+    Raises PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link."""
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
     places |= {name: plan.rundir.bundled(name) for name in (bundles.HF_HOME, bundles.FILE_LISTS, *PLACES)}
@@ -381,38 +375,30 @@ TAKES_LONG = 1 << 30
 
 
 def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
-    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such."""
-    evaluation = plan.evaluation
-    own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
-    files = files_of(own.layout, own.path, own.values) if own else {}
-    return fingerprints(plan.rundir, files, say)
-
-
-def fingerprints(rundir: RunDir, files: Mapping[str, Path], say: Callable[[str], None]) -> dict[str, str]:
-    """Name -> SHA-256 of each file; remembered in the output folder.
+    """Name under `data_path` -> SHA-256 of each file that the run reads; empty for tasks without such.
 
     Files are hashed again where their size, place or one of their times is another than when they were last hashed for
     this output folder: every write changes the time of the last change, which no program can set back.
     """
-    known = _read(rundir)
-    signs: dict[str, dict[str, str | int]] = {}
+    evaluation = plan.evaluation
+    own = own_data_of(evaluation.task, evaluation.run.config.params.extra)
+    files = files_of(own.layout, own.path, own.values) if own else {}
+    known = _read(plan.rundir)
+    records: dict[str, dict[str, Any]] = {}
     for name, path in files.items():
-        found, real = path.stat(), str(path.resolve())
+        found = path.stat()
         times = {"mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns}
-        signs[name] = {"path": real, "size": found.st_size, **times}
-    changed = [
-        name for name in files if {**signs[name], "sha256": known.get(name, {}).get("sha256")} != known.get(name)
-    ]
-    size = sum(files[name].stat().st_size for name in changed)
+        sign = {"path": str(path.resolve()), "size": found.st_size, **times}
+        records[name] = {**sign, "sha256": known.get(name, {}).get("sha256")}
+    changed = [name for name, record in records.items() if record != known.get(name)]
+    size = sum(records[name]["size"] for name in changed)
     if size >= TAKES_LONG:
         say(f"reading {size / 1e9:.1f} GB of data_path to know them again; this is done once for each change of a file")
-    records = {
-        name: {**signs[name], "sha256": sha256_of(path) if name in changed else known[name]["sha256"]}
-        for name, path in files.items()
-    }
+    for name in changed:
+        records[name]["sha256"] = sha256_of(files[name])
     if records != known:
-        write_atomic(rundir.own_data, json.dumps(records, indent=2))
-    return hashes_of(rundir)
+        write_atomic(plan.rundir.own_data, json.dumps(records, indent=2))
+    return {name: record["sha256"] for name, record in records.items()}
 
 
 def hashes_of(rundir: RunDir) -> dict[str, str]:

@@ -21,11 +21,8 @@ _MAX_NAME, _MAX_PATH = 240, 1000
 
 
 def relative_path(text: str) -> str:
-    """A path that stays where it is put: relative, forward, of plain parts.
-
-    Raises:
-        ValueError: it is none; the message quotes it.
-    """
+    """A path that stays where it is put: relative, forward, of plain parts. Raises ValueError: it is none; the message
+    quotes it."""
     parts, kinds = text.split("/"), set(map(unicodedata.category, text))
     if "Cs" in kinds:
         raise ValueError(f"'{printable(text)}' is no UTF-8")
@@ -57,10 +54,7 @@ def clashes(paths: Iterable[str]) -> Iterator[str]:
 
 
 def plain_text(text: str) -> str:
-    """
-    Raises:
-        ValueError: it holds control characters.
-    """
+    """Raises ValueError: it holds control characters."""
     if {"Cc", "Cs"}.intersection(map(unicodedata.category, text)):
         raise ValueError(f"'{printable(text)}' holds control characters")
     return text
@@ -175,11 +169,7 @@ class Sources(StrictModel):
         return found if found.variant == written else None
 
     def with_origins(self, origins: Mapping[str, str]) -> Sources:
-        """The same from mirrors.
-
-        Raises:
-            ConfigError: an origin is unknown, or its URL none.
-        """
+        """The same from mirrors. Raises ConfigError: an origin is unknown, or its URL none."""
         problems = []
         for name, url in origins.items():
             if name not in self.origins:

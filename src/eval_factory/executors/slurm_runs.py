@@ -71,9 +71,7 @@ class SlurmAsks:
 
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
-        asks = dict(run.asks)
-        served = asks.pop("served", None) or {}  # as an earlier version wrote what a server's task needs
-        return cls(**asks, **served)
+        return cls(**run.asks)
 
 
 @dataclass(frozen=True)
@@ -228,16 +226,8 @@ def end_of_start(start: Path) -> Path:
 
 
 def read_wave(path: Path) -> Wave:
-    """One that an earlier version did not come to write has nothing in it: nothing was submitted."""
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return Wave(int(path.stem[1:]), "", ())
-    # what an earlier version submitted has names alone, of a cell or of a part of it: it is only waited for
-    names = [key.rpartition("/") for key in fields.get("keys", ())]
-    old = [RunSpec(f"{cell}/{digest.partition('.')[0]}", "", "", "") for cell, _, digest in names]
-    runs = [RunSpec.of(run) for run in fields.get("runs", ())]
-    return Wave(fields["number"], fields["job_name"], (*old, *runs), fields.get("together", False))
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    return Wave(**{**fields, "runs": tuple(map(RunSpec.of, fields["runs"]))})
 
 
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
@@ -406,8 +396,6 @@ class SlurmRuns:
 
     def _clean_up_after(self, wave: Wave, job: str) -> None:
         """Submit the job that deletes the keys of a wave. Where Slurm does not take it, it is tried again later."""
-        if not wave.runs or not wave.runs[0].asks:  # an earlier version's
-            return
         number, script = wave.number, self.store.wave_file(wave.number).with_suffix(".clean-up.sh")
         asked = SlurmAsks.of(wave.runs[0]).resources
         text = clean_up_script(

@@ -378,8 +378,6 @@ class _CodeExecution(HelmRecord):
 
     run_specs: list[str] = []
     by: list[str] = []
-    still_can: list[str] | None = None
-    """Of versions that executed answers without a sandbox, too: what an answer could do all the same."""
     ended: int = 0
     """Answers that ended the process that executed them."""
     shortened: int = 0
@@ -392,7 +390,7 @@ def hub_datasets(helm_dir: Path) -> list[LoadedDataset]:
 
 
 def applied_patches(helm_dir: Path) -> AppliedPatches | None:
-    """None where helm-run did not write them down: that of an earlier version of ours. Raises HelmError."""
+    """None where no helm-run has written them down yet. Raises HelmError."""
     return _of_the_plugin(helm_dir / names.PATCHES_FILE, AppliedPatches)
 
 

@@ -92,6 +92,14 @@ def read_checksums(path: Path) -> dict[str, str]:
     return found
 
 
+def listed_checksums(rundir: RunDir) -> dict[str, str]:
+    """What SHA256SUMS says; nothing where it is not there, or is no list."""
+    try:
+        return read_checksums(rundir.checksums)
+    except (OSError, ChecksumsError):
+        return {}
+
+
 def leads_inside(name: str) -> bool:
     """Whether a relative path stays in the folder that it begins in, as far as its text tells."""
     path = Path(name)

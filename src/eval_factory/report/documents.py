@@ -58,8 +58,6 @@ def without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 EVALUATION_CONFIG_SCHEMA = "evaluation_config.schema.json"
-FIRST_SCHEMA = "evaluation_config.v1.schema.json"
-"""Of a file with `schema_version: 1`, which is still read."""
 RESULTS_SCHEMA = "results.schema.json"
 SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 

@@ -70,8 +70,7 @@ def load_result(folder: Path | str) -> StoredResult:
     file = rundir.evaluation_config
     try:
         document: dict[str, Any] = parse_own(file.read_text(encoding="utf-8"))
-        is_first = isinstance(document, dict) and document.get("schema_version") == 1
-        documents.check_document(document, documents.FIRST_SCHEMA if is_first else documents.EVALUATION_CONFIG_SCHEMA)
+        documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     except FileNotFoundError:
         raise PrerequisiteError(f"{file}: there is no result; it is written when a run ends") from None
     except (OSError, UnicodeDecodeError, YamlError) as error:
@@ -254,11 +253,6 @@ def _is_run(folder: Path) -> bool:
 
 
 def _runs_of(folder: Path) -> list[Path]:
-    if (folder / "leaderboard.json").is_file() and not is_suite_folder(folder):
-        raise PrerequisiteError(
-            f"{folder}: is a leaderboard's folder of an earlier version, whose runs are HELM's own and have no result"
-            " of eval-factory; 'eval-factory leaderboard run' makes a suite now (docs/leaderboards.md)"
-        )
     if _is_run(folder):
         return [folder]
     table, of_suite = SuiteDir(folder).results_yaml, is_suite_folder(folder)

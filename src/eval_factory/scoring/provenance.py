@@ -150,8 +150,7 @@ def provenance_of(
     patches, executed = output.applied_patches(plan.rundir.helm), output.stored_code_execution(plan.rundir.helm)
     code_execution: dict[str, Any] | None = None
     if executed is not None and plan.evaluation.task.helm.run_spec in executed.run_specs:
-        before = {} if executed.still_can is None else {"still_can": executed.still_can}
-        code_execution = {"confined_by": list(executed.by), **before}
+        code_execution = {"confined_by": list(executed.by)}
     upstream = plan.upstream
     environment = environment_of(upstream)
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)

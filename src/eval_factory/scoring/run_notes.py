@@ -147,10 +147,6 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     notes = []
     if helm.run_spec in found.run_specs and executed_by(helm.run_spec, helm.arguments):
         notes.append(Note(Importance.BACKGROUND, f"what the model answered was executed, in {', in '.join(found.by)}"))
-        if found.still_can:
-            could = f"what was executed could {', '.join(found.still_can)}"
-            text = f"NOT wholly confined on this machine: {could}; install bubblewrap"
-            notes.append(Note(Importance.DOUBTFUL, text))
     if found.ended:
         text = f"{found.ended} answers ended the process that executed them, and count as wrong"
         notes.append(Note(Importance.INCOMPLETE, text))

@@ -31,7 +31,7 @@ from eval_factory.core.results import Clinicians, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen
-from eval_factory.report.checksums import ChecksumsError, digests_of, forget_checksums, read_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, forget_checksums, listed_checksums, write_checksums
 from eval_factory.report.page.rater_form import rater_form
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
@@ -111,7 +111,7 @@ def export_sheets(
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         write_atomic(sample_file, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
-        if before := _listed(rundir):
+        if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     for name in names:
         order = rater_order([one.code for one in sample.answers], sample.id, name)
@@ -124,11 +124,8 @@ def export_sheets(
 def _chosen(
     stored: StoredResult, kind: str | None, draw: Draw, rated: frozenset[AnswerKey]
 ) -> tuple[Sample, dict[str, ShownAnswer]]:
-    """The sample, and code -> what a rater sees. The texts of the chosen alone are held.
-
-    Raises:
-        ConfigError: no answer can be rated.
-    """
+    """The sample, and code -> what a rater sees. The texts of the chosen alone are held. Raises ConfigError: no answer
+    can be rated."""
     records = [record for record in stored.result.instances if record.metrics]
     asked = asked_of(stored.result, records, kind, system_prompts(stored))
     known = {name for one in records for name in one.categories}
@@ -185,7 +182,7 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
         both = read_annotations(rundir.ratings).with_returned(samples, returned.ratings)
         changed = [rundir.ratings, *(rundir.root / name for name in MADE_AGAIN)]
         with _restored_on_failure(rundir, changed):
-            before = _listed(rundir)
+            before = listed_checksums(rundir)
             forget_checksums(rundir)
             write_atomic(rundir.ratings, both.as_lines(), mode=PRIVATE)
             with recollected(rundir, stored) as made:
@@ -194,14 +191,6 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
                     write_atomic(rundir.root / name, source.read_text("utf-8"), mode=source.stat().st_mode & 0o777)
             _write_checksums_of(rundir, changed, before, stored.result.provenance)
     return Imported(len(returned.ratings), returned.empty, load_result(folder), made.notes)
-
-
-def _listed(rundir: RunDir) -> dict[str, str]:
-    """What SHA256SUMS says; nothing where it is not there."""
-    try:
-        return read_checksums(rundir.checksums)
-    except (OSError, ChecksumsError):
-        return {}
 
 
 def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance) -> None:

@@ -94,12 +94,12 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
         ConfigError: it is not, and holds files that a run would replace or delete.
         PrerequisiteError: it cannot be made or written to.
     """
-    if not is_our_folder(rundir):
+    if not rundir.marker.is_file():
         # what stands there under names that a run writes to, or --fresh deletes; another's cache.db is only renamed
         others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation)
         files = (*rundir.results, *others, *(rundir.answers if fresh else ()))
         found = [path for path in files if os.path.lexists(path)]
-        folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.shards)
+        folders = (rundir.responses, rundir.model_configs, rundir.helm_runs)
         found += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
         at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in found)
         if at_risk:
@@ -109,13 +109,6 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
                 "  choose another folder with --output_dir, or move these away"
             )
     rundir.create()
-
-
-def is_our_folder(rundir: RunDir) -> bool:
-    """Whether eval-factory has used the folder before; earlier versions left no marker, but a log and a cache."""
-    if any(path.is_file() for path in (rundir.marker, rundir.program_log, rundir.run_state)):
-        return True
-    return _is_our_cache(rundir.cache_db)
 
 
 def _is_our_cache(path: Path) -> bool:
@@ -132,7 +125,7 @@ def _is_our_cache(path: Path) -> bool:
 
 def start_over(rundir: RunDir) -> None:
     """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
-    for folder in (rundir.helm_runs, rundir.responses, rundir.shards):
+    for folder in (rundir.helm_runs, rundir.responses):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
         rundir.run_state,

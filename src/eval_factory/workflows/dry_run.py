@@ -19,11 +19,8 @@ from eval_factory.workflows.options import DryRun, Options
 
 
 def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
-    """Merge, check and render; start and write nothing.
-
-    Raises:
-        ConfigError: what a run would raise before it looks for its prerequisites.
-    """
+    """Merge, check and render; start and write nothing. Raises ConfigError: what a run would raise before it looks for
+    its prerequisites."""
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
     argv = command_line(plan, debug=options.debug)

@@ -148,10 +148,8 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
 
 
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
-    """
-    Raises:
-        PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is missing.
-    """
+    """Raises PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is
+    missing."""
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
@@ -216,11 +214,8 @@ def probe_all(
 
 
 def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
-    """The runs of a helm-run that did what it was to do.
-
-    Raises:
-        EvalFactoryError: as `raise_for_failure`; or it did nothing.
-    """
+    """The runs of a helm-run that did what it was to do. Raises EvalFactoryError: as `raise_for_failure`; or it did
+    nothing."""
     raise_for_failure(plan, run, context.log, shared=shared)
     for host in blocked_hosts(run.events):
         context.show(f"warning: offline: something wanted {host}; it was not contacted")
@@ -270,7 +265,6 @@ def collect_and_report(
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
     state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
-    state = replace(state, program=resume.program_of_this(), given=resume.digest_of_given(plan))
     digests = resume.remember_result(plan.rundir, state, digests, vars(written.provenance))
     write_checksums(plan.rundir, written, digests)
     context.log.info("collected in %.1f s; reportable: %s", time.monotonic() - started, result.reportable)

@@ -10,7 +10,7 @@ import shlex
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core import formats
@@ -30,7 +30,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
-from eval_factory.executors.process import Execution, ProcessSpec, child_environment, run_logged, run_shown
+from eval_factory.executors.process import ProcessSpec, child_environment, run_logged, run_shown
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.packages import module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
@@ -78,7 +78,6 @@ def run_helm(
     evaluation: Evaluation,
     argv: Sequence[str],
     settings: HelmRunSettings,
-    run: Callable[[ProcessSpec, TextIO], Execution] | None = None,
     once_begun: Callable[[], str | None] = lambda: None,
 ) -> EndedHelmRun:
     """Run helm-run to its end. `once_begun`: as in ProcessSpec.
@@ -94,7 +93,7 @@ def run_helm(
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun)
     try:
-        ended = (run or run_shown)(spec, context.screen)
+        ended = run_shown(spec, context.screen)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(

@@ -6,16 +6,11 @@ import logging
 import os
 import re
 import shlex
-import shutil
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
@@ -23,7 +18,6 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.endpoint import response_cache
-from eval_factory.endpoint.paid_answers import PRICES_TABLE
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
@@ -58,7 +52,6 @@ def prepare(
             f"the results in {rundir.root} are of another configuration or of other data; moved to {archived.name}"
         )
     ready_cache(rundir, log)
-    take_in(rundir, log)
     for name, text in model_files(plan, debug=debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
     write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
@@ -79,9 +72,6 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
         ConfigError: the output folder is in it.
         PrerequisiteError: what the run will read is not there.
     """
-    extra = plan.evaluation.run.config.params.extra
-    if extra.data_dir is None and not extra.offline:
-        return None
     found = run_data.check_data(plan, env)
     if found is not None:
         refuse_inside(found.root, plan.rundir.root, "an output folder")
@@ -91,31 +81,22 @@ def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | No
 def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> DataRead:
     """By what the data of this run are known again; of the bundle as it is now; it may change later."""
     own = run_data.look_at_own_data(plan, context.say)
-    extra = plan.evaluation.run.config.params.extra
-    if extra.data_dir is None and not extra.offline:
-        return DataRead(own=own)
     return DataRead(bundle.record() if bundle else None, own, run_data.takes_all_files(plan, context.env))
 
 
 def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
-    settings = HelmRunSettings(pins=run_data.pins_of(plan))
-    is_offline = plan.evaluation.run.config.params.extra.offline
+    settings = HelmRunSettings(pins=run_data.pins_of(plan), all_files=run_data.takes_all_files(plan, env))
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
-    if is_offline:
+    if plan.evaluation.run.config.params.extra.offline:
         settings = run_data.offline(settings, plan, env)
-    if bundle is not None or is_offline:
-        settings = replace(settings, all_files=run_data.takes_all_files(plan, env))
     return settings
 
 
 def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | None) -> None:
-    """Put a bundle's files where helm-run looks.
-
-    Raises:
-        PrerequisiteError: the bundle was changed since it was looked through.
-    """
+    """Put a bundle's files where helm-run looks. Raises PrerequisiteError: the bundle was changed since it was looked
+    through."""
     if bundle is not None:
         run_data.place(bundle, plan)
         context.log.info("data bundle %s (manifest %s)", bundle.root, bundle.sha256)
@@ -153,62 +134,3 @@ def remove_unfinished(rundir: RunDir, log: logging.Logger) -> None:
         path.unlink(missing_ok=True)
     if found:
         log.info("%d files that a killed run had not finished were deleted", len(found))
-
-
-# An earlier version had several processes ask one evaluation; each kept its answers in shards/<k>-of-<n>/cache.db.
-_ATTEMPT = "run_id, key, role, attempt, outcome, status, error, started, latency_s, prompt_tokens, completion_tokens"
-_ONE_ATTEMPT = "run_id, key, role, attempt, outcome, started"
-"""By which an attempt is known again where a copy that was killed is done once more: ids differ."""
-_COPIES = (
-    "INSERT OR IGNORE INTO main.responses SELECT * FROM part.responses ORDER BY rowid",
-    f"""
-    INSERT INTO main.attempts ({_ATTEMPT}) SELECT {_ATTEMPT} FROM part.attempts
-    WHERE ({_ONE_ATTEMPT}) NOT IN (SELECT {_ONE_ATTEMPT} FROM main.attempts) ORDER BY id
-    """,  # noqa: S608 - of constants
-    "INSERT OR IGNORE INTO main.request_changes SELECT * FROM part.request_changes ORDER BY rowid",
-    "INSERT OR IGNORE INTO main.prices SELECT run_id, role, price FROM part.prices",
-)
-
-
-def take_in(rundir: RunDir, log: logging.Logger) -> None:
-    """Put what shards answered into cache.db and delete their folders; one that is damaged is left, and logged.
-
-    Raises:
-        BusyError: the earlier version is still at work there.
-        PrerequisiteError: cache.db cannot be written.
-    """
-    shards = rundir.stores()[1:]
-    for shard in shards:
-        with shard.locked():
-            try:
-                if shard.cache_db.is_file():
-                    response_cache.create_or_check(shard.cache_db)
-                    copy_store(shard.cache_db, rundir.cache_db)
-            except response_cache.DamagedCacheError as error:
-                log.warning("%s: %s; it is not used", shard.cache_db, error)
-                continue
-            except sqlite3.Error as error:
-                raise PrerequisiteError(
-                    f"cannot put {shard.cache_db} into {rundir.cache_db}: {error}\n"
-                    "  check the disk and run the same command again; the answers stay where they are"
-                ) from error
-        shutil.rmtree(shard.root)
-        log.info("%s, of an earlier version, was put into cache.db", shard.root.relative_to(rundir.root))
-    if shards and not any(rundir.shards.iterdir()):
-        rundir.shards.rmdir()
-
-
-def copy_store(source: Path, target: Path) -> None:
-    """In one transaction, and as often as one likes: what is there already is left alone.
-
-    Raises:
-        sqlite3.Error: it cannot be written; nothing was changed.
-    """
-    with closing(sqlite3.connect(target, timeout=30)) as connection:
-        connection.execute("PRAGMA synchronous = FULL")  # the source is deleted afterwards
-        connection.execute("ATTACH DATABASE ? AS part", (str(source),))
-        for schema in ("main", "part"):
-            connection.execute(PRICES_TABLE.replace("prices", f"{schema}.prices", 1))
-        with connection:
-            for statement in _COPIES:
-                connection.execute(statement)

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "framework_sha256", "lock_sha256")
 """Fields of the provenance that are of the program and the machine that collected, not of what was run."""
 
-SHARDS = "shards"
-
 
 @dataclass(frozen=True)
 class Recollected:
@@ -62,11 +60,7 @@ class Recollected:
 
 
 def last_state(rundir: RunDir) -> LastRunState:
-    """What the folder's last run left.
-
-    Raises:
-        PrerequisiteError: it cannot be read, or names folders elsewhere.
-    """
+    """What the folder's last run left. Raises PrerequisiteError: it cannot be read, or names folders elsewhere."""
     state = read_state(rundir)
     if state is None:
         raise PrerequisiteError(f"{rundir.run_state}: is missing or cannot be read, so nothing can be collected again")
@@ -78,30 +72,11 @@ def last_state(rundir: RunDir) -> LastRunState:
 
 
 def stored_document(rundir: RunDir) -> dict[str, Any]:
-    """run_config.yml of an output folder.
-
-    Raises:
-        ConfigError: it is missing, or no run config.
-    """
+    """run_config.yml of an output folder. Raises ConfigError: it is missing, or no run config."""
     document = load_run_config(rundir.run_config)
     if not all(isinstance(document.get(name), dict) for name in ("config", "target")):
         raise ConfigError(f"{rundir.run_config}: has no `config` and `target`")
     return document
-
-
-def without_shards(document: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """A run config without the key of earlier versions that changed no result, and that key where it is there."""
-    config, extra = dict(document["config"]), _extra(document)
-    if SHARDS in extra:
-        left = {name: value for name, value in extra.items() if name != SHARDS}
-        config["params"] = {**config["params"], "extra": left}
-    return {**document, "config": config}, {SHARDS: extra[SHARDS]} if SHARDS in extra else {}
-
-
-def _extra(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    params = document["config"].get("params")
-    extra = params.get("extra") if isinstance(params, dict) else None
-    return extra if isinstance(extra, dict) else {}
 
 
 def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation, tuple[str, ...]]:
@@ -112,10 +87,12 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
     Raises:
         ConfigError: run_config.yml is not one of this version.
     """
-    document, _ = without_shards(stored_document(rundir))
+    document = stored_document(rundir)
     env = dict.fromkeys(variables_in(document), "unknown")
     stored_values = {name: document[name] for name in ("config", "target")}
-    path = _extra(document).get(BENCHMARK_KEY)
+    params = document["config"].get("params")
+    extra = params.get("extra") if isinstance(params, dict) else None
+    path = extra.get(BENCHMARK_KEY) if isinstance(extra, dict) else None
     own, missing = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else (None, ())
     evaluation = build_evaluation(Request(flags=stored_values), load_framework(), env, benchmark=own)
     return evaluation, missing
@@ -123,10 +100,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
 
 def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
     """As its files are, or where they are others now, as the file says that was made of it for HELM.
-
-    Raises:
-        ConfigError: that file is not there.
-    """
+    Raises ConfigError: that file is not there."""
     data = result.provenance.dataset_files
     others = ("scenarios/", "hub:", f"{DATA_PATH}/")  # that are no custom benchmark's own files
     recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)}
@@ -171,10 +145,7 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
 @contextmanager
 def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     """Collect again what HELM and the journal left, into a folder that is deleted afterwards; nothing here is changed.
-
-    Raises:
-        ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read.
-    """
+    Raises ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read."""
     state = last_state(rundir)
     evaluation, missing = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
@@ -222,9 +193,6 @@ def _collected(
         result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
-    if former := without_shards(document)[1]:
-        extra = config["config"]["params"]["extra"] | former
-        config["config"]["params"]["extra"] = {name: extra[name] for name in dict.fromkeys([*_extra(document), *extra])}
     # which values were set, and which are defaults, stands nowhere else; every value that differs is found
     then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
@@ -331,7 +299,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     original, other = folder.resolve(), target.resolve()
     if original == other or original in other.parents or other in original.parents:
         raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
-    document, former = without_shards(stored_document(rundir))
+    document = stored_document(rundir)
     # all values that were used, but those that were left to the benchmark
     config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
     config["config"]["output_dir"] = str(target)
@@ -339,11 +307,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
     text = f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n{to_yaml(config)}"
     plan = make_plan(evaluation)
-    found = (
-        *(f"config.params.extra.{name}: {value} then, left out here" for name, value in former.items() if value),
-        *differences_now(replace(plan, rundir=RunDir(target)), then, rundir),
-        *missing,
-    )
+    found = (*differences_now(replace(plan, rundir=RunDir(target)), then, rundir), *missing)
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))
@@ -408,11 +372,8 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def run_again(folder: Path, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Reran:
-    """Do the evaluation in `output_dir`, and compare the two results.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
+    """Do the evaluation in `output_dir`, and compare the two results. Raises EvalFactoryError: with the exit code of
+    what went wrong."""
     from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
 
     prepared = reproduce(folder, output_dir, env=env)

@@ -66,11 +66,10 @@ class LastRunState:
     """SHA-256 of the program that collected."""
     given: str | None = None
     """SHA-256 of what the user had set."""
-    files: Mapping[str, str] | None = None
-    """Path in the output folder -> SHA-256, of every file of the result that is written before this one; None where an
-    earlier version collected."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path in the output folder -> SHA-256, of every file of the result that is written before this one."""
     inputs: str | None = None
-    """`digest_of_inputs` of the collection; None where an earlier version collected."""
+    """`digest_of_inputs` of the collection."""
 
     def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
         """With the digests of the result's files; this one, and what is made of it, are not among them."""
@@ -133,6 +132,8 @@ def ended_run(
         data_bundle=read.bundle,
         data_files=read.own,
         all_files=read.all_files,
+        program=program_of_this(),
+        given=digest_of_given(plan),
     )
 
 
@@ -223,7 +224,7 @@ def unchanged_result(
     """
     rundir = plan.rundir
     state = read_state(rundir)
-    if before is None or state is None or state.inputs is None:
+    if before is None or state is None:
         return None
     statement = hashlib.sha256(before.statement.encode()).hexdigest()
     if {**digests_of(rundir, runs), rundir.attestation.name: statement} != before.digests:

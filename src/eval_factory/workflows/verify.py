@@ -30,10 +30,6 @@ NO_CHECKSUMS = (
     "SHA256SUMS is not there: an earlier version wrote this folder, its last run did not finish, or it was deleted;"
     " the rest was verified"
 )
-NOT_REMEMBERED = (
-    "an earlier version collected it: .run_state.json does not say which files belong to it, so that model_configs/ and"
-    " annotations/ were compared with SHA256SUMS alone"
-)
 _MISSING = "missing"
 _RESULT = "evaluation_config.yaml"
 WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, OSError, sqlite3.Error)
@@ -132,7 +128,7 @@ def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | 
     yield from _of_checksums(rundir)
     stored = _loaded(rundir)
     yield from _findings_of_statement(rundir, stored)
-    # HELM's files, the cache and the list of packages are those that the result names; versions before named none
+    # HELM's files, the cache and the list of packages are those that the result names
     record = stored.result.provenance
     yield from _other_digests(rundir, record.run_files, f"{_RESULT} (provenance.run_files)")
     if record.lock_sha256 is not None and rundir.packages.is_file():
@@ -140,14 +136,10 @@ def _looked_at(rundir: RunDir, remembered: list[Finding]) -> Iterator[Finding | 
         yield from _other_digests(rundir, listed, f"{_RESULT} (provenance.lock_sha256)")
     yield from _findings_of_state(rundir, stored)
     state, name = last_state(rundir), rundir.run_state.name
-    if state.files is None or state.inputs is None:
-        yield NOT_REMEMBERED
-    else:
-        # every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again
-        made_of = state.digest_of_inputs(vars(record))
-        changed = differences(state.inputs, made_of, "inputs")
-        remembered += [_finding(name, one, f"this file and {_RESULT}") for one in changed]
-        remembered += _other_digests(rundir, state.files, f"{name} (files)")
+    # every file of the result, and what else is remembered of its collection, whoever made SHA256SUMS again
+    changed = differences(state.inputs, state.digest_of_inputs(vars(record)), "inputs")
+    remembered += [_finding(name, one, f"this file and {_RESULT}") for one in changed]
+    remembered += _other_digests(rundir, state.files, f"{name} (files)")
     with recollected(rundir, stored) as made:
         yield from _of_files(rundir, made, stored)
         complete = {"complete": not made.result.something_to_ask}
@@ -198,9 +190,7 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
     for again in made.rundir.written():
         name = again.relative_to(made.rundir.root).as_posix()
         if not (rundir.root / name).is_file():
-            # where SHA256SUMS lists the report, that is a finding already
-            early = f"{name} is missing: earlier versions did not write it"
-            yield early if name == rundir.report_md.name else Finding(name, "", "is missing")
+            yield Finding(name, "", "is missing")
         elif again not in in_sentences:
             for one in differences_of_files(rundir.root / name, again):
                 if record.errata_version == errata or not is_of_errata(one.field):
@@ -217,23 +207,16 @@ class _AlteredError(EvalFactoryError):
 def _loaded(rundir: RunDir) -> StoredResult:
     """
     Raises:
-        PrerequisiteError: there is no result, or another version's: it is read, but would be written otherwise now.
+        PrerequisiteError: there is no result, or another version's.
         _AlteredError: it says that it is this version's, and is not of its schema.
     """
     try:
-        stored = load_result(rundir.root)
+        return load_result(rundir.root)
     except PrerequisiteError as error:
         state = read_state(rundir)
         if state is not None and is_of_now(state) and _schema_version(rundir) == SCHEMA_VERSION:
             raise _AlteredError(str(error)) from error
         raise
-    version = _schema_version(rundir)
-    if version != SCHEMA_VERSION:
-        raise PrerequisiteError(
-            f"an earlier version of eval-factory wrote it (schema_version {version}; here it is {SCHEMA_VERSION});"
-            " verify it with that version, or have the same run command collect it again"
-        )
-    return stored
 
 
 def _schema_version(rundir: RunDir) -> Any:

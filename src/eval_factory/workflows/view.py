@@ -86,10 +86,7 @@ class Pages:
 @contextmanager
 def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO) -> Iterator[Pages]:
     """Make the pages of output folders in a temporary folder and serve them; when it is left, both are gone.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong.
-    """
+    Raises EvalFactoryError: with the exit code of what went wrong."""
     with PageServer(port) as server, tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         runs, schema = _to_show(folders)
         site = _made(runs, schema, Path(name), env, screen, copies=False)
@@ -98,11 +95,8 @@ def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen
 
 
 def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO) -> Pages:
-    """Write the pages of output folders as files, into a folder that is new or empty.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong; the folder is then not there.
-    """
+    """Write the pages of output folders as files, into a folder that is new or empty. Raises EvalFactoryError: with the
+    exit code of what went wrong; the folder is then not there."""
     if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
         raise ConfigError(f"--export {target}: there is something already; name a new folder, or an empty one")
     inside = next((one for one in folders if target.resolve().is_relative_to(one.resolve())), None)

@@ -30,7 +30,7 @@ from eval_factory.helm.command import helm_program
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.metric_facts import is_score
 from eval_factory.helm.model_files import quiet_logging
-from eval_factory.helm.output import read_run
+from eval_factory.helm.output import read_record, read_run
 from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.tasks.upstreams import HELM
@@ -137,13 +137,10 @@ def _runs_of(stored: StoredResult) -> list[_Found]:
                 f"  run the same evaluation again; what was answered is kept in {rundir.cache_db.name}"
             )
         path = folder / names.RUN_SPEC_FILE
-        try:
-            spec: dict[str, Any] = json.loads(path.read_bytes())
-            is_one = isinstance(spec["adapter_spec"], dict) and isinstance(spec["scenario_spec"], dict)
-            is_one = is_one and all(isinstance(group, str) for group in spec["groups"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise HelmError(f"HELM's output {path} cannot be read: {error}") from error
-        if not is_one:
+        spec = read_record(path, dict[str, Any])
+        groups, parts = spec.get("groups"), (spec.get("adapter_spec"), spec.get("scenario_spec"))
+        is_one = isinstance(groups, list) and all(isinstance(group, str) for group in groups)
+        if not is_one or not all(isinstance(part, dict) for part in parts):
             raise HelmError(f"HELM's output {path} cannot be read: it is no run spec")
         found.append(_Found(stored, folder, spec))
     return found
@@ -315,10 +312,7 @@ def make_tables(
     keeps_log: bool = True,
 ) -> None:
     """Run helm-summarize over runs that are laid out. `models`: HELM's name -> the name that the tables show.
-
-    Raises:
-        HelmError: it failed; with its last lines.
-    """
+    Raises HelmError: it failed; with its last lines."""
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())
     redactor = Redactor.from_environment(env)

@@ -17,7 +17,6 @@ from eval_factory.cli import main, task_listing
 from eval_factory.cli.console import columns, show_table, wrapped
 from eval_factory.cli.main import cli
 from eval_factory.cli.task_listing import SCHEMAS, schema_text
-from eval_factory.config.model import NO_SHARDS
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import load_framework
 
@@ -145,14 +144,6 @@ def test_hyphens_stand_for_underscores_in_every_command(arguments: list[str]) ->
     assert (one.output, one.exit_code) == (other.output, other.exit_code)
     assert "No such" not in one.output
     assert ("requires an argument" in one.output) is (arguments[-1] != "--help")
-
-
-@pytest.mark.parametrize("given", [("--shards", "4"), ("--overrides", "config.params.extra.shards=4")])
-def test_shards_are_told_what_to_write_now(given: tuple[str, str], config: Path) -> None:
-    result = dry_run(config, *given)
-    assert isinstance(result.exception, ConfigError)
-    assert NO_SHARDS in str(result.exception)
-    assert "--shards" not in CliRunner().invoke(cli, ["run_eval", "--help"]).output
 
 
 @pytest.mark.parametrize(

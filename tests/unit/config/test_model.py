@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from eval_factory.config import model as models
-from eval_factory.config.model import NO_SHARDS, ApiEndpoint, Extra, Judge, OneLineText, Role, RunConfig, Url
+from eval_factory.config.model import ApiEndpoint, Extra, Judge, OneLineText, Role, RunConfig, Url
 from eval_factory.core.errors import ConfigError
 from unit.builders import evaluation, plan
 
@@ -134,14 +134,6 @@ def test_judges_have_different_names() -> None:
     assert RunConfig.model_validate(merged(judges=two)).config.params.extra.judges
     assert "two judges have the name a" in refusal(RunConfig, merged(judges=[*two, two[0]]))
     assert refusal(RunConfig, merged(judges=[]))
-
-
-def test_who_says_shards_is_told_what_to_write_now_and_a_null_says_nothing() -> None:
-    assert "target.api_endpoint.url: [URL, URL]" in NO_SHARDS
-    with pytest.raises(ConfigError) as caught:
-        evaluation({"config.params.extra.shards": 4})
-    assert str(caught.value) == f"config.params.extra: {NO_SHARDS}"
-    assert evaluation({"config.params.extra.shards": None}).as_dict() == evaluation().as_dict()
 
 
 EXTRA = "config.params.extra"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from eval_factory.config import suite_layers
-from eval_factory.config.model import LIST_FORMS, NO_SHARDS, problems_with
+from eval_factory.config.model import LIST_FORMS, problems_with
 from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.tasks.framework import load_framework
@@ -232,8 +232,3 @@ def test_a_null_is_a_default_and_no_mistake() -> None:
     assert of_values(params={"parallelism": None, "extra": None}) == []
     assert of_endpoint(adapter_config=None, api_key=None) == []
     assert of_values(targets=[{"name": "a"}, {"name": "b", "api_endpoint": {"url": None, "type": None}}]) == []
-
-
-def test_who_says_shards_in_a_suite_is_told_so_too() -> None:
-    assert of_values(params={"extra": {"shards": 4}}) == [f"suite.params.extra: {NO_SHARDS}"]
-    assert of_values(params={"extra": {"shards": None}}) == []

@@ -61,20 +61,11 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     first = store.new_wave(name, [A, unprobed])
     assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, unprobed))]
     assert store.logs(1).is_dir()
-    store.wave_file(2).touch()  # its submitter was killed
     together = store.new_wave(name, [run_of("t/d/0", together=True)])
     found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
-    assert found == [(1, 2, False), (2, 0, False), (3, 1, True)]
+    assert found == [(1, 2, False), (2, 1, True)]
     assert store.task_log(first, unprobed).name == "1.log"
     assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
-
-
-def test_a_wave_of_an_earlier_version_has_names_alone(tmp_path: Path) -> None:
-    store = SlurmStore(SuiteDir(tmp_path))
-    store.begin()
-    store.wave_file(1).write_text('{"number": 1, "job_name": "n", "keys": ["t/a/0", "t/b/0a.2-of-3"]}')
-    (wave,) = store.waves()
-    assert [(run.name, run.run_config) for run in wave.runs] == [("t/a/0", ""), ("t/b/0a", "")]
 
 
 def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None:

@@ -23,9 +23,6 @@ from suite_folders import SAME, suite_folder
 from unit.builders import plan
 from unit.report.test_screen import spent
 
-VERSION_1 = Path(__file__).parent / "version_1"
-"""Written by version 0.1.0 of this program, shortened."""
-
 
 @pytest.fixture(scope="module")
 def detailed(result: TaskResult) -> TaskResult:
@@ -153,22 +150,7 @@ def test_usage_that_was_written_in_short_is_whole_again(usage: Usage, result: Ta
     assert load_result(written(tmp_path / "used", replace(result, usage=usage))).result.usage == usage
 
 
-def test_a_result_of_schema_version_1_is_read() -> None:
-    result = load_result(VERSION_1).result
-    assert (result.task, result.main_metric, result.status, result.reportable) == (
-        "sample_medical_qa", "exact_match", "complete", True,
-    )  # fmt: skip
-    score = result.scores["exact_match@5"]
-    assert (score.value, score.metric, score.split, score.perturbation) == (0.2, "exact_match@5", "test", None)
-    assert (score.stats.count, score.stats.ci_high, score.scale, score.unit) == (40, 0.34757306346399497, None, None)
-    assert list(result.groups["category"]) == ["cardiology", "neurology"]
-    assert result.groups["category"]["neurology"]["exact_match"].value == 0.0
-    assert (result.usage.runs, result.usage.all_runs.roles["model"].requests) == (1, 40)
-    assert (result.validity.instances.scored, result.validity.splits) == (40, {"test": 40})
-    assert result.provenance.run_identity == "v1-a90ecdfc95124651884c"
-
-
-@pytest.mark.parametrize("version", [3, None, "x"])
+@pytest.mark.parametrize("version", [1, 3, None, "x"])
 def test_a_version_that_is_not_known_is_said(version: object, folder: Path) -> None:
     file = folder / "evaluation_config.yaml"
     document = yaml.safe_load(file.read_text())
@@ -270,10 +252,3 @@ def test_runs_of_one_benchmark_are_compared_and_of_several_one_is_to_be_chosen(s
     assert named(one, compared_runs([one])) == ["a/qa", "b/qa"]
     given = [suite / "small" / "qa", suite / "small" / "calc"]
     assert compared_runs(given) == given  # whoever names runs gets them compared, or the reasons
-
-
-def test_a_leaderboard_of_helms_own_runs_is_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "leaderboard.json").write_text("{}")
-    told = "is a leaderboard's folder of an earlier version, whose runs are HELM's own"
-    with pytest.raises(PrerequisiteError, match=told):
-        run_folders([tmp_path])

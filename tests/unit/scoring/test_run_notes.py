@@ -205,17 +205,15 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     assert notes_on_data(made) == []
     elsewhere = here(tmp_path / "elsewhere", "helm:bigcodebench:version=v0.1.3", **allowed)
     assert notes_on_data(elsewhere) == [(Importance.DOUBTFUL, _NOT_CONFINED)]
-    executed(made, run_specs=["code"], by=["a process", "bubblewrap"], still_can=[])
+    executed(made, run_specs=["code"], by=["a process", "bubblewrap"])
     how = "what the model answered was executed, in a process"
     assert notes_on_data(made) == [(Importance.BACKGROUND, f"{how}, in bubblewrap")]
-    executed(made, run_specs=["code"], by=["a process"], still_can=["use the network", "start processes"], ended=3)
-    could = "what was executed could use the network, start processes"
+    executed(made, run_specs=["code"], by=["a process"], ended=3)
     assert notes_on_data(made) == [
         (Importance.BACKGROUND, how),
-        (Importance.DOUBTFUL, f"NOT wholly confined on this machine: {could}; install bubblewrap"),
         (Importance.INCOMPLETE, "3 answers ended the process that executed them, and count as wrong"),
     ]
-    executed(made, run_specs=["bird_sql"], by=["a process"], still_can=["use the network"])
+    executed(made, run_specs=["bird_sql"], by=["a process"])
     assert notes_on_data(made) == []
     executed(here(tmp_path, "ehr_sql"), shortened=7)
     (note,) = notes_on_data(here(tmp_path, "ehr_sql"))

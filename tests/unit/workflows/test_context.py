@@ -16,8 +16,7 @@ from eval_factory.core import errors
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED
-from eval_factory.endpoint import response_cache
-from eval_factory.workflows.context import HUB_TOKEN, claim, is_our_folder, lock_folder, redactor_of, start_over
+from eval_factory.workflows.context import HUB_TOKEN, claim, lock_folder, redactor_of, start_over
 from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.prepare import ready_cache, remove_unfinished
 from unit.builders import evaluation, plan
@@ -96,9 +95,9 @@ def put(root: Path, *names: str) -> None:
 def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tuple[str, ...], tmp_path: Path) -> None:
     rundir = RunDir(tmp_path / "out")
     put(rundir.root, *names)
-    assert not is_our_folder(rundir)
+    assert not rundir.marker.is_file()
     claim(rundir)
-    assert is_our_folder(rundir)
+    assert rundir.marker.is_file()
     put(rundir.root, "responses/model.jsonl")
     claim(rundir, fresh=True)
     assert all((rundir.root / name).read_text() == "mine" for name in names)
@@ -125,7 +124,7 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
     rundir = RunDir(tmp_path)
     with closing(sqlite3.connect(rundir.cache_db)) as connection:
         connection.execute("CREATE TABLE t (x)")
-    assert not is_our_folder(rundir)
+    assert not rundir.marker.is_file()
     put(tmp_path, "cache.db", "cache.db.backup")
     with pytest.raises(ConfigError, match=r"cache\.db\n"):
         claim(rundir, fresh=True)
@@ -136,20 +135,6 @@ def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: 
     (aside,) = tmp_path.glob("cache.db.set-aside-*")
     assert aside.read_text() == (tmp_path / "cache.db.backup").read_text() == "mine"
     assert not rundir.cache_db.exists()
-
-
-@pytest.mark.parametrize("left", ["cache.db", "logs/eval-factory.log", ".run_state.json"])
-def test_a_folder_of_an_earlier_version_is_known_by_what_it_left(left: str, tmp_path: Path) -> None:
-    put(tmp_path, "responses/model.jsonl", "report.html", "packages.txt", "helm/runs/eval-factory/x/stats.json")
-    put(tmp_path, "helm/trivial_scores.json", "helm/scenarios/medec/medec_test.csv")
-    if left == "cache.db":
-        response_cache.create_or_check(tmp_path / left)
-    else:
-        put(tmp_path, left)
-    claim(RunDir(tmp_path), fresh=True)
-    start_over(RunDir(tmp_path))
-    assert not any((tmp_path / name).exists() for name in ("responses", "report.html", "packages.txt", "cache.db"))
-    assert [path.name for path in (tmp_path / "helm").iterdir()] == ["scenarios"]
 
 
 def test_starting_over_keeps_data_and_what_was_moved_away(tmp_path: Path) -> None:
@@ -184,12 +169,3 @@ def test_what_a_killed_run_left_goes_and_nothing_else(tmp_path: Path, caplog: py
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*kept, ".eval-factory", "elsewhere/mine.tmp"}
     assert caplog.messages == [f"{len(unfinished)} files that a killed run had not finished were deleted"]
-
-
-def test_shards_of_an_earlier_version_are_claimed_and_forgotten_with_the_rest(tmp_path: Path) -> None:
-    rundir = RunDir(tmp_path / "out")
-    put(rundir.root, "shards/1-of-2/notes.txt")
-    with pytest.raises(ConfigError, match="shards"):
-        claim(rundir)
-    start_over(rundir)
-    assert not rundir.shards.exists()

@@ -61,7 +61,9 @@ def with_key(**flags: Any) -> Evaluation:
 
 
 def run(here: RunContext, executor: FakeExecutor, settings: Any = None, of: Evaluation | None = None) -> EndedHelmRun:
-    return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings(), run=executor.run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eval_factory.workflows.helm_run.run_shown", executor.run)
+        return run_helm(here, of or with_key(), ["helm-run", "-c", "x"], settings or HelmRunSettings())
 
 
 def test_it_sees_the_keys_of_its_configuration_and_no_others_and_offline_no_proxies(here: RunContext) -> None:

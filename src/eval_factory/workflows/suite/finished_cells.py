@@ -37,7 +37,7 @@ READ_WHEN_COLLECTED = frozenset(
     )
 )  # fmt: skip
 """What changes nothing that is asked, and what stands in a result."""
-OF_NO_RESULT = (RUNTIME_ONLY - READ_WHEN_COLLECTED) | {"config.params.extra.shards"}  # of earlier versions
+OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 """What changes how a run goes, and no number in its result."""
 
 
@@ -158,11 +158,11 @@ def spent_before(cells: Iterable[PlannedCell], say: Callable[[str], None]) -> Sp
     """What these cells have asked in all invocations; `say` learns what nobody can count any more."""
     spent = []
     for planned in cells:
-        for store in planned.plan.rundir.stores():
-            try:
-                spent.append(spent_so_far(store.cache_db, prices_of(planned.plan).known))
-            except sqlite3.Error as error:  # the cell's run puts it aside
-                say(f"warning: {store.cache_db} is damaged ({error}): what it counted is not in the suite's budget")
+        cache_db = planned.plan.rundir.cache_db
+        try:
+            spent.append(spent_so_far(cache_db, prices_of(planned.plan).known))
+        except sqlite3.Error as error:  # the cell's run puts it aside
+            say(f"warning: {cache_db} is damaged ({error}): what it counted is not in the suite's budget")
     return total(spent)
 
 

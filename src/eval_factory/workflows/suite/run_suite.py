@@ -124,7 +124,7 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         hang_time_limit_s=float(serve["hang_time_limit_s"]),
         stop_grace_s=float(serve["stop_grace_s"]),
         max_restarts=serve["max_restarts"],
-        replicas=serve.get("replicas", 1),  # a job that an earlier version submitted does not say it
+        replicas=serve["replicas"],
         launch=launch,
     )
 

@@ -28,7 +28,7 @@ from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options, Submitted
-from eval_factory.workflows.suite.planned_cells import checked_cells
+from eval_factory.workflows.suite.planned_cells import checked_cells, planned_of
 from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import ScreenLines
 from eval_factory.workflows.suite.suite_preview import script_lines
@@ -123,4 +123,4 @@ def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
         ConfigError: the run cannot be a job.
     """
     suite = suite_of(evaluation, make_plan(evaluation), env)
-    yield from script_lines(suite, checked_cells(suite, env), env)
+    yield from script_lines(suite, planned_of(suite, checked_cells(suite, env)), env)

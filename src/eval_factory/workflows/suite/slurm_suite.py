@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import shlex
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError
 from eval_factory.core.formats import first_of
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.rundir import PRIVATE, RunDir
+from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
@@ -28,7 +27,7 @@ from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
 from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
-from eval_factory.workflows.context import HUB_TOKEN, is_our_folder, start_over
+from eval_factory.workflows.context import HUB_TOKEN, start_over
 from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
@@ -121,7 +120,6 @@ class SlurmRun:
                 missing.append(planned)
         self.runs.clean_up()
         if missing:
-            adopt_answers(missing, self.runs.store)
             specs = specs_of(missing, self.work.suite, self.runs.store, self.work.options)
             found = [SlurmAsks.of(array[0]).group for array in arrays(specs, len(specs))]
             for planned, spec in zip(missing, specs, strict=True):
@@ -285,23 +283,6 @@ def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) ->
         )
     for planned in cells:
         rundir = planned.plan.rundir
-        if is_our_folder(rundir):
+        if rundir.marker.is_file():
             with rundir.locked():
                 start_over(rundir)
-        shutil.rmtree(store.root / "cells" / planned.cell.name, ignore_errors=True)  # of an earlier version
-
-
-def adopt_answers(cells: Iterable[PlannedCell], store: SlurmStore) -> None:
-    """An earlier version worked in folders of attempts: what they were answered becomes the cell's own."""
-    for planned in cells:
-        old, rundir = store.root / "cells" / planned.cell.name, planned.plan.rundir
-        outputs = [RunDir(path) for path in old.glob("*/attempts/*/out") if RunDir(path).cache_db.is_file()]
-        if outputs:
-            last = max(outputs, key=lambda one: one.cache_db.stat().st_mtime)
-            rundir.create()
-            with rundir.locked():
-                for source, target in zip(last.answers, rundir.answers, strict=True):
-                    target.unlink(missing_ok=True)
-                    if source.exists():
-                        source.rename(target)
-        shutil.rmtree(old, ignore_errors=True)

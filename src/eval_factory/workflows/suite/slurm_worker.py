@@ -131,8 +131,8 @@ def work(wave_file: Path, index: int) -> int:
     """
     # the wave's file is .suite/slurm/waves/w1.json in the suite's folder
     wave, store = read_wave(wave_file), SlurmStore(suite_dir(wave_file.absolute().parents[3]))
-    left = [run for run in wave.of_task(index) if run.run_config and _is_left(store, wave, run)]
-    if not left:  # a task of an earlier version has no run config: the same command submits the run
+    left = [run for run in wave.of_task(index) if _is_left(store, wave, run)]
+    if not left:
         return 0
     try:
         take_environment(store.environment(wave.number), os.environ)
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()
     try:
-        return work(Path(arguments[-1]), int(os.environ["SLURM_ARRAY_TASK_ID"]))
+        return work(Path(arguments[0]), int(os.environ["SLURM_ARRAY_TASK_ID"]))
     except KeyboardInterrupt:
         return InterruptedRunError.exit_code
     except OSError as error:

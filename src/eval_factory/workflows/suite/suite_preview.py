@@ -88,16 +88,16 @@ def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) 
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
     refuse_unknown_prices(suite, cells)
-    lines = list(_lines(suite, cells, debug=debug))
+    planned = planned_of(suite, cells)
+    lines = list(_lines(suite, cells, planned, debug=debug))
     if suite.executor == "slurm":
-        lines += script_lines(suite, cells, env)
-    redactor = redactor_of_all([one.plan for one in planned_of(suite, cells)], env)
+        lines += script_lines(suite, planned, env)
+    redactor = redactor_of_all([one.plan for one in planned], env)
     text = redactor.text("\n".join(lines) + "\n")
     return DryRun(own_lines(text), tuple(missing_prerequisites(cells)))
 
 
-def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterator[str]:
-    planned = planned_of(suite, cells)
+def _lines(suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[PlannedCell], *, debug: bool) -> Iterator[str]:
     evaluations = len({one.cell.evaluation for one in cells})
     targets = len({one.cell.target for one in cells})
     yield "# suite"
@@ -121,21 +121,10 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], *, debug: bool) -> Iterat
         yield "\n# notes"
         yield from (f"#   {note}" for note in grouped(cells, notes))
     counts = {one.cell.name: count_of(one.plan) for one in planned}
-    yield from _cell_lines(suite, cells, counts, debug=debug)
-    unknown = [name for name, count in counts.items() if count.to_model is None]
-    yield "\n# total, of a suite that begins from nothing"
-    yield f"#   {counts_in_words(known_sum(counts.values()))}"
-    if unknown:
-        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
-
-
-def _cell_lines(
-    suite: Suite, cells: Sequence[CheckedCell], counts: Mapping[str, RequestCount], *, debug: bool
-) -> Iterator[str]:
     yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
     section = suite.document[TOP]
     origins = {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
-    for one in planned_of(suite, cells):
+    for one in planned:
         yield f"\n{one.cell.name}: {counts_in_words(counts[one.cell.name])}"
         for path, (who, value) in origins.get(one.cell.name, {}).items():
             yield f"  {path}: {value}  ({who})"
@@ -144,6 +133,11 @@ def _cell_lines(
         yield f"  {shlex.join(command_line(one.plan, debug=debug))}"
         for text in cells[one.number].missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
+    unknown = [name for name, count in counts.items() if count.to_model is None]
+    yield "\n# total, of a suite that begins from nothing"
+    yield f"#   {counts_in_words(known_sum(counts.values()))}"
+    if unknown:
+        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
 
 
 def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
@@ -163,7 +157,7 @@ def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
         yield f"#   {name}: {stated} ({', '.join(who[name])})"
 
 
-def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, str]) -> Iterator[str]:
+def script_lines(suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> Iterator[str]:
     """
     Raises:
         ConfigError: the suite says what jobs cannot keep.
@@ -174,9 +168,8 @@ def script_lines(suite: Suite, cells: Sequence[CheckedCell], env: Mapping[str, s
     from eval_factory.workflows.suite.suite_report import SuiteOptions
 
     refuse_what_slurm_cannot(suite, env)
-    planned = planned_of(suite, cells)
     store = SlurmStore(suite.folder)
-    specs = specs_of(planned, suite, store, SuiteOptions())
+    specs = specs_of(cells, suite, store, SuiteOptions())
     yield "\n# batch scripts, of a suite that begins from nothing; run_suite writes them and gives each to sbatch"
     for number, array in enumerate(arrays(specs, 1000), 1):  # Slurm's own default; the command asks scontrol
         yield f"\n# {store.wave_file(number).with_suffix('.sh')}: {', '.join(cell_of(run.name) for run in array)}"

@@ -31,7 +31,7 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
     assert RUNTIME_ONLY >= finished_cells.READ_WHEN_COLLECTED
     extra = {f"config.params.extra.{name}" for name in (
         "stop_after_failures", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
-        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key", "shards",
+        "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
     )}  # fmt: skip
     endpoint = {f"target.api_endpoint.{name}" for name in (
         "api_key", "oauth", "requests_per_minute", "tokens_per_minute"

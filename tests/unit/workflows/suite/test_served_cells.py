@@ -159,14 +159,15 @@ def test_what_is_served(world: World) -> None:
 
 
 def test_what_is_served_by_the_steps_of_a_job(world: World) -> None:
-    """They find their job by Slurm's own variables. A job of an earlier version knows of no replicas."""
+    """They find their job by Slurm's own variables."""
     suite = world.work.suite
     env = {"PATH": "/bin", "SLURM_JOB_ID": "7", "SLURM_JWT_TOKEN": "hidden", "OTHER": "o"}
     assert "SLURM_JOB_ID" not in server_spec(suite, "a", (), env).env
-    in_job = {key: value for key, value in suite.serve["a"].items() if key != "replicas"}
-    spec = server_spec(replace(suite, serve={"a": in_job}), "a", (), env)
+    spec = server_spec(suite, "a", (), env)
     assert (spec.replicas, spec.launch) == (1, ())
-    spec = server_spec(replace(suite, serve={"a": {**in_job, "replicas": 2, "launch": ["srun"]}}), "a", (), env)
+    spec = server_spec(
+        replace(suite, serve={"a": {**suite.serve["a"], "replicas": 2, "launch": ["srun"]}}), "a", (), env
+    )
     assert (spec.replicas, spec.launch) == (2, ("srun",))
     assert spec.env == {"PATH": "/bin", "SLURM_JOB_ID": "7", "PYTHONUNBUFFERED": "1"}
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -255,27 +254,6 @@ def test_tasks_of_an_endpoint_share_its_limits(command: Invocation) -> None:
     assert [config["config"]["params"]["parallelism"] for config in configs] == [4] * 4
 
 
-def test_what_an_earlier_version_submitted_is_waited_for_and_its_answers_are_the_cells(again: Invocation) -> None:
-    name = again.waves[0][0]
-    number = len(again.waves) + 1
-    old = {"number": number, "job_name": "old", "keys": [f"{name}.{part}-of-2" for part in (1, 2)]}
-    again.store.wave_file(number).write_text(json.dumps(old))
-    attempts = again.store.root / "cells" / f"{name}.2-of-2" / "attempts"
-    for age, attempt in enumerate(("w1-a", "w1-b")):
-        (attempts / attempt / "out").mkdir(parents=True)
-        answers = RunDir(attempts / attempt / "out").cache_db
-        answers.write_text(attempt)
-        os.utime(answers, (1000 - age, 1000 - age))
-    again.slurm.tasks = [QueuedTask("old", "9", 1, "RUNNING", ""), *again.slurm.tasks[1:]]
-    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert (len(again.waves), attempts.exists()) == (number, True)
-    again.slurm.tasks = again.slurm.tasks[1:]
-    assert reports(again.run()) == [("waiting", QUEUED, 0)] * 2
-    assert again.waves[-1] == [name]
-    assert again.rundir(0).cache_db.read_text() == "w1-a"
-    assert not attempts.exists()
-
-
 def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) -> None:
     assert [after for after, _ in again.slurm.clean_ups] == ["7", "7"]
     again.run()
@@ -288,13 +266,9 @@ def test_the_keys_of_every_wave_have_a_job_that_deletes_them(again: Invocation) 
 def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> None:
     for number in (0, 1):
         again.end(number)
-    attempts = again.store.root / "cells" / again.keys[0] / "attempts"  # of an earlier version
-    attempts.mkdir(parents=True)
     assert reports(again.run()) == [("complete", None, 0)] * 2
-    assert attempts.exists()
     assert reports(again.run(fresh=True)) == [("waiting", QUEUED, 0)] * 2
     assert len(again.slurm.submitted) == 4
-    assert not attempts.exists()
 
 
 @pytest.mark.parametrize("silent", [False, True])

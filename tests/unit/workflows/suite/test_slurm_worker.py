@@ -188,10 +188,9 @@ def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> Non
 
 
 def test_keys_go_with_the_last_task_of_the_wave(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script of an earlier version names its plan first."""
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
     task.does = completes
-    assert main(["plan.jsonl", str(task.store.wave_file(1))]) == Report.exit_code
+    assert main([str(task.store.wave_file(1))]) == Report.exit_code
     assert (task.ended(), task.ended(1)) == (None, RunEnd(0, "complete", "r", 2))
     assert task.store.environment(1).exists()
     task.work(completes)
@@ -210,12 +209,6 @@ def test_a_disk_that_is_full_ends_the_task_quietly(task: Task, monkeypatch: pyte
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
     task.does = completes
     assert main([str(task.store.wave_file(1))]) == 3
-
-
-def test_a_task_that_an_earlier_version_submitted_does_nothing(task: Task) -> None:
-    task.store.wave_file(2).write_text('{"number": 2, "job_name": "n", "keys": ["t/e/0a1b.1-of-2"]}')
-    assert work(task.store.wave_file(2), 0) == 0
-    assert task.suites == []
 
 
 def test_the_suite_of_a_task_that_serves(serving: Task) -> None:

@@ -94,13 +94,3 @@ def test_an_endpoint_at_another_url_was_never_there(config: str | None, tmp_path
     else:
         file.write_text(config)
     assert groups_that_answered([moved]) == frozenset()
-
-
-def test_what_killed_shards_of_an_earlier_version_have_asked_counts_too(tmp_path: Path) -> None:
-    cell = planned(tmp_path, "a", role="model")
-    shard = cell.plan.rundir.shards / "2-of-3"
-    shard.mkdir(parents=True)
-    cell.plan.rundir.cache_db.rename(shard / "cache.db")
-    said: list[str] = []
-    assert spent_before([cell], said.append) == Spending(requests=1, tokens=9)
-    assert said == []
