@@ -54,14 +54,19 @@ def tasks_page() -> str:
     for kind, belongs in KINDS.items():
         lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
         lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
-    lines += ["", "## Files of your own", "", "What `extra.data_path` has to hold, by task."]
+    lines += ["", "## Files of your own", "", "What `extra.data_path` has to be, or to hold, by task."]
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in framework.evaluations:
         layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
         layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
     for layout, names in layouts.items():
         if layout:
-            lines += ["", f"{', '.join(names)}:", "", *(f"- `{line}`" for line in layout)]
+            lines += [
+                "",
+                f"{', '.join(names)}:",
+                "",
+                *(f"- `{line.removeprefix('data_path itself is ')}`" for line in layout),
+            ]
     return "\n".join(lines) + "\n"
 
 

@@ -8,6 +8,7 @@ import click
 from scripts.reference.page_text import code, page, table
 
 from eval_factory.cli.main import PROGRAM, cli
+from eval_factory.cli.run_command import FLAGS
 
 INTRODUCTION = """\
 `eval-factory COMMAND --help` says the same. Commands and options may be written with hyphens, too:
@@ -72,6 +73,11 @@ def _section(context: click.Context, described: Collection[str]) -> list[str]:
     rows = _rows(context)
     same = [row.split(":")[0].removeprefix("- ") for row in rows if row in described]
     rows = [row for row in rows if row not in described]
+    if context.info_name == REFERRED_TO:
+        keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
+        rows = [row for row in rows if row not in keys]
+        flags = ", ".join(row.split(":")[0].removeprefix("- ") for row in keys)
+        rows.append(f"- Each sets [the key of a run config](config.md) that names it: {flags}")
     if same:
         rows.append(f"- As in `{REFERRED_TO}`: {', '.join(same)}")
     return [*lines, "", *rows] if rows else lines

@@ -15,6 +15,8 @@ checked before it is written. `*` stands for a name (of a task, a metric, a judg
 [Reading a result](../results.md) explains them. A field with a `?` may be absent. Fields whose names say all are left
 out: the schema has every one. Fields of the same kind are described once: `as` names where."""
 
+BELOW = ("", "object")
+"""Kinds of fields that hold others: the names below them say so."""
 Schema = Mapping[str, Any]
 
 
@@ -23,7 +25,10 @@ def schema_page() -> str:
     schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
     rows = list(_rows(schema, "", schema["$defs"], {}))
     lines = [INTRODUCTION, ""]
-    lines += [f"- `{field}` {kind}{f': {about}' if about else ''}" for field, kind, about in rows]
+    lines += [
+        f"- `{field}`{f' {kind}' if kind not in BELOW else ''}{f': {about}' if about else ''}"
+        for field, kind, about in rows
+    ]
     return page("Fields of a result", lines)
 
 
