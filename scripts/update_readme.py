@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 BLOCK = re.compile(r"(<!-- tasks -->\n).*(<!-- /tasks -->)", re.DOTALL)
 GENERATED = "<!-- Written by scripts/update_readme.py; changes are lost. -->\n"
+MANY = 3
+"""Run specs, up to which each erratum names its own."""
 KINDS: Mapping[str, Callable[[Task], bool]] = {
     "public, scored by rule": lambda task: task.about.access == "public" and not task.helm.judges,
     "public, scored by a jury": lambda task: task.about.access == "public" and bool(task.helm.judges),
@@ -44,24 +46,40 @@ def tasks_page() -> str:
         "# Tasks", GENERATED,
         "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
         "what to mind, known defects. Instances are those of the test split, where somebody has counted them.",
-        "*Public since*: the month by which the paper or the data were public; answers of public tasks are public.",
-        "*Tried* says on what data the task was run by us: real ones, or small invented ones in the same form,",
-        "which show that it runs and that gold answers get full marks, and nothing about a model.", "",
-        "| task | what it measures | main metric | instances | access | public since | tried |",
-        "|---|---|---|---|---|---|---|",
+        "*Public since*: the month by which the paper or the data were public, where known. Answers of public tasks",
+        "are public.",
+        "A star: we ran the task on its real data. We ran the others on small invented data in the same form,",
+        "which show that the task runs and that gold answers get full marks, and nothing about a model.",
     ]  # fmt: skip
-    for task in framework.evaluations:
-        count = "" if task.about.instances is None else f"{task.about.instances:,}"
-        lines.append(
-            f"| `{task.name}` | {task.description} | `{task.helm.main_metric}` | {count} |"
-            f" {task.about.access} | {task.about.published or 'unknown'} | {task.about.tried or 'no'} |"
-        )
-    lines += ["", "## Files of your own", "", "What `extra.data_path` has to hold, by task."]
+    for kind, belongs in KINDS.items():
+        lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
+        lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
+    lines += ["", "## Files of your own", "", "What `extra.data_path` has to be, or to hold, by task."]
+    layouts: dict[tuple[str, ...], list[str]] = {}
     for task in framework.evaluations:
         layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
+        layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
+    for layout, names in layouts.items():
         if layout:
-            lines += ["", f"`{task.name}`:", "", *(f"- `{line}`" for line in layout)]
+            lines += [
+                "",
+                f"{', '.join(names)}:",
+                "",
+                *(f"- `{line.removeprefix('data_path itself is ')}`" for line in layout),
+            ]
     return "\n".join(lines) + "\n"
+
+
+HEAD = ("| task | what it measures | main metric | instances | public since |", "|---|---|---|---|---|")
+TRIED = {"real data": "\\*", "invented data": ""}
+"""What a task was run on -> the mark beside its name."""
+
+
+def _task_row(task: Task, kind: str) -> str:
+    count = "" if task.about.instances is None else f"{task.about.instances:,}"
+    name = f"`{task.name}`{TRIED[str(task.about.tried)]}"
+    measures = task.description.removesuffix(f", {kind.partition(', ')[2]}")  # the heading says it
+    return f"| {name} | {measures} | `{task.helm.main_metric}` | {count} | {task.about.published or ''} |"
 
 
 def errata_page() -> str:
@@ -83,6 +101,9 @@ def errata_page() -> str:
 def _erratum(entry: Erratum) -> list[str]:
     only = ", ".join(f"{name}={value}" for name, value in entry.arguments.items())
     where = ", ".join(f"`{name}`" for name in entry.run_specs) or "every benchmark"
+    first = next(one for one in load_errata().errata if one.run_specs == entry.run_specs)
+    if len(entry.run_specs) > MANY and first.id != entry.id:
+        where = f"the same tasks as [{first.id}](#{first.id})"
     where += f" ({only})" if only else ""
     remedy = (
         f"Corrected in `{entry.label}`: {entry.corrected}." if entry.corrected

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import click
 from scripts.reference.page_text import code, page, table
 
 from eval_factory.cli.main import PROGRAM, cli
+from eval_factory.cli.run_command import FLAGS
 
 INTRODUCTION = """\
 `eval-factory COMMAND --help` says the same. Commands and options may be written with hyphens, too:
-`run-eval --model-id`. What an exit code means stands at the end."""
+`run-eval --model-id`. An option that does the same in `run_eval` is described there. [Exit codes](#exit-codes)
+stand at the end."""
+REFERRED_TO = "run_eval"
+"""The command whose options others have too."""
 CODES = {
     0: ("complete", "Nothing: the result is whole and may be reported."),
     1: (
@@ -41,9 +45,10 @@ CODES = {
 
 def commands_page() -> str:
     """docs/reference/commands.md."""
-    lines = [INTRODUCTION]
-    for context in contexts(click.Context(cli, info_name=PROGRAM)):
-        lines += ["", *_section(context)]
+    lines, known = [INTRODUCTION], list(contexts(click.Context(cli, info_name=PROGRAM)))
+    (referred_to,) = (one for one in known if one.info_name == REFERRED_TO)
+    for context in known:
+        lines += ["", *_section(context, () if context is referred_to else set(_rows(referred_to)))]
     rows = [(f"{number}", meaning, advice) for number, (meaning, advice) in CODES.items()]
     lines += ["", "## Exit codes", "", *table(("exit code", "meaning", "what to do"), rows)]
     return page("Every command", lines)
@@ -59,16 +64,28 @@ def contexts(context: click.Context) -> Iterator[click.Context]:
                 yield from contexts(click.Context(command, info_name=name, parent=context))
 
 
-def _section(context: click.Context) -> list[str]:
+def _section(context: click.Context, described: Collection[str]) -> list[str]:
+    """A command; options whose rows are `described` elsewhere are named only."""
     command = context.command
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    lines = [f"## {context.command_path}", ""]
-    if not isinstance(command, click.Group):
-        lines += [f"    {usage}", ""]
-    lines.append(" ".join((command.help or "").split()))
-    shown = (one for one in command.params if isinstance(one, click.Option) and not one.hidden)
-    rows = [_row(option, context) for option in shown]
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)]).replace(" [OPTIONS]", "")
+    title = context.command_path if isinstance(command, click.Group) else usage
+    lines = [f"## {title if context.parent is None else code(title)}", "", " ".join((command.help or "").split())]
+    rows = _rows(context)
+    same = [row.split(":")[0].removeprefix("- ") for row in rows if row in described]
+    rows = [row for row in rows if row not in described]
+    if context.info_name == REFERRED_TO:
+        keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
+        rows = [row for row in rows if row not in keys]
+        flags = ", ".join(row.split(":")[0].removeprefix("- ") for row in keys)
+        rows.append(f"- Each sets [the key of a run config](config.md) that names it: {flags}")
+    if same:
+        rows.append(f"- As in `{REFERRED_TO}`: {', '.join(same)}")
     return [*lines, "", *rows] if rows else lines
+
+
+def _rows(context: click.Context) -> list[str]:
+    shown = (one for one in context.command.params if isinstance(one, click.Option) and not one.hidden)
+    return [_row(option, context) for option in shown]
 
 
 def _row(option: click.Option, context: click.Context) -> str:

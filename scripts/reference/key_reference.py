@@ -19,21 +19,21 @@ NEEDED = {f"{JUDGES}.{name}" for name in ("name", "model_id")} | {
 }
 KINDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
 LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
+MANY = 20
+"""Names of tasks, beyond which a link stands in their place."""
 HUGE = 1_000_000_000
 """A limit that nobody meets."""
 INTRODUCTION = """\
 A run config is one YAML file; each key may also be given with `--overrides path.to.key=value`, and some have a flag of
 their own. Overrides beat flags, flags the file, the file the defaults in `framework.yml`. A null means the default;
-`${NAME}` and `${NAME:-default}` are taken from the environment. A secret (by its name: `..._KEY`, `..._TOKEN` and the
-like) in a URL (`?key=${GATEWAY_KEY}`) or in `params_to_add` stays `${NAME}` in every file and is filled in when a
-request is sent. Keys of EvalFactory's and NeMo Evaluator's adapters that change no result (`use_caching`, `stream` ...)
-are accepted with one warning; one that would change results is refused. `api_key_name` is another name of `api_key`. An
-endpoint's own limit (429) is waited for and costs no retry, whatever `requests_per_minute` says.
+`${NAME}` and `${NAME:-default}` are taken from the environment; secrets:
+[judges and keys](../judges.md#what-is-done-with-keys). Keys of EvalFactory's and NeMo Evaluator's adapters that change
+no result (`use_caching`, `stream` ...) are accepted with one warning; one that would change results is refused.
+`api_key_name` is another name of `api_key`. An endpoint's own limit (429) is waited for and costs no retry.
 
-**Identity**: a run is known again by the values that change what is asked or what is scored. Where one of them
-changes, the results in the output folder are moved to `results.set-aside-<time>/` and the run starts anew; requests
-that stay the same are answered from `cache.db`. A key without *identity* changes only how a run goes or how its result
-is judged: change it, give the same command, and the run goes on. A test makes every new key take one of the two sides.
+**Identity**: values that change what is asked or what is scored. Where one of them changes, the results in the output
+folder are moved to `results.set-aside-<time>/` and the run starts again; requests that stay the same are answered from
+`cache.db`. A key without *identity* changes only how a run goes or how its result is judged: the run goes on.
 
 `eval-factory schema run_config` prints the same as a JSON Schema, which editors understand."""
 
@@ -68,6 +68,9 @@ def _rows(schema: dict[str, Any], path: str, framework: Framework) -> Iterator[t
             yield from _rows(field, where, framework)
             continue
         told = field["description"].partition(" Flag: ")[0]
+        about, _, tasks = told.partition(" Tasks: ")
+        if tasks.count(",") > MANY and "(" not in tasks:
+            told = f"{about} [Tasks](../tasks.md#files-of-your-own) lists what each task reads."
         yield path, f"`{name}`", told, _values(field), _default(field, where, framework), _flag(where), identity(where)
         for option in field.get("anyOf", []):
             if "properties" in option.get("items", {}):

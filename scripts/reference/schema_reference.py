@@ -13,58 +13,69 @@ INTRODUCTION = """\
 Fields of `evaluation_config.yaml`, in the order of `eval-factory schema evaluation_config`, with which each result is
 checked before it is written. `*` stands for a name (of a task, a metric, a judge), `[]` for the elements of a list.
 [Reading a result](../results.md) explains them. A field with a `?` may be absent. Fields whose names say all are left
-out: the schema has every one."""
+out: the schema has every one. Fields of the same kind are described once: `as` names where."""
 
+BELOW = ("", "object")
+"""Kinds of fields that hold others: the names below them say so."""
 Schema = Mapping[str, Any]
 
 
 def schema_page() -> str:
     """docs/reference/result.md."""
     schema = documents.schema(documents.EVALUATION_CONFIG_SCHEMA)
-    rows = list(_rows(schema, "", schema["$defs"], ()))
+    rows = list(_rows(schema, "", schema["$defs"], {}))
     lines = [INTRODUCTION, ""]
-    lines += [f"- `{field}` {kind}{f': {about}' if about else ''}" for field, kind, about in rows]
+    lines += [
+        f"- `{field}`{f' {kind}' if kind not in BELOW else ''}{f': {about}' if about else ''}"
+        for field, kind, about in rows
+    ]
     return page("Fields of a result", lines)
 
 
-def _rows(schema: Schema, path: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """The fields below a path; a definition that holds itself is shown once."""
+def _rows(schema: Schema, path: str, known: Schema, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The fields below a path; `shown`: definition -> the first field that has it, where alone it is described."""
     required = schema.get("required", ())
     children = [(name, field, name in required) for name, field in schema.get("properties", {}).items()]
     if isinstance(schema.get("additionalProperties"), Mapping) and schema["additionalProperties"]:
         children.append(("*", schema["additionalProperties"], False))
     for name, field, always in children:
-        where = f"{path}.{name}" if path else name
-        yield from _field(field, where, known, within, always=always)
+        yield from _field(field, f"{path}.{name}" if path else name, known, shown, always=always)
     items = schema.get("items")
     if isinstance(items, Mapping):
-        yield from _below(items, f"{path}[]", known, within)
+        yield from _below(items, f"{path}[]", known, shown)
 
 
 def _field(
-    field: Schema, where: str, known: Schema, within: tuple[str, ...], *, always: bool
+    field: Schema, where: str, known: Schema, shown: dict[str, str], *, always: bool
 ) -> Iterator[tuple[str, str, str]]:
-    whole, inside = _resolved(field, known, within)
+    whole, name = _resolved(field, known)
     about = field.get("description") or whole.get("description", "")
+    if name in shown and _has_rows(whole, known):
+        about = f"{field.get('description', '')} As `{shown[name]}`.".strip()
     kind = _kind(whole)
     if about or kind.startswith("`"):
         yield where if always else f"{where}?", kind, about
-    if inside is not None:
-        yield from _rows(whole, where, known, inside)
+    yield from _below(field, where, known, shown)
 
 
-def _below(field: Schema, where: str, known: Schema, within: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    whole, inside = _resolved(field, known, within)
-    if inside is not None:
-        yield from _rows(whole, where, known, inside)
+def _has_rows(schema: Schema, known: Schema) -> bool:
+    return next(_rows(schema, "", known, {}), None) is not None
 
 
-def _resolved(field: Schema, known: Schema, within: tuple[str, ...]) -> tuple[Schema, tuple[str, ...] | None]:
-    """What a reference leads to; None where its fields are shown further up already."""
+def _below(field: Schema, where: str, known: Schema, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    whole, name = _resolved(field, known)
+    if name not in shown:
+        if name:
+            shown[name] = where
+        yield from _rows(whole, where, known, shown)
+
+
+def _resolved(field: Schema, known: Schema) -> tuple[Schema, str]:
+    """What a reference leads to, and its name; of a field that is none, itself and no name."""
     if "$ref" not in field:
-        return field, within
+        return field, ""
     name = str(field["$ref"]).rpartition("/")[2]
-    return known[name], None if name in within else (*within, name)
+    return known[name], name
 
 
 def _kind(field: Schema) -> str:

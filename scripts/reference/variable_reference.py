@@ -9,24 +9,24 @@ from eval_factory.executors.process import ALLOWED, ALLOWED_PREFIXES
 KEYS = {
     "OPENAI_API_KEY": "The key of the evaluated model, unless `target.api_endpoint.api_key` names another variable.",
     "GPT_JUDGE_API_KEY": "The key of the default judge `gpt`; the main key where it is not set.",
-    "LLAMA_JUDGE_API_KEY": "The key of the default judge `llama`; the main key where it is not set.",
-    "CLAUDE_JUDGE_API_KEY": "The key of the default judge `claude`; the main key where it is not set.",
+    "LLAMA_JUDGE_API_KEY": "The same of `llama`.",
+    "CLAUDE_JUDGE_API_KEY": "The same of `claude`.",
     "HELM_CREDENTIALS": "A file, or text, in the form of HELM's `credentials.conf`, where keys are looked for last.",
     "<SERVICE>_CLIENT_ID": "With `oauth: service`: the client's id.",
-    "<SERVICE>_CLIENT_SECRET": "With `oauth: service`: the client's secret.",
-    "<SERVICE>_TOKEN_URL": "With `oauth: service`: where tokens come from, unless `framework.yml` knows it.",
-    "<SERVICE>_SCOPE": "With `oauth: service`: what tokens are for, unless `framework.yml` knows it.",
+    "<SERVICE>_CLIENT_SECRET": "The client's secret.",
+    "<SERVICE>_TOKEN_URL": "Where tokens come from, unless `framework.yml` knows it.",
+    "<SERVICE>_SCOPE": "What tokens are for, unless `framework.yml` knows it.",
     "HF_TOKEN": "The key of the Hugging Face Hub, for data that need one.",
 }
 NETWORK = {
-    "HTTP_PROXY": "The proxy of http:// addresses; lower case too.",
-    "HTTPS_PROXY": "The proxy of https:// addresses; lower case too.",
-    "ALL_PROXY": "The proxy of any address that has none of its own; lower case too.",
-    "NO_PROXY": "Hosts that are asked without a proxy; lower case too.",
+    "HTTP_PROXY": "The proxy of http:// addresses; lower case too, as the next three.",
+    "HTTPS_PROXY": "Of https:// addresses.",
+    "ALL_PROXY": "Of any other address.",
+    "NO_PROXY": "Hosts without a proxy.",
     "SSL_CERT_FILE": "A file of certificates to trust (PEM).",
     "SSL_CERT_DIR": "A folder of certificates to trust.",
-    "REQUESTS_CA_BUNDLE": "A file of certificates to trust, where it is set for other Python programs.",
-    "CURL_CA_BUNDLE": "The same, where it is set for curl.",
+    "REQUESTS_CA_BUNDLE": "The same, as other Python programs read it.",
+    "CURL_CA_BUNDLE": "The same, as curl reads it.",
     "NVCF_STATUS_URL": "Where NVIDIA Cloud Functions are asked whether a request is done.",
     "OAUTHLIB_INSECURE_TRANSPORT": "1: tokens may come from an http:// address; set by itself for this machine.",
 }
@@ -53,7 +53,7 @@ PROGRAM = {
     "SLURM_JWT": "With executor slurm: Slurm's own token, where it signs in so; only Slurm's commands get it.",
     "SLURM_ARRAY_TASK_ID": "Set by Slurm: which cell a task does.",
     "PYTHONUTF8": "Set to 1 for helm-run, whatever it is: every file is UTF-8.",
-    "PYDANTIC_DISABLE_PLUGINS": "True unless set: pydantic looks for no plug-ins, and a command begins sooner.",
+    "PYDANTIC_DISABLE_PLUGINS": "True unless set: pydantic looks for no plug-ins.",
 }
 BETWEEN_PROCESSES = {
     "EVAL_FACTORY_BUDGET", "EVAL_FACTORY_FILE_LISTS", "EVAL_FACTORY_LIMITS", "EVAL_FACTORY_OFFLINE",
@@ -62,9 +62,8 @@ BETWEEN_PROCESSES = {
 }  # fmt: skip
 """eval-factory tells helm-run by these; a user sets none of them."""
 INTRODUCTION = """\
-None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys, and what other
-programs on the machine share: proxies, certificates, caches. You choose the names of key variables
-(`api_key: MY_KEY`)."""
+None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys (you choose their
+names: `api_key: MY_KEY`) and what other programs on the machine share."""
 
 
 def variables_page() -> str:

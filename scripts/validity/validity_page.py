@@ -109,6 +109,7 @@ def _not_run(reasons: Mapping[str, str]) -> Iterator[str]:
     if not reasons:
         return
     yield from ["## Not run", ""]
-    for why in dict.fromkeys(reasons.values()):
-        yield f"- {', '.join(f'`{task}`' for task, reason in reasons.items() if reason == why)}: {why}"
+    kinds = {task: why.partition(": no ")[0] for task, why in reasons.items()}  # run_eval names the missing file
+    for kind in dict.fromkeys(kinds.values()):
+        yield f"- {', '.join(f'`{task}`' for task, of in kinds.items() if of == kind)}: {kind}"
     yield ""

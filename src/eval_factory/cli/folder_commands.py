@@ -37,7 +37,7 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
     """Check that output folders are what they say they are.
 
     Compares each file with SHA256SUMS, collects the result again from HELM's files and the journal, and names what
-    was altered. Nothing is changed; no key and no network are needed. Exit code: 0 intact, 1 altered, 3 no result.
+    was altered. Needs no key and no network. Exit code: 0 intact, 1 altered, 3 no result.
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
 
@@ -73,7 +73,7 @@ def verified_lines(one: Verified) -> str:
 @click.option("--run", "run_it", is_flag=True, help="Run it in --output_dir, and compare the two results.")
 @click.option("--output_dir", type=HomePath(), help="A new folder, for the run config and the result.")
 def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
-    """Write the run config that does the evaluation of DIR again, and say what is another now.
+    """Write the run config that does the evaluation of DIR again, and say what differs now.
 
     The run config goes to standard output, or into --output_dir as reproduce.yml. With --run it is run there. Exit
     code: 0 where the same was asked, whatever the scores; 1 where prompts or data differ.
@@ -105,8 +105,8 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
 def view(folders: tuple[Path, ...], target: Path | None, port: int, no_browser: bool) -> None:
     """Show results in HELM's own web pages: every prompt, request and answer, and HELM's tables.
 
-    DIR is the output folder of a run; several are shown side by side. The pages are served on this machine alone until
-    Ctrl-C. They ask no other host, and nothing in DIR is changed. Exit code: 0, 3 no result, 4 helm-summarize failed.
+    Several runs are shown side by side, on this machine alone, until Ctrl-C. The pages ask no other host, and nothing
+    in DIR is changed. Exit code: 0, 3 no result, 4 helm-summarize failed.
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
 
@@ -157,8 +157,8 @@ def export_sheets(
 ) -> None:
     """Draw a sample of the answers in DIR, and write a sheet for each rater: CSV and an HTML form.
 
-    The sample is stratified by score and group. Model, judges, scores and ids are hidden; what the codes stand for is
-    kept in DIR/annotations.
+    The sample is stratified by score and group. Model, judges, scores and ids are hidden; DIR/annotations
+    has the codes.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows import annotate as workflow
@@ -183,8 +183,8 @@ def export_sheets(
 def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
     """Take the ratings of SHEETs (CSV) into the result in DIR, and correct its score by them.
 
-    Every row is checked, and nothing is imported where one is wrong. Ratings may come in parts; the same rater's sheet
-    again replaces what was imported of it. The files of the result are written again, and `verify` finds them intact.
+    Nothing is imported where a row is wrong. Ratings may come in parts; a rater's sheet again replaces the first.
+    The files of the result are written again, and `verify` finds them intact.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.report.sentences import clinician_lines
@@ -204,8 +204,7 @@ def import_(folder: Path, sheets: tuple[Path, ...]) -> None:
 def plan(folder: Path, half_width: float | None) -> None:
     """How many answers of DIR have to be rated for an interval of a wanted width.
 
-    It depends on how closely the judges follow the people: a line for each correlation, and for the one that was
-    measured where ratings were imported.
+    A line for each correlation of judges and people, and for the one that was measured where ratings were imported.
     """
     from eval_factory.report.reader import run_folders
     from eval_factory.workflows.annotate import plan_of

@@ -150,9 +150,8 @@ def report(
 ) -> None:
     """Write the page of one result, or of several beside each other, with every instance in it.
 
-    DIR is the output folder of a run, or that of a suite, which stands for its runs. --for writes what a paper needs:
-    of one run, of a suite, or of runs beside each other the TRIPOD-LLM checklist, the methods section, and tables with
-    intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
+    A suite's folder stands for its runs. --for writes what a paper needs: the TRIPOD-LLM checklist, the methods
+    section, and tables with intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.checksums import listed_checksums

@@ -124,9 +124,8 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Say what is missing for a complete table of the suite in DIR, cell by cell, and what to do.
 
-    A cell counts that run_eval has finished; a result of another configuration does not. The table is made again of
-    the runs' results and compared. Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3
-    where DIR is no suite's folder.
+    A result of another configuration does not count. The table is made again of the runs' results and compared. Exit
+    code: 0 complete, 1 something is missing or altered, 3 where DIR is no suite's folder.
     """
     from eval_factory.cli.suite_screen import check_text
     from eval_factory.workflows.suite.suite_check import check_suite as look
@@ -181,9 +180,8 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     """Turn a config of nemo-evaluator-launcher, or a run config of EvalFactory, into a run config or a suite.
 
     What has no counterpart is listed, key by key, on standard error and at the top of what is written. Several tasks,
-    or a model that is served, make a suite. Nothing is asked and no variable is read: what is written is only checked.
-    Exit code: 0 written, 2 nothing is: FILE is no such configuration, or a suite already, or holds a key, or the file
-    to write is there.
+    or a model that is served, make a suite. Exit code: 0 written, 2 not: FILE is no such configuration, or a suite
+    already, or holds a key, or the file to write is there.
     """
     from eval_factory.config.foreign_configs import translated  # imported here: `--help` is to be quick
     from eval_factory.core.safe_files import write_atomic
