@@ -57,8 +57,8 @@ def tasks_page() -> str:
     lines += ["", "## Files of your own", "", "What `extra.data_path` has to be, or to hold, by task."]
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in framework.evaluations:
-        layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
-        layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
+        lines_of = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
+        layouts.setdefault(tuple(lines_of), []).append(f"`{task.name}`")
     for layout, names in layouts.items():
         if layout:
             lines += [

@@ -45,6 +45,7 @@ DATA = {
 PROGRAM = {
     "EVAL_FACTORY_SERVED_AT": "Where the server of a `served://` model is, for a cell that is run alone.",
     "EVAL_FACTORY_SERVER": "Set for the server that a suite starts: its processes are known by it.",
+    "EVAL_FACTORY_MEDHELM": "The folder of medhelm's environment, where it is not in the user's folder of data.",
     "EVAL_FACTORY_WITHOUT": "`all`, or names of patches: those that make helm-run quicker are left out.",
     "GITHUB_STEP_SUMMARY": "The file of a job's summary, which GitHub sets: `gate` adds its table.",
     "MLFLOW_DISABLE_TELEMETRY": "MLflow's telemetry is off unless this is set.",

@@ -18,7 +18,14 @@ from scripted_endpoint import ScriptedEndpoint
 INSTANCES = 30
 PlaceData = Callable[[Path, str], None]
 ONLY_SPEED = [patch.name for patch in PATCHES if patch.only_speed]
-ALWAYS = {"name_failed_downloads", "isolate_unscorable_annotations", "isolate_unscorable_answers"}
+ALWAYS = {
+    "name_failed_downloads",
+    "isolate_unscorable_annotations",
+    "isolate_unscorable_answers",
+    "isolate_among_all_answers",
+    "isolate_what_cannot_be_processed",
+    "leave_out_infinite_perplexity",
+}
 OF_DOWNLOADS = {"read_pinned_revisions", "record_hub_revisions"}
 """Where there is anything pinned, and where the scenario uses `datasets`."""
 TORCH = "replace_missing_torch"

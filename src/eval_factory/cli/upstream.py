@@ -22,7 +22,7 @@ def upstream() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def list_upstreams(as_json: bool) -> None:
     """What is installed, and where."""
-    from eval_factory.workflows.upstreams import states
+    from eval_factory.workflows.install_upstream import states
 
     found = states()
     if as_json:
@@ -43,13 +43,13 @@ def install_upstream(name: str, wheels: Path | None, download: Path | None) -> N
 
     It lies in the user's folder of data; EVAL_FACTORY_MEDHELM names another place.
     """
-    from eval_factory.workflows import upstreams
+    from eval_factory.workflows import install_upstream
 
     if wheels is not None and download is not None:
         raise click.UsageError("--wheels installs and --download does not; give one of them")
-    chosen = upstreams.upstream_named(name)
+    chosen = install_upstream.upstream_named(name)
     if download is not None:
-        upstreams.download(chosen, download, env=os.environ, screen=sys.stderr)
+        install_upstream.download(chosen, download, env=os.environ, screen=sys.stderr)
         click.echo(str(download))
     else:
-        click.echo(str(upstreams.install(chosen, wheels=wheels, env=os.environ, screen=sys.stderr)))
+        click.echo(str(install_upstream.install(chosen, wheels=wheels, env=os.environ, screen=sys.stderr)))

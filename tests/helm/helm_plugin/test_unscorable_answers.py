@@ -33,8 +33,14 @@ ODD = "odd"
 @cache
 def isolate_once() -> None:
     """As helm-run does; what is patched stays patched."""
-    patch_named("isolate_unscorable_annotations").apply()
-    patch_named("isolate_unscorable_answers").apply()
+    for name in (
+        "isolate_unscorable_annotations",
+        "isolate_unscorable_answers",
+        "isolate_among_all_answers",
+        "isolate_what_cannot_be_processed",
+        "leave_out_infinite_perplexity",
+    ):
+        patch_named(name).apply()
 
 
 def scenario(answers: list[str]) -> ScenarioState:

@@ -81,7 +81,7 @@ def test_the_jurys_own_form_is_told_to_helm_run(tmp_path: Path) -> None:
 
 
 def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "helm_program", lambda name: Program([name]))  # none beside Python
+    monkeypatch.setattr(command, "helm_program", lambda name, _upstream: Program([name]))  # none beside Python
     ehrshot = {"config.type": "ehrshot", **{f"config.params.{name}": value for name, value in EHRSHOT.items()}}
     plans = {
         "pubmed_qa": plan(), "aci_bench": jury_plan(), "ehrshot": plan(ehrshot),

@@ -17,11 +17,13 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.this_process import OutOfTime, TimeLimit
 from eval_factory.data.sources import load_sources
 from eval_factory.demo.example import packaged_data
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import PATCHES_FILE
 from eval_factory.scoring import provenance
 from eval_factory.scoring.collect import collect
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.tasks.framework import framework_path
+from eval_factory.tasks.upstreams import HELM
 from stored_results import PROVENANCE
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
@@ -41,11 +43,13 @@ def test_every_package_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     known = [("Zebra_Pack", "2"), ("a.b--C", "1.0"), ("a.b--C", "1.0")]
     heads: list[dict[str, str]] = [*({"Name": name, "Version": version} for name, version in known), {"Version": "3"}]
     installed = [SimpleNamespace(metadata=head) for head in heads]
-    monkeypatch.setattr(metadata, "distributions", lambda: installed)
+    monkeypatch.setattr(metadata, "distributions", lambda **_where: installed)
     provenance.installed_packages.cache_clear()
     try:
-        assert provenance.installed_packages() == "a-b-c==1.0\nzebra-pack==2\n"
-        assert provenance.lock_sha256() == hashlib.sha256(b"a-b-c==1.0\nzebra-pack==2\n").hexdigest()
+        assert provenance.installed_packages(environment_of(HELM)) == "a-b-c==1.0\nzebra-pack==2\n"
+        assert (
+            provenance.lock_sha256(environment_of(HELM)) == hashlib.sha256(b"a-b-c==1.0\nzebra-pack==2\n").hexdigest()
+        )
     finally:
         provenance.installed_packages.cache_clear()
 
@@ -96,7 +100,7 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     made.rundir.events.write_text(json.dumps({"time": 1e9, "run_id": "mine"}))
     record = provenance.provenance_of(made, "pubmed_qa", "0" * 64, None, None, run_id="mine")
     assert (record.started_at, record.ended_at) == ("2001-09-09T01:46:40Z", "2001-09-09T01:46:40Z")
-    hashes = sha256_of(framework_path()), provenance.lock_sha256()
+    hashes = sha256_of(framework_path()), provenance.lock_sha256(environment_of(HELM))
     assert (record.platform, record.framework_sha256, record.lock_sha256) == (provenance.platform_of_this(), *hashes)
     assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
     assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from importlib import metadata
 
-from eval_factory.helm.names import JURY_RUN_SPECS, MEASURED_HELM
+from eval_factory.helm.names import JURY_RUN_SPECS
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.published_choices import FORMS
 from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.upstreams import HELM
 
 
 def test_it_is_of_the_installed_helm_and_sorted() -> None:
     index = load_index()
-    assert index.helm == metadata.version("crfm-helm") == MEASURED_HELM
+    assert index.helm == metadata.version("crfm-helm") == HELM.version
     assert list(index.run_specs) == sorted(index.run_specs)
     assert len(index.run_specs) > 300
     assert {"model", "temperature", "num_output_tokens"} <= set(index.expanders)

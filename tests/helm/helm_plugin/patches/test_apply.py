@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import ROOM, Otherwise, Patch, Stage, apply_patches
+from eval_factory.tasks.upstreams import HELM
 
 GENERAL = "helm.common.general:ensure_file_downloaded"
 done: list[str] = []
@@ -87,13 +89,14 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
 
 
 def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(patch_registry, "installed_helm", lambda: "0.5.99")
+    monkeypatch.setattr(patch_registry, "installed_upstream", lambda: replace(HELM, version="0.5.99"))
     needed = patch("needed", otherwise=Otherwise.FAIL)
     apply_patches(Stage.START, (patch("a"), patch("of_other_packages", of_helm=False)))
     assert done == ["of_other_packages"]
-    assert "going on without a: HELM 0.5.99 is installed" in capsys.readouterr().err
-    assert patch_registry.warning() == "HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
-    with pytest.raises(PrerequisiteError, match=r"\(needed\): HELM 0\.5\.99 is installed; supported: HELM 0\.5\.16"):
+    assert "going on without a: crfm-helm 0.5.99 is installed" in capsys.readouterr().err
+    said = "crfm-helm 0.5.99 is installed; crfm-helm 0.5.16 is supported: it is run without patches"
+    assert patch_registry.warning() == said
+    with pytest.raises(PrerequisiteError, match=r"\(needed\): crfm-helm 0\.5\.99 is installed; supported: crfm-helm 0"):
         apply_patches(Stage.START, (needed,))
     apply_patches(Stage.START, (patch("not_asked", otherwise=Otherwise.FAIL, run_specs=frozenset({"pubmed_qa"})),))
     assert done == ["of_other_packages"]
@@ -108,7 +111,7 @@ def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: py
     ("no_such_package:name", None),
 ])  # fmt: skip
 def test_a_target_has_to_be_there(target: str, reason: str | None) -> None:
-    assert patch_registry.objection(patch(targets=(GENERAL, target)), "0.5.16") == reason
+    assert patch_registry.objection(patch(targets=(GENERAL, target)), HELM) == reason
 
 
 @pytest.mark.parametrize("error", [ImportError("x"), ModuleNotFoundError("x", name="clang"), RuntimeError("x")])
@@ -117,18 +120,18 @@ def test_a_package_that_helm_lacks_is_no_other_version(error: Exception, monkeyp
         raise error
 
     monkeypatch.setattr(importlib, "import_module", fails)
-    assert patch_registry.objection(patch(targets=(GENERAL,)), "0.5.16") is None
+    assert patch_registry.objection(patch(targets=(GENERAL,)), HELM) is None
 
 
 def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"0.5.16": {**patch_registry._checked_files()["0.5.16"], "helm.common.general": "0" * 64}}
+    known = {str(HELM): {**patch_registry._checked_files()[str(HELM)], "helm.common.general": "0" * 64}}
     monkeypatch.setattr(patch_registry, "_checked_files", lambda: known)
     for target in (GENERAL, "helm.common.general"):
-        objection = patch_registry.objection(patch(targets=(target,)), "0.5.16")
-        assert objection == "helm.common.general is not as in HELM 0.5.16"
-    assert not patch_registry._is_changed("helm.common.general", Path("/nowhere/general.py"), "0.5.16"), "as it is"
-    assert patch_registry._is_changed("helm.common.general", Path(__file__), "0.5.16")
-    assert not patch_registry._is_changed("helm.unknown", Path(__file__), "0.5.16")
+        objection = patch_registry.objection(patch(targets=(target,)), HELM)
+        assert objection == "helm.common.general is not as in crfm-helm 0.5.16"
+    assert not patch_registry._is_changed("helm.common.general", Path("/nowhere/general.py"), HELM), "as it is"
+    assert patch_registry._is_changed("helm.common.general", Path(__file__), HELM)
+    assert not patch_registry._is_changed("helm.unknown", Path(__file__), HELM)
 
 
 def test_what_was_applied_is_written_down(tmp_path: Path) -> None:

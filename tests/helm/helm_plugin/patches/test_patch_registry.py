@@ -16,6 +16,7 @@ from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Otherwise, 
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
 NAMES = [patch.name for patch in PATCHES]
 FAILING = [patch for patch in PATCHES if patch.otherwise is Otherwise.FAIL]
@@ -45,13 +46,14 @@ def test_each_has_a_test_of_its_own() -> None:
 
 @pytest.mark.parametrize("patch", PATCHES, ids=NAMES)
 def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
-    assert patch_registry.objection(patch, packages.installed_helm()) is None
-    for target in patch.helm_targets:
-        assert target.partition(":")[0] in patch_registry._checked_files()[packages.installed_helm()]
+    assert patch_registry.objection(patch, HELM) is None
+    for upstream in map(UPSTREAMS.__getitem__, patch.upstreams):
+        for target in patch.helm_targets:
+            assert target.partition(":")[0] in patch_registry._checked_files()[str(upstream)]
 
 
 def test_every_supported_version_was_checked() -> None:
-    assert set(patch_registry._checked_files()) == set(packages.SUPPORTED_HELM)
+    assert set(patch_registry._checked_files()) == set(map(str, UPSTREAMS.values()))
     assert all(patch.of_helm for patch in PATCHES if patch.helm_targets)
     assert all(patch.replaces or patch.targets for patch in PATCHES if not patch.only_speed)
 
