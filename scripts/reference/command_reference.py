@@ -11,9 +11,8 @@ from eval_factory.cli.main import PROGRAM, cli
 from eval_factory.cli.run_command import FLAGS
 
 INTRODUCTION = """\
-`eval-factory COMMAND --help` says the same. Commands and options may be written with hyphens, too:
-`run-eval --model-id`. An option that does the same in `run_eval` is described there. [Exit codes](#exit-codes)
-stand at the end."""
+`eval-factory COMMAND --help` says the same. An option that does the same in `run_eval` is described there.
+[Exit codes](#exit-codes) stand at the end."""
 REFERRED_TO = "run_eval"
 """The command whose options others have too."""
 CODES = {
