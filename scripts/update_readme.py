@@ -57,16 +57,12 @@ def tasks_page() -> str:
     lines += ["", "## Files of your own", "", "What `extra.data_path` has to be, or to hold, by task."]
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in framework.evaluations:
-        lines_of = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
-        layouts.setdefault(tuple(lines_of), []).append(f"`{task.name}`")
-    for layout, names in layouts.items():
-        if layout:
-            lines += [
-                "",
-                f"{', '.join(names)}:",
-                "",
-                *(f"- `{line.removeprefix('data_path itself is ')}`" for line in layout),
-            ]
+        layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
+        layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
+    for rules, names in layouts.items():
+        if rules:
+            held = (rule.removeprefix("data_path itself is ") for rule in rules)
+            lines += ["", f"{', '.join(names)}:", "", *(f"- `{rule}`" for rule in held)]
     return "\n".join(lines) + "\n"
 
 
@@ -89,9 +85,8 @@ def errata_page() -> str:
         "# Errata", GENERATED,
         f"Known defects of HELM 0.5.16's medical benchmarks, version {known.version} of the list. A corrected score",
         "stands beside HELM's own, named `<metric>.corrected`, and never in its place; `validity.notes` says so, and",
-        "`provenance.errata_version` names the version. Fed the gold answers, each corrected score is full",
-        "(`tests/integration/test_gold_answers.py`, `tests/integration/test_invented_data.py`; the rules alone:",
-        "`tests/unit/tasks/test_errata.py`).", "",
+        "`provenance.errata_version` names the version. Of the gold answers each corrected score is full",
+        "(`tests/integration/test_gold_answers.py`, `tests/integration/test_invented_data.py`).", "",
     ]  # fmt: skip
     for entry in known.errata:
         lines += [*_erratum(entry), ""]

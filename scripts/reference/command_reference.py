@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import click
 from scripts.reference.page_text import code, page, table
@@ -11,9 +11,10 @@ from eval_factory.cli.main import PROGRAM, cli
 from eval_factory.cli.run_command import FLAGS
 
 INTRODUCTION = """\
-`eval-factory COMMAND --help` says the same. Commands and options may be written with hyphens, too:
-`run-eval --model-id`. An option that does the same in `run_eval` is described there. [Exit codes](#exit-codes)
-stand at the end."""
+`eval-factory COMMAND --help` says the same. An option that does the same in `run_eval` is described there.
+[Exit codes](#exit-codes) stand at the end."""
+MANY = 3
+"""Flags of keys of a run config, from which on a link stands for what each does."""
 REFERRED_TO = "run_eval"
 """The command whose options others have too."""
 CODES = {
@@ -71,16 +72,20 @@ def _section(context: click.Context, described: Collection[str]) -> list[str]:
     title = context.command_path if isinstance(command, click.Group) else usage
     lines = [f"## {title if context.parent is None else code(title)}", "", " ".join((command.help or "").split())]
     rows = _rows(context)
-    same = [row.split(":")[0].removeprefix("- ") for row in rows if row in described]
-    rows = [row for row in rows if row not in described]
-    if context.info_name == REFERRED_TO:
-        keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
-        rows = [row for row in rows if row not in keys]
-        flags = ", ".join(row.split(":")[0].removeprefix("- ") for row in keys)
-        rows.append(f"- Each sets [the key of a run config](config.md) that names it: {flags}")
+    of_keys = [row for row in rows if row.split("`")[1].removeprefix("--") in FLAGS]
+    keys = [row for row in of_keys if context.info_name == REFERRED_TO or row in described]
+    keys = keys if len(keys) >= MANY else []
+    same = [row for row in rows if row in described and row not in of_keys]
+    rows = [row for row in rows if row not in keys and row not in same]
     if same:
-        rows.append(f"- As in `{REFERRED_TO}`: {', '.join(same)}")
+        rows.append(f"- As in `{REFERRED_TO}`: {_names(same)}")
+    if keys:
+        rows.append(f"- Each sets [the key of a run config](config.md) that names it: {_names(keys)}")
     return [*lines, "", *rows] if rows else lines
+
+
+def _names(rows: Iterable[str]) -> str:
+    return ", ".join(row.partition(":")[0].removeprefix("- ") for row in rows)
 
 
 def _rows(context: click.Context) -> list[str]:

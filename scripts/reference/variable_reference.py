@@ -25,7 +25,7 @@ NETWORK = {
     "NO_PROXY": "Hosts without a proxy.",
     "SSL_CERT_FILE": "A file of certificates to trust (PEM).",
     "SSL_CERT_DIR": "A folder of certificates to trust.",
-    "REQUESTS_CA_BUNDLE": "The same, as other Python programs read it.",
+    "REQUESTS_CA_BUNDLE": "A file of certificates to trust, as other Python programs read it.",
     "CURL_CA_BUNDLE": "The same, as curl reads it.",
     "NVCF_STATUS_URL": "Where NVIDIA Cloud Functions are asked whether a request is done.",
     "OAUTHLIB_INSECURE_TRANSPORT": "1: tokens may come from an http:// address; set by itself for this machine.",

@@ -147,12 +147,11 @@ class Row:
         hits = sum(answer_of(kind, self.task, question) == question.gold for question in tested)
         if not tested or self.cells()[column] != hits / len(tested):
             return None
-        told = {
-            EMPTY: "questions are such that nothing is the right answer",
-            CONSTANT: f"right answers are {self._constant}",
-            RANDOM: "letters that were drawn among the options are right",
-        }
-        return f"{hits:,} of {len(tested):,} {told[kind]}."
+        return {
+            EMPTY: "The share of questions whose right answer is nothing.",
+            CONSTANT: "The share of questions whose right answer is this one.",
+            RANDOM: "The share of letters, drawn among the options, that are right.",
+        }[kind]
 
     @property
     def _has_options(self) -> bool:

@@ -100,7 +100,7 @@ def test_another_version_of_helm_runs_unpatched_where_that_is_safe(
 ) -> None:
     outcome = run_program("sample_medical_qa", endpoint.url, params={"limit_samples": 5}, env=another_helm)
     assert outcome.returncode == 0, outcome.stderr
-    warning = "warning: HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
+    warning = "warning: crfm-helm 0.5.99 is installed; crfm-helm 0.5.16 is supported: it is run without patches"
     assert outcome.stderr.count(warning) == 1
     assert patches_of(outcome) == {"record_hub_revisions"}
     assert outcome.document()["provenance"]["helm"] == "0.5.99"
@@ -120,5 +120,5 @@ def test_helm_run_refuses_another_version_where_data_are_pinned(
 ) -> None:
     outcome = run_program("medbullets", endpoint.url, "--no_preflight", env=another_helm)
     assert outcome.returncode == 3, outcome.stderr
-    assert "(read_pinned_revisions): HELM 0.5.99 is installed; supported: HELM 0.5.16" in outcome.stderr
+    assert "(read_pinned_revisions): crfm-helm 0.5.99 is installed; supported: crfm-helm 0.5.16" in outcome.stderr
     assert endpoint.requests == []

@@ -37,7 +37,7 @@ def verify(ctx: click.Context, folders: tuple[Path, ...], as_json: bool) -> None
     """Check that output folders are what they say they are.
 
     Compares each file with SHA256SUMS, collects the result again from HELM's files and the journal, and names what
-    was altered. Needs no key and no network. Exit code: 0 intact, 1 altered, 3 no result.
+    was altered. Changes nothing, needs no key and no network. Exit code: 0 intact, 1 altered, 3 no result.
     """
     from eval_factory import api  # imported here, as all that reads results: `ls` is to be quick
 

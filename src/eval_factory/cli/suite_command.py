@@ -124,8 +124,8 @@ def status(folder: Path, as_json: bool, watching: bool) -> None:
 def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Say what is missing for a complete table of the suite in DIR, cell by cell, and what to do.
 
-    A result of another configuration does not count. The table is made again of the runs' results and compared. Exit
-    code: 0 complete, 1 something is missing or altered, 3 where DIR is no suite's folder.
+    A result of another configuration does not count. The table is made again of the runs' results and compared.
+    Nothing is started. Exit code: 0 complete, 1 something is missing or altered, 3 where DIR is no suite's folder.
     """
     from eval_factory.cli.suite_screen import check_text
     from eval_factory.workflows.suite.suite_check import check_suite as look
