@@ -37,6 +37,8 @@ from scripts.validity.questions import KnownQuestions, Question, questions_in  #
 from scripts.validity.validity_page import Explanation, page, unexplained  # noqa: E402
 
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
+from eval_factory.tasks.run_entry import task_on  # noqa: E402
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream  # noqa: E402
 
 PAGE = ROOT / "docs" / "validity.md"
 EXPLANATIONS = Path(__file__).parent / "validity" / "explanations.yml"
@@ -58,6 +60,7 @@ class Table:
     """Task -> kinds of answers."""
     limit: int | None
     env: Mapping[str, str]
+    upstream: Upstream
     reuse: bool = False
     """Whether the folder holds the runs already."""
 
@@ -70,7 +73,8 @@ class Table:
             return answer_of(kind, self.tasks[task], question)
 
         with KindEndpoint(answer) as endpoint:
-            bare = BareHelm(self.folder / "bare", endpoint.base_url, self.tasks, self.runs, limit=self.limit)
+            url, upstream = endpoint.base_url, self.upstream
+            bare = BareHelm(self.folder / "bare", url, self.tasks, self.runs, limit=self.limit, upstream=upstream)
             if not self.reuse:
                 self._run_bare(bare)
             pairs = [(task, kind) for task, kinds in self.runs.items() for kind in kinds]
@@ -116,8 +120,8 @@ def explanations() -> list[Explanation]:
     return [Explanation(told["task"], told["metric"], tuple(told["cells"]), told["because"]) for told in written]
 
 
-def versions() -> dict[str, str]:
-    return {"eval-factory": metadata.version("eval-factory-helm"), "crfm-helm": metadata.version("crfm-helm")}
+def versions(upstream: Upstream) -> dict[str, str]:
+    return {"eval-factory": metadata.version("eval-factory-helm"), upstream.package: upstream.version}
 
 
 @click.command(help=__doc__)
@@ -127,21 +131,23 @@ def versions() -> dict[str, str]:
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Of answers; all if none is given.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A new folder for all runs; else they are deleted.")
 @click.option("--reuse", is_flag=True, help="Make the page anew of the runs that --keep left, and run nothing.")
+@click.option("--upstream", "name", type=click.Choice(list(UPSTREAMS)), default=HELM.name, help="Which HELM is run.")
 @click.option("--page", "target", type=click.Path(path_type=Path), default=PAGE, help="Where the page is written.")
 def main(
     tasks: tuple[str, ...], scenarios: Path | None, limit: int | None, kinds: tuple[str, ...],
-    keep: Path | None, reuse: bool, target: Path,
+    keep: Path | None, reuse: bool, name: str, target: Path,
 ) -> None:  # fmt: skip
-    env = environment()
-    chosen = {task.name: task for task in load_framework().evaluations if not tasks or task.name in tasks}
+    env, upstream = environment(), UPSTREAMS[name]
+    wanted = [task for task in load_framework().evaluations if not tasks or task.name in tasks]
+    chosen = {task.name: task for one in wanted if (task := task_on(upstream, one, [])) is not None}
     not_run = {name: why for name, task in chosen.items() if (why := why_not(task, scenarios, env))}
     there = {name: task for name, task in chosen.items() if name not in not_run}
     runs = {name: kinds_of(task, kinds or KINDS) for name, task in there.items()}
     with tempfile.TemporaryDirectory() as temporary:
         folder = (keep or Path(temporary)).absolute()
-        rows = Table(folder, scenarios, there, runs, limit, env, reuse).rows()
+        rows = Table(folder, scenarios, there, runs, limit, env, upstream, reuse).rows()
     told = explanations()
-    target.write_text(page(rows, not_run, told, versions()), encoding="utf-8")
+    target.write_text(page(rows, not_run, told, versions(upstream)), encoding="utf-8")
     problems = [*itertools.chain.from_iterable(row.problems() for row in rows), *unexplained(rows, told)]
     for problem in problems:
         click.echo(problem, err=True)

@@ -7,7 +7,6 @@ import os
 import pickle
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,12 @@ import yaml
 from scripts.validity.kind_endpoint import JUDGES
 from scripts.validity.questions import STATE_FILE
 
+from eval_factory.helm.command import MODULES
+from eval_factory.helm.environments import environment_of
 from eval_factory.tasks.framework import Task
+from eval_factory.tasks.upstreams import HELM, Upstream
 
+ROOT = Path(__file__).resolve().parents[2]
 Runs = Mapping[str, Sequence[str]]
 
 SUITE = "bare"
@@ -42,7 +45,8 @@ class NeedsWeights:
 
 
 if importlib.util.find_spec("torch") is None:
-    stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", is_cuda_available=lambda: False)
+    names = {"is_cuda_available": lambda: False, "is_mps_available": lambda: False}
+    stand_in("helm.common.gpu_utils", get_torch_device_name=lambda: "cpu", **names)
     stand_in("helm.benchmark.metrics.summac.model_summac", SummaCZS=NeedsWeights)
 if importlib.util.find_spec("bert_score") is None:
     stand_in("bert_score", BERTScorer=NeedsWeights)
@@ -50,15 +54,23 @@ if importlib.util.find_spec("bert_score") is None:
 """Without it helm-run cannot so much as build these run specs there; no line of it is about a score."""
 
 
+COUNTS_TOKENS = {"tokenizer_name": "simple/tokenizer1", "max_sequence_length": 1_000_000}
+"""medhelm's client counts the tokens of each answer, and fails without; no prompt is as long."""
+
+
 class BareHelm:
     """One helm-run of many runs, in a folder of its own."""
 
-    def __init__(self, folder: Path, url: str, tasks: Mapping[str, Task], runs: Runs, *, limit: int | None) -> None:
+    def __init__(
+        self, folder: Path, url: str, tasks: Mapping[str, Task], runs: Runs, *, limit: int | None,
+        upstream: Upstream = HELM,
+    ) -> None:  # fmt: skip
         """
         Args:
             runs: task -> kinds of answers; the first one's answers need no knowledge of the questions.
         """
         self._folder, self._url, self._tasks, self._runs, self._limit = folder, url, tasks, runs, limit
+        self._upstream = upstream
 
     @property
     def scenarios(self) -> Path:
@@ -83,13 +95,14 @@ class BareHelm:
         # SummarizationMetric downloads this table first: of news benchmarks, none of a medical one
         (cache / "qafacteval.pk").write_bytes(pickle.dumps({}))
         command = [
-            str(Path(sys.executable).parent / "helm-run"), "--run-entries", *self._entries(), "--suite", SUITE,
+            environment_of(self._upstream).python, "-m", MODULES["helm-run"], "--run-entries", *self._entries(), "--suite", SUITE,
             "--max-eval-instances", str(self._limit or NO_LIMIT), "--num-threads", str(THREADS),
             "--output-path", str(self._folder), "--local-path", str(config), "--disable-cache",
             "--plugins", str(plugin), SAMPLE_PLUGIN,
         ]  # fmt: skip
         with (self._folder / "helm-run.log").open("wb") as log:
-            subprocess.run(command, env=dict(env), stdout=log, stderr=subprocess.STDOUT, check=True)
+            with_sample = {**env, "PYTHONPATH": str(ROOT / "src")}
+            subprocess.run(command, env=with_sample, stdout=log, stderr=subprocess.STDOUT, check=True)
 
     @property
     def _jury(self) -> Path:
@@ -105,6 +118,7 @@ class BareHelm:
             {
                 "name": _model(name),
                 "model_name": _model(name),
+                **({} if self._upstream is HELM else COUNTS_TOKENS),
                 "client_spec": {
                     "class_name": "helm.clients.openai_client.OpenAIClient",
                     "args": {"base_url": self._url, "api_key": "none", "openai_model_name": name},

@@ -66,7 +66,7 @@ def run_ours(
     Raises:
         RunFailed: with what the program said.
     """
-    extra: dict[str, Any] = {"max_unreadable": 1.0}
+    extra: dict[str, Any] = {"max_unreadable": 1.0, "upstream": task.helm.upstream.name}
     if task.helm.judges:
         extra["judges"] = [{"name": name, "model_id": name, "api_key": KEY} for name in JUDGES]
     endpoint = {"url": url, "model_id": f"{task.name}/{kind}", "type": "chat", "api_key": KEY}
