@@ -41,10 +41,6 @@ class ChoiceQuestion:
     cluster: tuple[str, str] | None = None
     """What questions share, and its name: `("patient", "patient_01")`."""
 
-    @property
-    def letter(self) -> str:
-        return LETTERS[self.right]
-
     def extra_data(self) -> dict[str, str]:
         """What is stored beside the instance."""
         return {**self.groups, **dict([self.cluster] if self.cluster else [])}

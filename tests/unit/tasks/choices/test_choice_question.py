@@ -12,7 +12,7 @@ from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, ch
 
 def test_what_is_kept_beside_the_instance() -> None:
     one = ChoiceQuestion("q1", "What?", ("a", "b", "c"), 2, {"subject": "liver"}, ("patient", "p1"))
-    assert (one.letter, one.extra_data()) == ("C", {"subject": "liver", "patient": "p1"})
+    assert (one.right, one.extra_data()) == (2, {"subject": "liver", "patient": "p1"})
     assert ChoiceQuestion("q1", "What?", ("a", "b"), 0).extra_data() == {}
 
 

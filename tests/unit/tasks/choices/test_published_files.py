@@ -55,9 +55,9 @@ def test_json_lines_a_list_and_parquet_are_read_alike(tmp_path: Path) -> None:
     marked = tmp_path / "c.json"
     marked.write_text("\ufeff\n" + json.dumps(rows), "utf-8")
     assert lines.questions == listed.questions == read_choice_file(marked, "careqa").questions
-    assert ([one.letter for one in lines.questions], lines.problems) == (["A", "B", "C"], [])
+    assert ([one.right for one in lines.questions], lines.problems) == ([0, 1, 2], [])
     found = read_choice_file(write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa")
-    assert [(one.id, one.letter) for one in found.questions] == [("row-1", "E"), ("row-2", "F")]
+    assert [(one.id, one.right) for one in found.questions] == [("row-1", 4), ("row-2", 5)]
 
 
 def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_files_of_another_form(form: str, content: str | bytes, problem: str, tm
 
 def test_medxpertqa() -> None:
     found = medxpertqa(medxpertqa_row(9))
-    assert (found.id, found.question, found.letter) == ("Text-9", "What is right in case 9?", "J")
+    assert (found.id, found.question, found.right) == ("Text-9", "What is right in case 9?", 9)
     assert found.choices == tuple(f"Choice {letter}9" for letter in "ABCDEFGHIJ")
     assert found.groups == {"medical_task": "Diagnosis", "body_system": "Nervous", "question_type": "Reasoning"}
     assert found.cluster is None
@@ -148,10 +148,10 @@ def test_what_is_not_the_choices_stays_in_the_question(question: str) -> None:
 
 def test_careqa() -> None:
     found = published_choices.careqa_question(careqa_row(2))
-    assert (found.id, found.question, found.letter) == ("id-2", "What is right in case 2?", "C")
+    assert (found.id, found.question, found.right) == ("id-2", "What is right in case 2?", 2)
     assert found.choices == tuple(f"Choice {number} of 2" for number in (1, 2, 3, 4))
     assert found.groups == {"category": "Nursing", "year": "2024"}
-    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).letter == "D"
+    assert published_choices.careqa_question({**careqa_row(2), "unique_id": None, "cop": "4"}).right == 3
     assert published_choices.careqa_question({**careqa_row(2), "unique_id": None}).id == ""
 
 
@@ -159,8 +159,8 @@ def test_afrimed_qa() -> None:
     whole, two = afrimed_question(afrimed_row(4)), afrimed_question(afrimed_row(3))
     assert whole is not None
     assert two is not None
-    assert (whole.id, whole.question, whole.letter, len(whole.choices)) == ("s4", "What is right in case 4?", "E", 5)
-    assert (two.choices, two.letter) == (("Choice 1 of 3", "Choice 2 of 3"), "B")
+    assert (whole.id, whole.question, whole.right, len(whole.choices)) == ("s4", "What is right in case 4?", 4, 5)
+    assert (two.choices, two.right) == (("Choice 1 of 3", "Choice 2 of 3"), 1)
     assert whole.groups == {"specialty": "Pediatrics", "country": "NG", "tier": "expert"}
     uncleaned = afrimed_question(afrimed_row(4, question_clean=""))
     assert uncleaned is not None
@@ -181,7 +181,7 @@ def test_rows_that_are_no_questions_with_one_right_choice(changed: dict[str, str
 
 def test_metamedqa() -> None:
     found = published_choices.metamedqa_question(metamedqa_row(5))
-    assert (found.id, found.letter) == ("", "F")
+    assert (found.id, found.right) == ("", 5)
     assert found.choices[4:] == ("None of the above", "I don't know or cannot answer")
     assert found.groups == {"kind": "original", "meta_info": "step1"}
 
@@ -193,7 +193,7 @@ def row_of_longhealth(**changed: Any) -> dict[str, Any]:
 
 def test_longhealth() -> None:
     found = published_choices.longhealth_question(row_of_longhealth())
-    assert (found.id, found.letter, len(found.choices)) == ("patient_02-1", "B", 5)
+    assert (found.id, found.right, len(found.choices)) == ("patient_02-1", 1, 5)
     assert found.cluster == ("patient", "patient_02")
     assert found.extra_data() == {"patient": "patient_02"}
     lines = found.question.splitlines()
@@ -203,7 +203,7 @@ def test_longhealth() -> None:
     assert lines[-1] == "What is right in case 21?"
     assert published_choices.longhealth_question(row_of_longhealth(No=None)).id == ""
     for written in ("CHOICE a 2.1", "Choice  a 2.1.", "Choice a 2.1"):  # the right choice is known by its text
-        assert published_choices.longhealth_question(row_of_longhealth(correct=written)).letter == "A"
+        assert published_choices.longhealth_question(row_of_longhealth(correct=written)).right == 0
 
 
 ROWS: dict[str, dict[str, Any]] = {
