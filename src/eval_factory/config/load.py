@@ -113,21 +113,14 @@ def parse_overrides(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _split_outside_quotes(text: str) -> list[str]:
-    parts, depth, quote, start = [], 0, "", 0
-    for position, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in "[{":
-            depth += 1
-        elif character in "]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position])
-            start = position + 1
-    if quote:
-        raise ConfigError(f"--overrides: a quote is not closed in {text!r}")
+    parts, depth, start = [], 0, 0
+    for token in re.finditer(r"""'[^']*'|"[^"]*"|['"\[\]{},]""", text):
+        if token[0] in ("'", '"'):
+            raise ConfigError(f"--overrides: a quote is not closed in {text!r}")
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        if token[0] == "," and depth == 0:
+            parts.append(text[start : token.start()])
+            start = token.end()
     parts.append(text[start:])
     return [part for part in parts if part.strip()]
 

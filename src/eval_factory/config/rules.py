@@ -239,8 +239,7 @@ def own_data_of(task: Task, extra: Extra) -> OwnData | None:
 def data_faults(task: Task, extra: Extra) -> list[str]:
     """What of a task's own data is not there or has another form, and then the form that it has to have."""
     own = own_data_of(task, extra)
-    known = own is not None and any(entry != FileLayout() for entry in own.layout)
-    if own is None or not known:
+    if own is None or all(entry == FileLayout() for entry in own.layout):
         return []
     from eval_factory.tasks.own_data import described_layout, faults
 
