@@ -18,35 +18,27 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.tables import Table, screen
 from eval_factory.helm.criterion_prompt import prompt_of_jury, prompt_of_rubric
-from eval_factory.tasks import run_entry
+from eval_factory.tasks import run_specs
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
-from eval_factory.tasks.run_specs import (
-    CODE_EXECUTION_FLAG,
-    KEY,
-    IndexedRunSpec,
-    how_executed,
-    load_index,
-    needs_permission,
-)
 from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
 
 Record = dict[str, Any]
 
 
-def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Record:
+def run_spec_record(name: str, spec: run_specs.IndexedRunSpec, framework: Framework) -> Record:
     """Everything about one of HELM's run specs."""
     return {
         "name": name,
-        "type": f"{run_entry.prefix_of(framework)}{name}",
+        "type": f"{run_specs.prefix_of(framework)}{name}",
         "description": spec.description,
         "parameters": {
             parameter: {"required": "default" not in known, **known}
             for parameter, known in spec.parameters.items()
-            if parameter not in run_entry.OURS
+            if parameter not in run_specs.OURS
         },
         "any_parameter": spec.any_parameter,
-        "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index()),
+        "arguments_of_every_run_spec": run_specs.for_every_run_spec(run_specs.load_index()),
         "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
         "main_metrics": list(spec.main_metrics),
         "main_split": spec.main_split,
@@ -55,7 +47,7 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
         "prescribed_judges": list(spec.prescribed_judges),
         "errata": [one.model_dump(exclude_none=True) for one in load_errata().of(name, None)],
         "executes": dict(spec.executes or {}),
-        "needs_permission": needs_permission(name, spec),
+        "needs_permission": run_specs.needs_permission(name, spec),
         "runs": spec.asks is None,
         "asks": spec.asks,
         "module": spec.module,
@@ -70,16 +62,16 @@ def record_of(name: str, framework: Framework) -> Record:
     Raises:
         ConfigError: there is none of that name.
     """
-    if run_entry.is_run_entry(name, framework):
-        short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
-        specs = load_index().run_specs
+    if run_specs.is_run_entry(name, framework):
+        short = name.removeprefix(run_specs.prefix_of(framework)).partition(":")[0]
+        specs = run_specs.load_index().run_specs
         if short not in specs:
             raise ConfigError(
                 f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
             )
         record = run_spec_record(short, specs[short], framework)
         arguments = ",".join(
-            f"{name}={_example_value(name, is_path=name in run_entry.PATH_PARAMETERS, kind=known.get('type', ''))}"
+            f"{name}={_example_value(name, is_path=name in run_specs.PATH_PARAMETERS, kind=known.get('type', ''))}"
             for name, known in record["parameters"].items()
             if known["required"]
         )
@@ -88,10 +80,10 @@ def record_of(name: str, framework: Framework) -> Record:
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)
     if task is None:
-        near = run_entry.near_name(name, framework)
+        near = run_specs.near_name(name, framework)
         raise ConfigError(f"there is no task {name!r}{near}; 'eval-factory ls' lists them")
     prompt = None  # where no judge is asked, or the prompt is the benchmark's own
-    spec = load_index().run_specs.get(task.helm.run_spec)
+    spec = run_specs.load_index().run_specs.get(task.helm.run_spec)
     if task.helm.rubric:
         prompt = prompt_of_rubric()
     elif spec is not None and task.helm.judges:
@@ -150,10 +142,10 @@ def _example_value(name: str, *, is_path: bool, kind: str = "") -> str:
 
 def _about_execution(record: Record) -> Iterator[str]:
     if record["executes"]:
-        yield from ("", f"it {how_executed(record.get('run_spec') or record['name'], record['executes'])}")
+        yield from ("", f"it {run_specs.how_executed(record.get('run_spec') or record['name'], record['executes'])}")
     if record.get("needs_permission"):
         why = "because nobody has checked the program that a model writes"
-        yield from ("", f"refused without {CODE_EXECUTION_FLAG}, or {KEY}: true, {why}")
+        yield from ("", f"refused without {run_specs.CODE_EXECUTION_FLAG}, or {run_specs.KEY}: true, {why}")
 
 
 def _defect(known: Record) -> str:
@@ -214,7 +206,7 @@ def details(record: Record) -> str:
 
 def _parameter_lines(record: Record) -> Iterable[str]:
     if "any_parameter" in record:
-        yield from (run_entry.signature(name, known) for name, known in record["parameters"].items())
+        yield from (run_specs.signature(name, known) for name, known in record["parameters"].items())
         if record["any_parameter"]:
             yield "any"
         return
@@ -278,19 +270,20 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
 
 def show_run_specs(framework: Framework, *, as_json: bool) -> None:
     """Those that no text endpoint can be evaluated with, and those that need a permission, say so."""
-    records = [run_spec_record(name, spec, framework) for name, spec in load_index().run_specs.items()]
+    records = [run_spec_record(name, spec, framework) for name, spec in run_specs.load_index().run_specs.items()]
     if as_json:
         click.echo(json.dumps(records, indent=2))
         return
     rows = []
     for one in records:
-        arguments = [run_entry.signature(name, known) for name, known in one["parameters"].items()]
+        arguments = [run_specs.signature(name, known) for name, known in one["parameters"].items()]
         shown = ", ".join([*arguments, *(["..."] if one["any_parameter"] else [])]).replace(" (needed)", "")
         about = one["description"]
         if not one["runs"]:
             about += f" [cannot be run: asks for {one['asks']}]"
         elif one["needs_permission"]:
-            about += f" [executes what the model answers ({', '.join(one['executes'])}): needs {CODE_EXECUTION_FLAG}]"
+            executed = ", ".join(one["executes"])
+            about += f" [executes what the model answers ({executed}): needs {run_specs.CODE_EXECUTION_FLAG}]"
         rows.append((one["type"], shown, about))
     if sys.stdout.isatty():
         show_table(RUN_SPEC_COLUMNS, rows)

@@ -23,7 +23,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
 from eval_factory.core.secrets import REDACTED, looks_like_key, variable_of, variables_in
 from eval_factory.tasks.framework import ClusterRule, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
+from eval_factory.tasks.run_specs import is_run_entry, near_name, task_of_run_entry
 
 if TYPE_CHECKING:
     from eval_factory.tasks.custom_benchmark import Benchmark

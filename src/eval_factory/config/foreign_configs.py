@@ -29,7 +29,7 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.secrets import REDACTED, looks_like_key, written_keys
 from eval_factory.core.urls import PORT
 from eval_factory.tasks.framework import DATA_PATH, Framework, Task
-from eval_factory.tasks.run_entry import is_run_entry, near_name, task_of_run_entry
+from eval_factory.tasks.run_specs import is_run_entry, near_name, task_of_run_entry
 
 _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]

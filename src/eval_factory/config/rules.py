@@ -13,8 +13,7 @@ from eval_factory.config.merge import Source, ValueSources
 from eval_factory.config.model import Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
-from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
-from eval_factory.tasks.run_specs import load_index, refusal
+from eval_factory.tasks.run_specs import PATH_PARAMETERS, WHERE, given_twice, load_index, refusal
 
 _EXTRA = "config.params.extra"
 _WHERE = f"{_EXTRA}.shuffle_choices"

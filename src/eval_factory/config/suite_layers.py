@@ -30,7 +30,7 @@ from eval_factory.core.plain_yaml import load_mapping, not_writable
 from eval_factory.core.safe_files import LEADS_OUT, expanded, is_within
 from eval_factory.core.secrets import REDACTED, looks_like_key
 from eval_factory.tasks.framework import Framework
-from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
+from eval_factory.tasks.run_specs import PATH_PARAMETERS, WHERE, RunEntry, prefix_of
 
 TOP = "suite"
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")

@@ -22,8 +22,7 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
-from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
-from eval_factory.tasks.run_specs import refusal, wrong_processor
+from eval_factory.tasks.run_specs import ENDPOINT_TYPES, prefix_of, refusal, wrong_processor
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries

@@ -18,8 +18,7 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.helm.names import conf_entries
 from eval_factory.helm.packages import installed
-from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
-from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
+from eval_factory.tasks.run_specs import JUDGE_DEPLOYMENT, IndexedRunSpec, load_index
 
 _ORGANIZATION = "{organization}"
 ADDRESS = "https://raw.githubusercontent.com/stanford-crfm/helm/v{version}/src/helm/benchmark/presentation/{conf}"
