@@ -133,7 +133,7 @@ def versions(upstream: Upstream) -> dict[str, str]:
 @click.option("--reuse", is_flag=True, help="Make the page anew of the runs that --keep left, and run nothing.")
 @click.option("--upstream", "name", type=click.Choice(list(UPSTREAMS)), default=HELM.name, help="Which HELM is run.")
 @click.option("--page", "target", type=click.Path(path_type=Path), default=PAGE, help="Where the page is written.")
-def main(
+def main(  # noqa: PLR0913 - one for each option
     tasks: tuple[str, ...], scenarios: Path | None, limit: int | None, kinds: tuple[str, ...],
     keep: Path | None, reuse: bool, name: str, target: Path,
 ) -> None:  # fmt: skip

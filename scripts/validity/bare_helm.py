@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import subprocess
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -89,13 +90,16 @@ class BareHelm:
         judges = [{"name": name, "model": _model(name), "model_deployment": _model(name)} for name in JUDGES]
         self._jury.write_text(yaml.safe_dump({"judges": judges}))
         plugin = self._folder / "stand_ins.py"
-        plugin.write_text(STAND_INS)
+        plugin.write_text(
+            STAND_INS + f"\nsys.path.append({sysconfig.get_path('purelib')!r})  # the OpenAI client's package\n"
+        )
         cache = self._folder / "runs" / SUITE / "eval_cache"
         cache.mkdir(parents=True)
         # SummarizationMetric downloads this table first: of news benchmarks, none of a medical one
         (cache / "qafacteval.pk").write_bytes(pickle.dumps({}))
         command = [
-            environment_of(self._upstream).python, "-m", MODULES["helm-run"], "--run-entries", *self._entries(), "--suite", SUITE,
+            environment_of(self._upstream).python, "-m", MODULES["helm-run"],
+            "--run-entries", *self._entries(), "--suite", SUITE,
             "--max-eval-instances", str(self._limit or NO_LIMIT), "--num-threads", str(THREADS),
             "--output-path", str(self._folder), "--local-path", str(config), "--disable-cache",
             "--plugins", str(plugin), SAMPLE_PLUGIN,
