@@ -105,7 +105,7 @@ class BareHelm:
             "--plugins", str(plugin), SAMPLE_PLUGIN,
         ]  # fmt: skip
         with (self._folder / "helm-run.log").open("wb") as log:
-            with_sample = {**env, "PYTHONPATH": str(ROOT / "src")}
+            with_sample = {**env, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), env.get("PYTHONPATH", "")])}
             subprocess.run(command, env=with_sample, stdout=log, stderr=subprocess.STDOUT, check=True)
 
     @property

@@ -72,6 +72,8 @@ _FACTS = {
         _SHARE,
     ),
     **dict.fromkeys((RUBRIC_METRIC, HEALTHBENCH_METRIC), POINTS),
+    **dict.fromkeys(("health_bench_score", "health_bench_professional_score"), POINTS),
+    **dict.fromkeys(("sct_score", "sct_expert_set_membership"), _SHARE),
     **dict.fromkeys((RUBRIC_METRIC + UNCLIPPED, HEALTHBENCH_METRIC + UNCLIPPED), UNCLIPPED_POINTS),
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),

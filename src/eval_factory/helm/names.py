@@ -46,6 +46,7 @@ JURY_RUN_SPECS = frozenset(
         "aci_bench", "chw_care_plan", "dischargeme", "med_dialog", "medalign", "medhelm_configurable_benchmark",
         "medi_qa", "medication_qa", "mental_health", "mimic_bhc", "mimic_rrs", "mtsamples_procedures",
         "mtsamples_replicate", "starr_patient_instructions", "eval_factory_conversations",
+        "health_bench", "health_bench_professional",
     }
 )  # fmt: skip
 """Those that are, or may be, scored by a jury."""
@@ -75,8 +76,14 @@ PER_INSTANCE_STATS_FILE = "per_instance_stats.json"
 NOT_JUDGED = "eval_factory_not_judged"
 """Among the annotations of a jury, beside its judges: which of them gave no rating, and why."""
 
+DECISIONS = "eval_factory_decisions"
+"""Among the annotations of medhelm's HealthBench: judge -> its decision about each criterion, in the rubric's order."""
+
 UNSCORABLE = "HELM cannot score this answer: "
 """What the reason begins with where an answer came and a metric raised on it."""
+
+SHARE_JURIES = frozenset({"health_bench", "health_bench_professional"})
+"""Names of annotators whose judges' scores are shares of a rubric's points: HealthBench of medhelm."""
 
 JURY_METRIC_CLASS_SUFFIX = ".LLMJuryMetric"
 

@@ -327,12 +327,13 @@ def judgement_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: 
     return {} if reason is None else {"error": reason}
 
 
-def ratings_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, int]:
-    """Criterion -> a judge's rating of one answer, as HELM reads it; empty where it gave none."""
+def ratings_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, float]:
+    """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share; none if it gave none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(found, Mapping):
         return {}
-    return {criterion: int(rating["score"]) for criterion, rating in found.items()}
+    read = float if jury.annotation in names.SHARE_JURIES else int
+    return {criterion: read(rating["score"]) for criterion, rating in found.items()}
 
 
 class LoadedDataset(HelmRecord):

@@ -182,18 +182,18 @@ def nearest_rating(value: float, scale: Sequence[float]) -> int:
 class Ratings:
     """Every rating of a run: judge -> instance -> criterion -> rating."""
 
-    by_judge: dict[str, dict[InstanceKey, dict[str, int]]] = field(default_factory=lambda: defaultdict(dict))
+    by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
     lowest: set[InstanceKey] = field(default_factory=set)
     """Answers with nothing in them, which no judge is asked about."""
     form: JuryForm = HELMS_FORM
     lengths: dict[InstanceKey, int] = field(default_factory=dict)
     """Of the answers, in characters."""
 
-    def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, int]) -> None:
+    def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, float]) -> None:
         if ratings:
             self.by_judge[judge][instance] = dict(ratings)
 
-    def _units(self, judge: str) -> dict[tuple[InstanceKey, str], int]:
+    def _units(self, judge: str) -> dict[tuple[InstanceKey, str], float]:
         """(instance, criterion) -> rating."""
         return {
             (instance, criterion): rating
@@ -203,7 +203,7 @@ class Ratings:
 
     def of_instances(self, left_out: str | None = None) -> dict[InstanceKey, float]:
         """The jury's score of each instance: the mean of all its ratings, as HELM computes it."""
-        sums: dict[InstanceKey, list[int]] = defaultdict(list)
+        sums: dict[InstanceKey, list[float]] = defaultdict(list)
         for judge, ratings in self.by_judge.items():
             if judge != left_out:
                 for instance, given in ratings.items():
@@ -261,8 +261,8 @@ class Ratings:
         """Cohen's kappa with quadratic weights, of what both rated; `weighted_kappa` has other last digits."""
         ones, others = self._units(one), self._units(other)
         pairs = [(ones[unit], others[unit]) for unit in ones.keys() & others.keys()]
-        if len({rating for pair in pairs for rating in pair}) < 2:
-            return None
+        if self.form.shares or len({rating for pair in pairs for rating in pair}) < 2:
+            return None  # of shares there are no weights: no two steps are as far apart as the next
         from sklearn.metrics import cohen_kappa_score  # imported here: only a jury needs it
 
         first, second = zip(*pairs, strict=True)

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from eval_factory.helm import output
+from eval_factory.helm.names import DECISIONS
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import SAID, answer_field
@@ -249,6 +250,51 @@ def _can_be_answered(case: Case) -> bool:
     return not case.extra.get("is_impossible") and bool(case.gold.strip())
 
 
+def healthbench_as_published(case: Case) -> float | None:
+    """The mean over judges of the share of a rubric's points: R. Arora et al., 2025, arXiv 2505.08775, section 3."""
+    points = [float(rubric["points"]) for rubric in case.extra.get("rubrics") or ()]
+    positive = sum(one for one in points if one > 0)
+    if positive <= 0:
+        return None
+    if not case.completion.strip():
+        return 0.0
+    of_judges = [found[DECISIONS] for found in case.annotations.values() if DECISIONS in (found or {})]
+    shares = [
+        sum(one for one, is_met in zip(points, decided, strict=True) if is_met) / positive
+        for by_judge in of_judges
+        for decided in by_judge.values()
+    ]
+    return sum(shares) / len(shares) if shares else None
+
+
+_RATING = re.compile(r"rating\W{0,10}?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
+_OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")
+_MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
+SCT_RATINGS = (-2, -1, 0, 1, 2)
+
+
+def sct_rating_in(text: str) -> int | None:
+    """The rating of a script concordance test, in any usual form; None: the text states none."""
+    plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
+    found = _RATING.search(plain) or _OPENING_RATING.match(plain)
+    try:
+        rating = None if found is None else int(found[1])
+    except ValueError:
+        return None
+    return rating if rating in SCT_RATINGS else None
+
+
+def sct_credit(case: Case) -> float:
+    """The experts' share: how many chose the rating, to how many chose the most frequent one."""
+    chosen, rating = case.extra["expert_distribution"], sct_rating_in(case.completion)
+    return 0.0 if rating is None or max(chosen) == 0 else chosen[SCT_RATINGS.index(rating)] / max(chosen)
+
+
+def sct_membership(case: Case) -> float:
+    """Whether an expert chose the rating."""
+    return float(sct_credit(case) > 0)
+
+
 def first_of_repeated() -> Rule:
     """The value that there is, of the first of several instances with the same prompt and right answer."""
     rows = RepeatedRows()
@@ -259,6 +305,7 @@ _RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
         medcalc_by_calculator, medec_sentence, medec_flag, ehr_sql_same_rows, ehr_sql_precision, ehr_sql_recall,
+        healthbench_as_published, sct_credit, sct_membership,
     )
 }  # fmt: skip
 
@@ -291,7 +338,7 @@ class Corrections:
     def of(cls, plan: Plan, metrics: Iterable[MetricValues]) -> Corrections:
         """Those whose metric HELM computed."""
         known = load_errata()
-        about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments)
+        about = known.of(plan.evaluation.task.helm.run_spec, plan.scenario_arguments, plan.upstream)
         wrong = {erratum.metric for erratum in about}
         helm = {metric.label: metric for metric in (metrics if wrong else ()) if metric.label in wrong}
         errata = [erratum for erratum in about if erratum.metric in helm]

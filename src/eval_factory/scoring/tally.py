@@ -29,7 +29,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.jury_form import HELMS_FORM
+from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM, JuryForm
 
 _MAX_LABEL = 80
 
@@ -120,7 +120,7 @@ class Tally:
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
         benchmark = plan.evaluation.benchmark
         return cls(
-            ratings=Ratings(form=HELMS_FORM if benchmark is None else benchmark.jury_form),
+            ratings=Ratings(form=_form_of(run.jury) if benchmark is None else benchmark.jury_form),
             sources=Clusters.of(helm.cluster, data, sources),
             is_quasi=any(stat.name.name in QUASI_METRICS for stat in run.stats),
         )
@@ -205,3 +205,7 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
         as_much = f"say as much as {alone} independent ones; its interval allows for that"
         notes.append(Note(Importance.BACKGROUND, f"{large} {as_much}"))
     return notes
+
+
+def _form_of(jury: output.JuryNames | None) -> JuryForm:
+    return SHARES_FORM if jury is not None and jury.annotation in names.SHARE_JURIES else HELMS_FORM

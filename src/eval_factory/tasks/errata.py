@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Literal
 
 from pydantic import model_validator
 
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 CORRECTED = ".corrected"
 
@@ -20,8 +22,11 @@ class Erratum(StrictModel):
     run_specs: tuple[str, ...]
     arguments: dict[str, str] = {}
     """Values of the run spec's arguments that it is about; empty: any."""
+    upstreams: tuple[Literal["helm", "medhelm"], ...] = ("helm", "medhelm")
+    """Those that have it."""
     defect: str
     upstream: str | None
+    """Where it was reported."""
     metric: str | None = None
     rule: str | None = None
     corrected: str | None = None
@@ -45,9 +50,11 @@ class Errata(StrictModel):
     version: int
     errata: tuple[Erratum, ...]
 
-    def of(self, run_spec: str, arguments: Mapping[str, object] | None = None) -> list[Erratum]:
-        """Those of a run spec; with its arguments only those that are about them."""
-        of_run_spec = [erratum for erratum in self.errata if run_spec in erratum.run_specs]
+    def of(
+        self, run_spec: str, arguments: Mapping[str, object] | None = None, upstream: Upstream = HELM
+    ) -> list[Erratum]:
+        """Those of a run spec of an upstream; with its arguments only those that are about them."""
+        of_run_spec = [one for one in self.errata if run_spec in one.run_specs and upstream.name in one.upstreams]
         if arguments is None:
             return of_run_spec
         return [erratum for erratum in of_run_spec if erratum.arguments.items() <= dict(arguments).items()]

@@ -42,6 +42,8 @@ class JuryForm:
     """Name -> what it means, may be empty; none where the judges' prompt alone says them."""
     own_scale: bool = False
     """Whether the benchmark says its scale, even if that is HELM's."""
+    shares: bool = False
+    """Whether a judge's rating is a share, anywhere between the two values."""
 
     @property
     def lowest(self) -> float:
@@ -110,6 +112,8 @@ class JuryForm:
 
 
 HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
+SHARES_FORM = JuryForm((0, 1), shares=True)
+"""Of medhelm's HealthBench, whose judges' ratings are shares of a rubric's points."""
 """Of every jury that says nothing else: HELM's juries rate with whole numbers on this scale."""
 
 

@@ -80,6 +80,19 @@ def lengthen_medbullets_freetext_answers() -> None:
     run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["medbullets_freetext"] = with_room
 
 
+def read_false_as_false() -> None:
+    """Arguments of a run entry are texts, and the text `False` is true: `reason=False` asks for reasons."""
+    import helm.benchmark.run_specs.medhelm_run_specs  # noqa: F401 - registers it
+    from helm.benchmark import run_spec
+
+    made = run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"]
+
+    def with_truth(**given: Any) -> Any:
+        return made(**{name: str(value).lower() not in ("false", "0", "none", "") for name, value in given.items()})
+
+    run_spec._REGISTERED_RUN_SPEC_FUNCTIONS["sct_bench"] = with_truth
+
+
 def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
     """The scenario keeps the prompts that it made under a name that does not say of which data, and uses them again.
 

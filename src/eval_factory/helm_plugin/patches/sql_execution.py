@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.helm import names
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import sql_worker
 from eval_factory.helm_plugin.session import SHORTENED, code_execution
+from eval_factory.tasks.upstreams import MEDHELM
 
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.request_state import RequestState
@@ -222,6 +224,7 @@ NORMAL_RANGES = {
 }
 
 _CURRENT_TIME = re.compile(r"\bcurrent_time\b", re.IGNORECASE)
+_ANYWHERE = re.compile("current_time", re.IGNORECASE)
 _BOUND = re.compile(rf"\b({'|'.join(NORMAL_RANGES)})_(lower|upper)\b", re.IGNORECASE)
 
 
@@ -242,17 +245,20 @@ def execute_ehr_sql_read_only(_annotate: object) -> Any:
 
 def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
-    holds a query at all, and what both queries give as the benchmark's own evaluation executes them."""
-    database = _ehr_sql_database()
+    holds a query at all, and what both queries give as the benchmark's own evaluation executes them.
+
+    medhelm sets the time of asking in the gold query alone, and takes no stated value for the gold result.
+    """
+    database, is_medhelm = _ehr_sql_database(), installed_upstream().name == MEDHELM.name
     gold = request_state.instance.references[0].output.text.strip()
-    rows = _gold_rows(database, gold)
+    rows = _gold_rows(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
     found, error = _predicted_rows(database, predicted)
     # What HELM takes for the gold result where the gold query gives no row.
     stated = (request_state.instance.extra_data or {}).get("value", {})
     annotation: dict[str, Any] = {
         "predicted_result": found or [],
-        "ground_truth_result": rows or list(stated.values()),
+        "ground_truth_result": rows or ([] if is_medhelm else list(stated.values())),
         "query_error": error,
         "ground_truth_rows": rows,
         "query_written": bool(predicted) and (found is not None or error is not None),
