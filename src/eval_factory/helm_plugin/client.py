@@ -143,7 +143,7 @@ class Endpoint:
             self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
             return result
         self._session.count(self._role, failed=True)
-        return _failure(message)
+        return failure(message)
 
     def forget(self, request: Request, reason: str) -> None:
         """The answer could not be used: it is archived, and the same request is asked again in the next run."""
@@ -278,7 +278,7 @@ class Endpoint:
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
-            return _failure(openai_api.FILTERED_MESSAGE)
+            return failure(openai_api.FILTERED_MESSAGE)
         return RequestResult(
             success=True,
             cached=reply.cached,
@@ -323,7 +323,8 @@ def _say(line: str) -> None:
     print(own_lines(line), file=sys.stderr, flush=True)
 
 
-def _failure(message: str) -> RequestResult:
+def failure(message: str) -> RequestResult:
+    """A request that failed for good, as HELM has it."""
     return RequestResult(
         success=False,
         cached=False,

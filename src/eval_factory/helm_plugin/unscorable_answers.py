@@ -19,11 +19,12 @@ from typing import Any
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.annotation_executor import AnnotationExecutorError
-from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
+from helm.common.request import GeneratedOutput
 from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
+from eval_factory.helm_plugin.client import failure
 from eval_factory.helm_plugin.session import raised_at
 
 _ONE_IN = 2
@@ -103,15 +104,9 @@ class Unscorable:
 
 def without_answer(state: RequestState, reason: str) -> RequestState:
     """As HELM has it of a request that failed."""
-    result = RequestResult(
-        success=False,
-        cached=bool(state.result and state.result.cached),
-        error=reason,
-        completions=[GeneratedOutput(text="", logprob=0, tokens=[])],
-        embedding=[],
-        error_flags=ErrorFlags(is_retriable=False, is_fatal=False),
-    )
-    return replace(state, result=result)
+    cached = bool(state.result and state.result.cached)
+    empty = [GeneratedOutput(text="", logprob=0, tokens=[])]
+    return replace(state, result=replace(failure(reason), cached=cached, completions=empty))
 
 
 def _key_of(state: RequestState) -> _Key:
