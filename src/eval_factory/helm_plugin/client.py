@@ -77,7 +77,7 @@ class EndpointClient(Client):  # type: ignore[misc]
     def __init__(self, *, cache_db: str, **settings: Any) -> None:
         """The `args` in model_deployments.yaml: where answers are cached, and the fields of `EndpointSettings`."""
         session = session_for(Path(cache_db).parent)
-        with _clients_lock:
+        with session.lock:
             if settings["role"] not in session.clients:
                 session.clients[settings["role"]] = Endpoint(EndpointSettings.from_args(settings), session)
             self._endpoint: Endpoint = session.clients[settings["role"]]
@@ -321,9 +321,6 @@ def failure(message: str) -> RequestResult:
         embedding=[],
         error_flags=ErrorFlags(is_retriable=False, is_fatal=False),
     )
-
-
-_clients_lock = threading.Lock()
 
 
 @cache

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +47,14 @@ class Unscorable:
         self._state: ScenarioState | None = None
         self._reasons: dict[_Key, str] = {}
         self._lock = threading.Lock()
+
+    def __enter__(self) -> Unscorable:
+        """HELM's metrics give up to this one what they cannot score; runs follow each other."""
+        _of_this_run.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _of_this_run.remove(self)
 
     def watch(self, state: ScenarioState) -> None:
         """The requests and answers of which HELM writes down what stands here when the metrics are done."""
@@ -115,16 +122,6 @@ def _key_of(state: RequestState) -> _Key:
 
 _of_this_run: list[Unscorable] = []
 """The last one is in use."""
-
-
-@contextmanager
-def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
-    """HELM's metrics give up what they cannot score to `unscorable`; runs follow each other."""
-    _of_this_run.append(unscorable)
-    try:
-        yield unscorable
-    finally:
-        _of_this_run.remove(unscorable)
 
 
 def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
