@@ -14,7 +14,7 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches import patch_registry
-from eval_factory.helm_plugin.patches.patch_registry import ROOM, Otherwise, Patch, Stage, apply_patches
+from eval_factory.helm_plugin.patches.patch_registry import ROOM, Patch, Stage, apply_patches
 
 GENERAL = "helm.common.general:ensure_file_downloaded"
 done: list[str] = []
@@ -83,19 +83,19 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
     apply_patches(Stage.START, (patch("broken"),))
     assert done.count("broken") == 1
     with pytest.raises(AttributeError):
-        apply_patches(Stage.START, (patch("broken_too", otherwise=Otherwise.FAIL),))
+        apply_patches(Stage.START, (patch("broken_too", otherwise="fail"),))
 
 
 def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(patch_registry, "installed_helm", lambda: "0.5.99")
-    needed = patch("needed", otherwise=Otherwise.FAIL)
+    needed = patch("needed", otherwise="fail")
     apply_patches(Stage.START, (patch("a"), patch("of_other_packages", of_helm=False)))
     assert done == ["of_other_packages"]
     assert "going on without a: HELM 0.5.99 is installed" in capsys.readouterr().err
     assert patch_registry.warning() == "HELM 0.5.99 is installed; 0.5.16 is supported: it is run without patches"
     with pytest.raises(PrerequisiteError, match=r"\(needed\): HELM 0\.5\.99 is installed; supported: HELM 0\.5\.16"):
         apply_patches(Stage.START, (needed,))
-    apply_patches(Stage.START, (patch("not_asked", otherwise=Otherwise.FAIL, run_specs=frozenset({"pubmed_qa"})),))
+    apply_patches(Stage.START, (patch("not_asked", otherwise="fail", run_specs=frozenset({"pubmed_qa"})),))
     assert done == ["of_other_packages"]
 
 
