@@ -12,14 +12,14 @@ from eval_factory.helm import packages
 EVERY_RUN_SPEC = """
 import sys
 from eval_factory.tasks.run_specs import load_index
-from eval_factory.helm_plugin.patches import speed as fast_startup
+from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from helm.benchmark import run_spec
 names = list(load_index().run_specs)
 sys.argv = ["helm-run", "--run-entries", *(f"{name}:model=x/y" for name in names)]
 def all_of_them():
     raise SystemExit("every module was imported")
 run_spec.discover_run_spec_functions = all_of_them
-fast_startup.import_only_the_run_specs_that_are_asked()
+patch_named("import_only_the_run_specs_that_are_asked").apply()
 missing = [name for name in names if run_spec.get_run_spec_function(name) is None]
 sys.exit(f"not found: {missing}" if missing else 0)
 """
