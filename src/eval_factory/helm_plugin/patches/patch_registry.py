@@ -107,11 +107,16 @@ class Patch:
         """Whether there was something to replace."""
         if self.replaces is None:
             return self.load()() is not False
-        module, _, attribute = self.replaces.partition(":")
-        *path, name = attribute.split(".")
-        owner = reduce(getattr, path, importlib.import_module(module))
+        owner, name = owner_of(self.replaces)
         setattr(owner, name, self.load()(getattr(owner, name)))
         return True
+
+
+def owner_of(target: str) -> tuple[Any, str]:
+    """Where the attribute of a target stands, and its name there."""
+    module, _, attribute = target.partition(":")
+    *path, name = attribute.split(".")
+    return reduce(getattr, path, importlib.import_module(module)), name
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
