@@ -93,16 +93,8 @@ def criterion_template(*, alone: bool) -> str:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """Each name in braces replaced once, from left to right: what a value holds is never looked at."""
-    parts: list[str] = []
-    rest = text
-    while True:
-        places = {name: at for name in values if (at := rest.find(f"{{{name}}}")) >= 0}
-        if not places:
-            return "".join([*parts, rest])
-        name = min(places, key=lambda one: places[one])
-        parts += [rest[: places[name]], values[name]]
-        rest = rest[places[name] + len(name) + 2 :]
+    """Each name in braces replaced, from left to right: what a value holds is never looked at."""
+    return re.sub(rf"{{({'|'.join(values)})}}", lambda found: values[found[1]], text)
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
@@ -119,9 +111,8 @@ def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str
     for file in sorted(folder.glob("*_annotator.py")):
         source = file.read_text(encoding="utf-8")
         if defined.search(source):
-            assigned = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
-            for node in assigned:
-                if any(ast.unparse(target) == "PROMPT_TEMPLATE" for target in node.targets):
+            for node in ast.parse(source).body:
+                if isinstance(node, ast.Assign) and "PROMPT_TEMPLATE" in map(ast.unparse, node.targets):
                     value = node.value.value if isinstance(node.value, ast.Constant) else None
                     return value if isinstance(value, str) else None
             return None

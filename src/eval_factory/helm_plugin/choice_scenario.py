@@ -22,7 +22,7 @@ from helm.benchmark.scenarios.scenario import (
     ScenarioSpec,
 )
 
-from eval_factory.helm_plugin.conversation_scenario import downloaded, refuse_problems
+from eval_factory.helm_plugin.conversation_scenario import downloaded, refuse
 from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
 
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
@@ -50,7 +50,7 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         else:
             file = Path(self._own)
         read = read_choice_file(file, self._published.partition(":")[0])
-        refuse_problems(file, read.problems)
+        refuse(file, read.problems)
         return [
             Instance(
                 input=Input(text=question.question),

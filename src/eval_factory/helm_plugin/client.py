@@ -60,21 +60,15 @@ class _Reply:
 
 
 class _KeyedRequest:
-    """A request's body with its keys. Each key is made once: it takes a hash of the prompt."""
+    """A request's body with its key, which takes a hash of the prompt."""
 
     def __init__(self, settings: EndpointSettings, body: dict[str, Any], random: str | None) -> None:
-        self.body = body
-        self.key = settings.key_of(body, random)
+        self.body, self.key = body, settings.key_of(body, random)
         self._settings, self._random = settings, random
-        self._changed: dict[frozenset[tuple[str, str | None]], _KeyedRequest] = {}
 
     def with_changes(self, changes: Changes) -> _KeyedRequest:
         """The request as an endpoint takes it that refuses it as it is: what is cached is the answer to that one."""
-        name = frozenset(changes.items())
-        if name not in self._changed:
-            body = openai_api.changed(self.body, changes)
-            self._changed[name] = _KeyedRequest(self._settings, body, self._random)
-        return self._changed[name]
+        return _KeyedRequest(self._settings, openai_api.changed(self.body, changes), self._random)
 
 
 class EndpointClient(Client):  # type: ignore[misc]
@@ -83,7 +77,7 @@ class EndpointClient(Client):  # type: ignore[misc]
     def __init__(self, *, cache_db: str, **settings: Any) -> None:
         """The `args` in model_deployments.yaml: where answers are cached, and the fields of `EndpointSettings`."""
         session = session_for(Path(cache_db).parent)
-        with _clients_lock:
+        with session.lock:
             if settings["role"] not in session.clients:
                 session.clients[settings["role"]] = Endpoint(EndpointSettings.from_args(settings), session)
             self._endpoint: Endpoint = session.clients[settings["role"]]
@@ -116,11 +110,9 @@ class Endpoint:
         self._client = RetryingClient(settings, servers, first=first, budget=session.spending)
         self._has_several = len(servers.all) > 1
         self._lock = threading.Lock()
-        self._in_flight: dict[str, Future[_Reply] | None] = {}
-        """None: nobody waits for the answer beside the thread that asks."""
+        self._in_flight: dict[str, Future[_Reply]] = {}
         self._stopped: str | None = None
-        self._warned = False
-        self._described: set[str] = set()
+        self._warnings: set[str] = set()
         self._said_busy = -SAY_BUSY_EVERY_S
 
     def make_request(self, request: Request) -> RequestResult:
@@ -143,7 +135,7 @@ class Endpoint:
             self._session.count(self._role, cached=reply.cached, tokens=reply.completion.tokens)
             return result
         self._session.count(self._role, failed=True)
-        return _failure(message)
+        return failure(message)
 
     def forget(self, request: Request, reason: str) -> None:
         """The answer could not be used: it is archived, and the same request is asked again in the next run."""
@@ -175,28 +167,24 @@ class Endpoint:
         with self._lock:
             if self._stopped is not None:
                 raise EndpointStopped(self._stopped)
-            mine = asked.key not in self._in_flight
-            future = None if mine else self._in_flight[asked.key] or Future()
-            self._in_flight[asked.key] = future
-        if future is not None:
-            reply = replace(bridge.wait_for(future), cached=True)
+            others = self._in_flight.get(asked.key)
+            mine: Future[_Reply] = Future()
+            self._in_flight.setdefault(asked.key, mine)
+        if others is not None:
+            reply = replace(bridge.wait_for(others), cached=True)
             self._cache.journal(self._now(reply.key, AttemptState.CACHED, None, *reply.completion.tokens))
             return reply
         try:
             cached = (self._from_cache(variant.key) for variant in self._variants_of(asked))
             reply = next((found for found in cached if found is not None), None) or self._ask(asked)
+            mine.set_result(reply)
+            return reply
         except BaseException as error:
-            if (others := self._done(asked)) is not None:
-                others.set_exception(error)
+            mine.set_exception(error)
             raise
-        if (others := self._done(asked)) is not None:
-            others.set_result(reply)
-        return reply
-
-    def _done(self, asked: _KeyedRequest) -> Future[_Reply] | None:
-        """What others wait for who ask the same; None: nobody does."""
-        with self._lock:
-            return self._in_flight.pop(asked.key)
+        finally:
+            with self._lock:
+                del self._in_flight[asked.key]
 
     def _from_cache(self, key: str) -> _Reply | None:
         try:
@@ -243,11 +231,8 @@ class Endpoint:
         if changes:
             asked = asked.with_changes(changes)
             changed = self._settings.url, changes
-            with self._lock:
-                untold = [adjustment for adjustment in adjustments if adjustment not in self._described]
-                self._described.update(untold)
-            for adjustment in untold:
-                self._events.emit(logs.WARNING, role=self._role, message=adjustment)
+            for adjustment in adjustments:
+                self._warn_once(adjustment)
         completion, took = answered.completion, (answered.started, answered.latency_s)
         answer = Answer(asked.key, self._role, self._settings.model_id, asked.body, completion.body, *took)
         attempt = Attempt(
@@ -260,6 +245,13 @@ class Endpoint:
             if changes and changes not in self._variants:
                 self._variants.append(dict(changes))
         return _Reply(asked.key, completion, answered.latency_s, answered.started, cached=False)
+
+    def _warn_once(self, message: str) -> None:
+        with self._lock:
+            first = message not in self._warnings
+            self._warnings.add(message)
+        if first:
+            self._events.emit(logs.WARNING, role=self._role, message=message)
 
     def _stop(self, message: str, kind: str | None = None) -> NoReturn:
         """End the run: asking on cannot repair it. A judge that cannot be asked ends itself only."""
@@ -278,7 +270,7 @@ class Endpoint:
 
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
-            return _failure(openai_api.FILTERED_MESSAGE)
+            return failure(openai_api.FILTERED_MESSAGE)
         return RequestResult(
             success=True,
             cached=reply.cached,
@@ -293,11 +285,7 @@ class Endpoint:
         split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
         text, thought = split.answer, split.thought
         if cut_off and not text and self._role == MODEL_ROLE:
-            with self._lock:
-                first, self._warned = not self._warned, True
-            if first:
-                message = openai_api.TOO_FEW_TOKENS.format(granted=request.max_tokens)
-                self._events.emit(logs.WARNING, role=self._role, message=message)
+            self._warn_once(openai_api.TOO_FEW_TOKENS.format(granted=request.max_tokens))
         reasoning = choice.reasoning if thought is None else thought
         if request.echo_prompt and self._settings.endpoint_type == openai_api.CHAT:
             text = request.prompt + text
@@ -323,7 +311,8 @@ def _say(line: str) -> None:
     print(own_lines(line), file=sys.stderr, flush=True)
 
 
-def _failure(message: str) -> RequestResult:
+def failure(message: str) -> RequestResult:
+    """A request that failed for good, as HELM has it."""
     return RequestResult(
         success=False,
         cached=False,
@@ -332,9 +321,6 @@ def _failure(message: str) -> RequestResult:
         embedding=[],
         error_flags=ErrorFlags(is_retriable=False, is_fatal=False),
     )
-
-
-_clients_lock = threading.Lock()
 
 
 @cache

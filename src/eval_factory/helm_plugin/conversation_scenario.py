@@ -46,7 +46,7 @@ def right_replies(answer: str | None) -> list[Reference]:
     return [] if answer is None else [Reference(Output(text=answer), tags=[CORRECT_TAG])]
 
 
-def refuse_problems(file: Path, problems: Sequence[str]) -> None:
+def refuse(file: Path, problems: Sequence[str]) -> None:
     """Raises PrerequisiteError where there are any."""
     if problems:
         raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
@@ -71,7 +71,7 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
         read = read_conversations(self._file)
-        refuse_problems(self._file, read.problems)
+        refuse(self._file, read.problems)
         return [
             Instance(
                 input=input_of(row.messages),

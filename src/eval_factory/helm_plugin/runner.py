@@ -40,7 +40,7 @@ from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
 from eval_factory.helm_plugin.session import STARTED, code_execution, judge_prompts, session_for
-from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
+from eval_factory.helm_plugin.unscorable_answers import Unscorable
 
 _BY_METHOD = {
     "_multimodal": "images or sounds in the prompt",
@@ -90,7 +90,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_one(self, run_spec: RunSpec) -> None:
         """HELM's own; an answer that it cannot score costs its instance only."""
-        with of_a_run(Unscorable(self._report_unscorable)) as self._unscorable:
+        with Unscorable(self._report_unscorable) as self._unscorable:
             super().run_one(run_spec)
         self._score_trivial_answers(run_spec)
 

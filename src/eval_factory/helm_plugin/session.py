@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,7 +103,7 @@ class Session:
     """Knows the keys of all clients."""
     spending: RunSpending
     """One for all clients."""
-    counters: dict[str, Counters] = field(default_factory=dict)
+    counters: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
     clients: dict[str, Any] = field(default_factory=dict)
     """Role -> its client."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -115,12 +116,12 @@ class Session:
 
     def expect(self, role: str, total: int) -> None:
         with self.lock:
-            self.counters.setdefault(role, Counters()).total = total
+            self.counters[role].total = total
 
     def expect_more(self, role: str) -> None:
         """One request that nobody expected: a question that is asked again."""
         with self.lock:
-            self.counters.setdefault(role, Counters()).total += 1
+            self.counters[role].total += 1
 
     def count(
         self,
@@ -132,7 +133,7 @@ class Session:
     ) -> None:
         """One more request of `role` is done."""
         with self.lock:
-            counters = self.counters.setdefault(role, Counters())
+            counters = self.counters[role]
             counters.done += 1
             counters.cached += cached
             counters.failed += failed

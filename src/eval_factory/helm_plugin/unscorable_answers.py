@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.annotation_executor import AnnotationExecutorError
-from helm.common.request import ErrorFlags, GeneratedOutput, RequestResult
+from helm.common.request import GeneratedOutput
 from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
+from eval_factory.helm_plugin.client import failure
 from eval_factory.helm_plugin.session import raised_at
 
 _ONE_IN = 2
@@ -47,6 +47,14 @@ class Unscorable:
         self._state: ScenarioState | None = None
         self._reasons: dict[_Key, str] = {}
         self._lock = threading.Lock()
+
+    def __enter__(self) -> Unscorable:
+        """HELM's metrics give up to this one what they cannot score; runs follow each other."""
+        _of_this_run.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _of_this_run.remove(self)
 
     def watch(self, state: ScenarioState) -> None:
         """The requests and answers of which HELM writes down what stands here when the metrics are done."""
@@ -103,15 +111,9 @@ class Unscorable:
 
 def without_answer(state: RequestState, reason: str) -> RequestState:
     """As HELM has it of a request that failed."""
-    result = RequestResult(
-        success=False,
-        cached=bool(state.result and state.result.cached),
-        error=reason,
-        completions=[GeneratedOutput(text="", logprob=0, tokens=[])],
-        embedding=[],
-        error_flags=ErrorFlags(is_retriable=False, is_fatal=False),
-    )
-    return replace(state, result=result)
+    cached = bool(state.result and state.result.cached)
+    empty = [GeneratedOutput(text="", logprob=0, tokens=[])]
+    return replace(state, result=replace(failure(reason), cached=cached, completions=empty))
 
 
 def _key_of(state: RequestState) -> _Key:
@@ -120,16 +122,6 @@ def _key_of(state: RequestState) -> _Key:
 
 _of_this_run: list[Unscorable] = []
 """The last one is in use."""
-
-
-@contextmanager
-def of_a_run(unscorable: Unscorable) -> Iterator[Unscorable]:
-    """HELM's metrics give up what they cannot score to `unscorable`; runs follow each other."""
-    _of_this_run.append(unscorable)
-    try:
-        yield unscorable
-    finally:
-        _of_this_run.remove(unscorable)
 
 
 def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:

@@ -25,7 +25,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
 from eval_factory.helm_plugin import unscorable_answers
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
-from eval_factory.helm_plugin.unscorable_answers import Unscorable, of_a_run
+from eval_factory.helm_plugin.unscorable_answers import Unscorable
 
 ODD = "odd"
 
@@ -85,7 +85,7 @@ class Longest(EvaluateInstancesMetric):  # type: ignore[misc]
 
 def evaluated(metric: Any, state: ScenarioState, told: list[str] | None = None, parallelism: int = 3) -> Any:
     isolate_once()
-    with of_a_run(Unscorable(lambda _state, reason: told.append(reason) if told is not None else None)) as here:
+    with Unscorable(lambda _state, reason: told.append(reason) if told is not None else None) as here:
         here.watch(state)
         return metric.evaluate(state, None, "", parallelism)
 
@@ -224,7 +224,7 @@ def annotated(annotator: Any) -> tuple[list[Any], dict[str, str]]:
     isolate_once()
     executor: Any = object.__new__(AnnotationExecutor)
     asked = scenario(["abc", ODD, "a"])
-    with of_a_run(Unscorable(lambda _state, _reason: None)) as here:
+    with Unscorable(lambda _state, _reason: None) as here:
         here.watch(asked)
         done = [executor.process([annotator], state) for state in list(asked.request_states)]
     return [state.annotations for state in done], failed(asked)

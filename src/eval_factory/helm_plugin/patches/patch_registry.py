@@ -15,13 +15,13 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, reduce
 from importlib import resources, util
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
@@ -33,15 +33,6 @@ from eval_factory.helm.environments import installed_upstream
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 ROOM = "eval_factory.helm_plugin"
-
-
-class Otherwise(Enum):
-    """What happens where a patch cannot be applied: to another version of HELM, or to an edited one."""
-
-    SKIP = "skip"
-    """The run goes on without it, with a warning: slower, or as HELM itself does it."""
-    FAIL = "fail"
-    """The run stops before anything is asked: its scores would be wrong, or something unsafe would be done."""
 
 
 class Stage(Enum):
@@ -68,7 +59,9 @@ class Patch:
     nothing, and returns False where there was nothing to replace (a package is installed after all)."""
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
-    otherwise: Otherwise = Otherwise.SKIP
+    otherwise: Literal["skip", "fail"] = "skip"
+    """Where it cannot be applied (to another version of HELM, or to an edited one): the run goes on without it, with a
+    warning; or stops before anything is asked, because scores would be wrong, or something unsafe would be done."""
     stage: Stage = Stage.START
     run_specs: frozenset[str] | None = None
     """Only where one of these run specs is asked for; None: in every run."""
@@ -95,7 +88,7 @@ class Patch:
         targets = self.targets if self.replaces is None else (self.replaces,)
         return tuple(target for target in targets if target.startswith("helm."))
 
-    def is_asked_for(self, run_specs: set[str], argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    def is_asked_for(self, run_specs: set[str], env: Mapping[str, str]) -> bool:
         """Whether a helm-run of these run specs wants it; none where they are unknown."""
         known = self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
         if not known or self.when is None:
@@ -103,7 +96,7 @@ class Patch:
         if self.when == "pins":
             return HelmRunSettings.from_environment(env).pins is not None
         if self.when == "math is not asked":  # nor any run spec, where nobody knows which
-            return "math" not in (names.asked_run_specs(list(argv)) or {"math"})
+            return "math" not in (run_specs or {"math"})
         # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
         return self.when.removeprefix("imported ") in sys.modules
 
@@ -117,11 +110,16 @@ class Patch:
         """Whether there was something to replace."""
         if self.replaces is None:
             return self.load()() is not False
-        module, _, attribute = self.replaces.partition(":")
-        *path, name = attribute.split(".")
-        owner = reduce(getattr, path, importlib.import_module(module))
+        owner, name = owner_of(self.replaces)
         setattr(owner, name, self.load()(getattr(owner, name)))
         return True
+
+
+def owner_of(target: str) -> tuple[Any, str]:
+    """Where the attribute of a target stands, and its name there."""
+    module, _, attribute = target.partition(":")
+    *path, name = attribute.split(".")
+    return reduce(getattr, path, importlib.import_module(module)), name
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:
@@ -129,7 +127,6 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
     typed = {
         "targets": tuple(entry.get("targets", ())),
         "upstreams": tuple(entry.get("upstreams", UPSTREAMS)),
-        "otherwise": Otherwise(entry.get("otherwise", "skip")),
         "stage": Stage(entry.get("stage", "start")),
         "run_specs": names.JURY_RUN_SPECS if specs == "of juries" else None if specs is None else frozenset(specs),
     }
@@ -163,13 +160,13 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
         if patch.stage is not stage or patch in _applied or patch.name in _left_out:
             continue
         chosen = helm.name in patch.upstreams and not (patch.only_speed and without & {"all", patch.name})
-        if chosen and patch.is_asked_for(asked, sys.argv, os.environ):
+        if chosen and patch.is_asked_for(asked, os.environ):
             _apply(patch, helm)
 
 
 def _apply(patch: Patch, helm: Upstream) -> None:
     reason = objection(patch, helm)
-    if reason is not None and patch.otherwise is Otherwise.FAIL:
+    if reason is not None and patch.otherwise == "fail":
         raise PrerequisiteError(
             f"HELM cannot be patched for this run ({patch.name}): {reason}; supported:"
             f" {UPSTREAMS[helm.name]} as it was published. Nothing was asked"
@@ -179,7 +176,7 @@ def _apply(patch: Patch, helm: Upstream) -> None:
             if patch.apply():
                 _applied.append(patch)
         except Exception as error:  # whatever this Python, or another package, does here
-            if patch.otherwise is Otherwise.FAIL:
+            if patch.otherwise == "fail":
                 raise
             reason = f"{type(error).__name__}: {one_line(str(error))}"
     if reason is not None:

@@ -100,8 +100,7 @@ def _process(self: Any, generation_states: list[Any]) -> Sequence[Any]:
     state = metric.singleton(generation_states)
     found = self.metric.evaluate_generation(self.adapter_spec, state, self.metric_service, self.eval_cache_path)
     stats, context = list(found), MetricContext.from_instance(state.instance)
-    in_context = packed(stats, context)
-    return [metric.add_context(stat, context) for stat in stats] if in_context is None else in_context
+    return packed(stats, context) or [metric.add_context(stat, context) for stat in stats]
 
 
 def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:

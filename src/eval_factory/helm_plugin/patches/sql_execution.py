@@ -251,7 +251,7 @@ def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """
     database, is_medhelm = _ehr_sql_database(), installed_upstream().name == MEDHELM.name
     gold = request_state.instance.references[0].output.text.strip()
-    rows = _gold_rows(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold)
+    rows, _ = _rows_of(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold, of_model=False)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
     found, error = _predicted_rows(database, predicted)
     # What HELM takes for the gold result where the gold query gives no row.
@@ -266,7 +266,7 @@ def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     changed_gold, changed = as_evaluated(gold), as_evaluated(predicted)
     if (changed_gold, changed) != (gold, predicted):
         found, error = _predicted_rows(database, changed)
-        rows = _gold_rows(database, changed_gold)
+        rows, _ = _rows_of(database, changed_gold, of_model=False)
         annotation["as_evaluated"] = {
             "predicted_result": found or [], "query_error": error, "ground_truth_rows": rows
         }  # fmt: skip
@@ -303,19 +303,14 @@ def _ehr_sql_database() -> Path:
     return closed((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
-def _gold_rows(database: Path, query: str) -> Rows | None:
-    try:
-        return execute(database, query)
-    except QueryFailed:
-        return None
-
-
 def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
+    return _rows_of(database, query, of_model=True) if query else (None, "No query generated")
+
+
+def _rows_of(database: Path, query: str, *, of_model: bool) -> tuple[Rows | None, str | None]:
     """(the rows, why there are none)."""
-    if not query:
-        return None, "No query generated"
     try:
-        return execute(database, query, of_model=True), None
+        return execute(database, query, of_model=of_model), None
     except QueryFailed as failed:
         return None, str(failed)
 

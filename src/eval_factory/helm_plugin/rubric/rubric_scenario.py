@@ -12,13 +12,7 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, Sc
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.conversation_scenario import (
-    chat_adapter,
-    downloaded,
-    input_of,
-    refuse_problems,
-    right_replies,
-)
+from eval_factory.helm_plugin.conversation_scenario import chat_adapter, downloaded, input_of, refuse, right_replies
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
@@ -53,7 +47,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         else:
             file = Path(self._file)
         read = read_rubric_file(file, self._form)
-        refuse_problems(file, read.problems)
+        refuse(file, read.problems)
         return [
             Instance(
                 input=input_of(case.messages),
