@@ -226,11 +226,8 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
 
 
 def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
-    """helm-run ended with an error before it began a run: most likely while it built the run spec.
-
-    Args:
-        tail: the last lines that it printed; a traceback ends with what was raised.
-    """
+    """helm-run ended with an error before it began a run: most likely while it built the run spec. `tail`: the last
+    lines that it printed; a traceback ends with what was raised."""
     if error := raised_at_the_end(tail):
         kind = error.partition(":")[0]
         if kind in PACKAGE_ERRORS | DATA_ERRORS:
@@ -267,10 +264,7 @@ def raised_at_the_end(tail: Sequence[str]) -> str | None:
 
 def raise_if_stopped(events: Sequence[Mapping[str, Any]], last_message: str | None, log: logging.Logger) -> None:
     """Raise PrerequisiteError where the engine stopped helm-run: a wrong key, an unknown model, nobody there.
-
-    Args:
-        last_message: what helm-run printed at its end: a full disk may have kept the event from being written.
-    """
+    `last_message`: what helm-run printed at its end: a full disk may have kept the event from being written."""
     for event in events:
         if event["event"] == event_names.FATAL:
             message = event["message"]

@@ -98,11 +98,7 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
 
 
 def failure_record(error: BaseException, code: int, message: str | None = None) -> dict[str, Any]:
-    """Of a run that has no result; redacted, as what the screen shows.
-
-    Args:
-        message: in place of the error's own.
-    """
+    """Of a run that has no result; redacted, as what the screen shows. `message`: in place of the error's own."""
     if code == DEFECT_EXIT_CODE:
         message = f"a defect in eval-factory ({type(error).__name__})"
     elif code == InterruptedRunError.exit_code and not isinstance(error, EvalFactoryError):

@@ -36,11 +36,8 @@ def prepare(
     fresh: bool,
     debug: bool,
 ) -> None:
-    """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's.
-
-    Args:
-        data_files: name of a file of the user's own -> SHA-256.
-    """
+    """Write what helm-run reads; make sure that cache.db and the results that stand here are this run's. `data_files`:
+    name of a file of the user's own -> SHA-256."""
     rundir, log = context.rundir, context.log
     remove_unfinished(rundir, log)
     if fresh:

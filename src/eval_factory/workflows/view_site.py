@@ -202,11 +202,8 @@ def _run_name(name: str) -> str:
 
 
 def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
-    """Write each run's folder into a suite's.
-
-    Args:
-        copies: copy HELM's files; else a relative link leads to each, and helm-summarize only reads them.
-    """
+    """Write each run's folder into a suite's. `copies`: copy HELM's files; else a relative link leads to each, and
+    helm-summarize only reads them."""
     for run in runs:
         folder = suite / run.name
         folder.mkdir(parents=True)

@@ -121,6 +121,22 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[Planned
         yield "\n# notes"
         yield from (f"#   {note}" for note in grouped(cells, notes))
     counts = {one.cell.name: count_of(one.plan) for one in planned}
+    yield from _cell_lines(suite, cells, planned, counts, debug=debug)
+    unknown = [name for name, count in counts.items() if count.to_model is None]
+    yield "\n# total, of a suite that begins from nothing"
+    yield f"#   {counts_in_words(known_sum(counts.values()))}"
+    if unknown:
+        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
+
+
+def _cell_lines(
+    suite: Suite,
+    cells: Sequence[CheckedCell],
+    planned: Sequence[PlannedCell],
+    counts: Mapping[str, RequestCount],
+    *,
+    debug: bool,
+) -> Iterator[str]:
     yield "\n# cells; run_suite writes their run configs, and each of the commands then does one of them"
     section = suite.document[TOP]
     origins = {f"{one.target['name']}/{one.name}": origins_of(one, section) for one in combinations(section, [])}
@@ -133,11 +149,6 @@ def _lines(suite: Suite, cells: Sequence[CheckedCell], planned: Sequence[Planned
         yield f"  {shlex.join(command_line(one.plan, debug=debug))}"
         for text in cells[one.number].missing:
             yield "  would stop: " + text.replace("\n", "\n  ")
-    unknown = [name for name, count in counts.items() if count.to_model is None]
-    yield "\n# total, of a suite that begins from nothing"
-    yield f"#   {counts_in_words(known_sum(counts.values()))}"
-    if unknown:
-        yield f"#   and those of {', '.join(unknown)}, whose number is not known before their data are read"
 
 
 def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
