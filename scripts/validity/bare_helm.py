@@ -55,8 +55,8 @@ if importlib.util.find_spec("bert_score") is None:
 """Without it helm-run cannot so much as build these run specs there; no line of it is about a score."""
 
 
-COUNTS_TOKENS = {"tokenizer_name": "simple/tokenizer1", "max_sequence_length": 1_000_000}
-"""medhelm's client counts the tokens of each answer, and fails without; no prompt is as long."""
+COUNTS_TOKENS = {"tokenizer_name": "openai/cl100k_base", "max_sequence_length": 1_000_000}
+"""medhelm's client counts each answer's tokens, and fails without; no prompt is as long. Needs TIKTOKEN_CACHE_DIR."""
 
 
 class BareHelm:

@@ -328,7 +328,7 @@ def judgement_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: 
 
 
 def ratings_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: str) -> dict[str, float]:
-    """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share; none if it gave none."""
+    """Criterion -> a judge's rating of one answer, as HELM reads it: a whole number, or a share; empty where none."""
     found = (annotations or {}).get(jury.annotation, {}).get(judge)
     if not isinstance(found, Mapping):
         return {}

@@ -15,7 +15,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 
-def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
+def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
     """Krippendorff's alpha of ordinal ratings: 1 is agreement in everything, 0 as by chance, below 0 less than that.
 
     K. Krippendorff, Content Analysis (2nd edition, 2004), chapter 11; the same, step by step, in his Computing
@@ -35,7 +35,7 @@ def ordinal_alpha(units: Iterable[Collection[int]]) -> float | None:
     None where alpha is not defined: no unit has two ratings, or those that have were all given the same rating.
     """
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
-    n: Counter[int] = Counter()
+    n: Counter[float] = Counter()
     for ratings, times in counts.items():
         for rating in ratings:
             n[rating] += times
@@ -226,7 +226,7 @@ class Ratings:
         others = {judge: self.of_instances(left_out=judge) for judge in judges}
         return JuryReport(
             means={judge: statistics.fmean(self._units(judge).values()) for judge in judges},
-            krippendorff_alpha=ordinal_alpha(units.values()),
+            krippendorff_alpha=None if self.form.shares else ordinal_alpha(units.values()),
             weighted_kappa={f"{one}/{other}": self._kappa(one, other) for one, other in combinations(judges, 2)},
             leave_one_out={judge: statistics.fmean(kept.values()) if kept else None for judge, kept in others.items()},
             labels=self.form.labels,

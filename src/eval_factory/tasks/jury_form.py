@@ -112,9 +112,9 @@ class JuryForm:
 
 
 HELMS_FORM = JuryForm((1, 2, 3, 4, 5))
+"""Of every jury that says nothing else: HELM's juries rate with whole numbers on this scale."""
 SHARES_FORM = JuryForm((0, 1), shares=True)
 """Of medhelm's HealthBench, whose judges' ratings are shares of a rubric's points."""
-"""Of every jury that says nothing else: HELM's juries rate with whole numbers on this scale."""
 
 
 def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:

@@ -45,7 +45,7 @@ def ask_about_each_criterion_and_the_physicians_answer(_annotate: Annotate) -> A
     return annotate
 
 
-def _annotation(annotator: Any, state: Any, *, professional: bool) -> dict[str, Any]:
+def _annotation(self: Any, state: Any, *, professional: bool) -> dict[str, Any]:
     from helm.benchmark.annotation import health_bench_annotator as helms
 
     answer = state.result.completions[0].text if state.result else ""
@@ -54,10 +54,10 @@ def _annotation(annotator: Any, state: Any, *, professional: bool) -> dict[str, 
     rubrics = state.instance.extra_data["rubrics"]
     turns = [*(state.instance.input.messages or []), {"content": answer, "role": "assistant"}]
     conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
-    template = annotator._prompt_template.replace("<<conversation>>", conversation)
+    template = self._prompt_template.replace("<<conversation>>", conversation)
     prompts = [template.replace("<<rubric_item>>", str(rubric)) for rubric in rubrics]
-    judge_prompts.note(annotator.name, annotator._prompt_template)
-    judges: Mapping[str, Any] = annotator._annotator_models
+    judge_prompts.note(self.name, self._prompt_template)
+    judges, ask = self._annotator_models, self._auto_client.make_request
     physicians = state.instance.extra_data.get("physician_response") if professional else None
     compared = helms.EVAL_PROMPT.replace("<<user_message>>", conversation).replace("<<llm_response>>", answer)
     marks = [] if physicians is None else [compared.replace("<<physician_response>>", physicians)]
@@ -70,7 +70,7 @@ def _annotation(annotator: Any, state: Any, *, professional: bool) -> dict[str, 
             return _mark(text) if is_mark else parse_decisions(text, 1, answer)[0].as_dict()
 
         try:
-            return judgement(judge.model_name, judge.model_deployment, prompt, annotator._auto_client.make_request, read)
+            return judgement(judge.model_name, judge.model_deployment, prompt, ask, read)
         except NotJudged as reason:
             return reason
 

@@ -15,12 +15,8 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
 from eval_factory.helm_plugin.patches import patch_registry
-<<<<<<< HEAD
-from eval_factory.helm_plugin.patches.patch_registry import ROOM, Otherwise, Patch, Stage, apply_patches
-from eval_factory.tasks.upstreams import HELM
-=======
 from eval_factory.helm_plugin.patches.patch_registry import ROOM, Patch, Stage, apply_patches
->>>>>>> plug
+from eval_factory.tasks.upstreams import HELM
 
 GENERAL = "helm.common.general:ensure_file_downloaded"
 done: list[str] = []
@@ -93,13 +89,8 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
 
 
 def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-<<<<<<< HEAD
     monkeypatch.setattr(patch_registry, "installed_upstream", lambda: replace(HELM, version="0.5.99"))
-    needed = patch("needed", otherwise=Otherwise.FAIL)
-=======
-    monkeypatch.setattr(patch_registry, "installed_helm", lambda: "0.5.99")
     needed = patch("needed", otherwise="fail")
->>>>>>> plug
     apply_patches(Stage.START, (patch("a"), patch("of_other_packages", of_helm=False)))
     assert done == ["of_other_packages"]
     assert "going on without a: crfm-helm 0.5.99 is installed" in capsys.readouterr().err
