@@ -83,8 +83,9 @@ def errata_page() -> str:
     known = load_errata()
     lines = [
         "# Errata", GENERATED,
-        f"Known defects of HELM 0.5.16's medical benchmarks, version {known.version} of the list. A corrected score",
-        "stands beside HELM's own, named `<metric>.corrected`, and never in its place; `validity.notes` says so, and",
+        f"Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, version {known.version} of the",
+        "list; one whose name begins with `medhelm-` is medhelm's alone. A corrected score stands beside HELM's own,",
+        "named `<metric>.corrected`, and never in its place; `validity.notes` says so, and",
         "`provenance.errata_version` names the version. Of the gold answers each corrected score is full",
         "(`tests/integration/test_gold_answers.py`, `tests/integration/test_invented_data.py`).", "",
     ]  # fmt: skip

@@ -59,6 +59,11 @@ COUNTS_TOKENS = {"tokenizer_name": "openai/cl100k_base", "max_sequence_length": 
 """medhelm's client counts each answer's tokens, and fails without; no prompt is as long. Needs TIKTOKEN_CACHE_DIR."""
 
 
+def room_for_gold(task: Task) -> int | None:
+    """Tokens of an answer, where medhelm's client would cut the longest gold answers; None: the benchmark's own."""
+    return 8192 if task.helm.judges and task.helm.upstream is not HELM else None
+
+
 class BareHelm:
     """One helm-run of many runs, in a folder of its own."""
 
@@ -143,8 +148,9 @@ class BareHelm:
         for name, kinds in self._runs.items():
             helm = self._tasks[name].helm
             jury = {"jury_config_path": str(self._jury)} if helm.judges else {}
+            room = {"num_output_tokens": str(tokens)} if (tokens := room_for_gold(self._tasks[name])) else {}
             for kind in kinds:
-                arguments = {**(helm.fixed or {}), **jury, "model": _model(f"{name}/{kind}")}
+                arguments = {**(helm.fixed or {}), **jury, **room, "model": _model(f"{name}/{kind}")}
                 yield f"{helm.run_spec}:{','.join(f'{key}={value}' for key, value in arguments.items())}"
 
     def written(self) -> list[Path]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from scripts.validity.bare_helm import room_for_gold
 from scripts.validity.kind_endpoint import JUDGES
 
 from eval_factory.tasks.framework import Task
@@ -73,7 +74,9 @@ def run_ours(
     config = {
         "config": {
             "type": task.name, "output_dir": str(folder),
-            "params": {"limit_samples": limit, "parallelism": threads, "extra": extra},
+            "params": {
+                "limit_samples": limit, "parallelism": threads, "max_new_tokens": room_for_gold(task), "extra": extra,
+            },
         },
         "target": {"api_endpoint": endpoint},
     }  # fmt: skip

@@ -26,7 +26,7 @@ def test_a_bare_run_may_stand_beside_the_leaderboard(
     document = outcome.document()
     assert document["validity"]["instances"]["scored"] == 1000
     assert document["comparability"] == {"medhelm_settings": True}
-    assert "  settings: those of MedHELM's leaderboard\n" in outcome.stdout
+    assert "  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)\n" in outcome.stdout
 
     provenance = document["provenance"]
     packages = (outcome.output_dir / "packages.txt").read_bytes()

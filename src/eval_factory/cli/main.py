@@ -77,7 +77,12 @@ def cli(ctx: click.Context, debug: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything that is known as JSON.")
 @click.option("--tag", help="Only tasks with this tag.")
 @click.option("--benchmark", type=HomePath(), help="Tell all about a benchmark of your own (its YAML).")
-def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | None, benchmark: Path | None) -> None:
+@click.option(
+    "--upstream", type=click.Choice(("helm", "medhelm")), default="helm", help="Whose: with --all or helm:NAME."
+)
+def list_tasks(
+    task: str | None, everything: bool, as_json: bool, tag: str | None, benchmark: Path | None, upstream: str
+) -> None:
     """List the tasks, or tell all about TASK (or helm:NAME, one of HELM's run specs) as a run config to begin with.
 
     Of a task with judges this shows the prompt that they get.
@@ -95,14 +100,15 @@ def list_tasks(task: str | None, everything: bool, as_json: bool, tag: str | Non
         click.echo("\n".join([f"{framework.framework.name}:", *names]))
         return
     from eval_factory.cli import task_listing
+    from eval_factory.tasks.upstreams import UPSTREAMS
 
     if all_tasks:
         task_listing.show_tasks(framework, tag, as_json=as_json)
     elif everything:
-        task_listing.show_run_specs(framework, as_json=as_json)
+        task_listing.show_run_specs(framework, UPSTREAMS[upstream], as_json=as_json)
     else:
         if benchmark is None:
-            record = task_listing.record_of(str(task), framework)
+            record = task_listing.record_of(str(task), framework, UPSTREAMS[upstream])
         else:
             record = task_listing.record_of_benchmark(benchmark, framework)
         click.echo(json.dumps(record, indent=2) if as_json else task_listing.details(record), nl=as_json)

@@ -30,11 +30,12 @@ from eval_factory.tasks.run_specs import (
     needs_permission,
 )
 from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
+from eval_factory.tasks.upstreams import HELM, Upstream
 
 Record = dict[str, Any]
 
 
-def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Record:
+def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework, upstream: Upstream = HELM) -> Record:
     """Everything about one of HELM's run specs."""
     return {
         "name": name,
@@ -46,14 +47,14 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
             if parameter not in run_entry.OURS
         },
         "any_parameter": spec.any_parameter,
-        "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index()),
+        "arguments_of_every_run_spec": run_entry.for_every_run_spec(load_index(upstream)),
         "main_metric": spec.main_metrics[0] if spec.main_metrics else None,
         "main_metrics": list(spec.main_metrics),
         "main_split": spec.main_split,
         "judges": list(framework.judges) if spec.has_jury else [],
         "annotators": list(spec.annotators),
         "prescribed_judges": list(spec.prescribed_judges),
-        "errata": [one.model_dump(exclude_none=True) for one in load_errata().of(name, None)],
+        "errata": [one.model_dump(exclude_none=True) for one in load_errata().of(name, None, upstream)],
         "executes": dict(spec.executes or {}),
         "needs_permission": needs_permission(name, spec),
         "runs": spec.asks is None,
@@ -64,7 +65,7 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework) -> Re
     }
 
 
-def record_of(name: str, framework: Framework) -> Record:
+def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Record:
     """Everything about a task or, as `helm:NAME`, about a run spec, with an example.
 
     Raises:
@@ -72,19 +73,20 @@ def record_of(name: str, framework: Framework) -> Record:
     """
     if run_entry.is_run_entry(name, framework):
         short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
-        specs = load_index().run_specs
+        specs = load_index(upstream).run_specs
         if short not in specs:
-            raise ConfigError(
-                f"HELM has no run spec {short!r}{did_you_mean(short, list(specs))}; 'eval-factory ls --all' lists them"
-            )
-        record = run_spec_record(short, specs[short], framework)
+            near = run_entry.elsewhere(short, upstream) or did_you_mean(short, list(specs))
+            known = "HELM" if upstream is HELM else upstream.name
+            raise ConfigError(f"{known} has no run spec {short!r}{near}; 'eval-factory ls --all' lists them")
+        record = run_spec_record(short, specs[short], framework, upstream)
         arguments = ",".join(
             f"{name}={_example_value(name, is_path=name in run_entry.PATH_PARAMETERS, kind=known.get('type', ''))}"
             for name, known in record["parameters"].items()
             if known["required"]
         )
         type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
-        example = _example(type_, {}, folder=short) if record["runs"] else None
+        extra = {} if upstream is HELM else {"upstream": upstream.name}
+        example = _example(type_, extra, folder=short) if record["runs"] else None
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)
     if task is None:
@@ -276,9 +278,10 @@ def task_rows(tasks: Iterable[Task]) -> list[tuple[str, ...]]:
     ]
 
 
-def show_run_specs(framework: Framework, *, as_json: bool) -> None:
+def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -> None:
     """Those that no text endpoint can be evaluated with, and those that need a permission, say so."""
-    records = [run_spec_record(name, spec, framework) for name, spec in load_index().run_specs.items()]
+    specs = load_index(upstream).run_specs
+    records = [run_spec_record(name, spec, framework, upstream) for name, spec in specs.items()]
     if as_json:
         click.echo(json.dumps(records, indent=2))
         return

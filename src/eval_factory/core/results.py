@@ -139,6 +139,12 @@ class Comparability:
     deviations: tuple[Deviation, ...] = ()
     remarks: tuple[str, ...] = ()
     """What is no deviation and may be taken for one, or for no such."""
+    upstream: str = "crfm-helm 0.5.16"
+    """Whose leaderboard it is."""
+
+    @property
+    def leaderboard(self) -> str:
+        return f"MedHELM's leaderboard ({self.upstream})"
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,10 @@ DECISIONS = "eval_factory_decisions"
 UNSCORABLE = "HELM cannot score this answer: "
 """What the reason begins with where an answer came and a metric raised on it."""
 
+MEDHELM_HEALTHBENCH = frozenset(
+    f"helm.benchmark.annotation.health_bench_annotator.{name}"
+    for name in ("HealthBenchAnnotator", "HealthBenchProfessionalAnnotator")
+)
 SHARE_JURIES = frozenset({"health_bench", "health_bench_professional"})
 """Names of annotators whose judges' scores are shares of a rubric's points: HealthBench of medhelm."""
 

@@ -107,7 +107,7 @@ def _validity(result: TaskResult) -> Iterator[str]:
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:
         unlike = ", ".join(prose(one.setting) for one in record.deviations)
-        yield f"\nSettings of MedHELM's leaderboard: {'yes' if record.medhelm_settings else f'no ({unlike})'}"
+        yield f"\nSettings of {record.leaderboard}: {'yes' if record.medhelm_settings else f'no ({unlike})'}"
     if (cost := sentences.cost_line(result.usage)) is not None:
         yield f"\n{prose(cost)}"
 

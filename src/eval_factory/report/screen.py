@@ -128,12 +128,12 @@ def _comparability(record: Comparability | None) -> Iterator[str]:
     if record.medhelm_settings is None:
         yield f"  {record.reason}"
     elif record.medhelm_settings:
-        yield "  settings: those of MedHELM's leaderboard"
+        yield f"  settings: those of {record.leaderboard}"
     else:
         shown = [one.in_words("there") for one in record.deviations[:3]]
         more = len(record.deviations) - len(shown)
         rest = f" and {more} more, see comparability" if more else ""
-        yield f"  settings unlike those of MedHELM's leaderboard: {'; '.join(shown)}{rest}"
+        yield f"  settings unlike those of {record.leaderboard}: {'; '.join(shown)}{rest}"
 
 
 def _spent(spent: Spent) -> str:

@@ -160,9 +160,9 @@ def leaderboard_sentence(result: results.TaskResult) -> str:
     if record.reason:
         return f"{record.reason}."
     if record.medhelm_settings:
-        return "The settings are those of MedHELM's leaderboard."
+        return f"The settings are those of {record.leaderboard}."
     differ = "setting differs" if len(record.deviations) == 1 else "settings differ"
-    return f"{len(record.deviations)} {differ} from MedHELM's leaderboard: do not put this score beside its scores."
+    return f"{len(record.deviations)} {differ} from {record.leaderboard}: do not put this score beside its scores."
 
 
 def rubric_headline(found: results.RubricReport) -> str:

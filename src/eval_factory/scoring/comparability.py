@@ -7,7 +7,7 @@ were answered, not from the configuration alone: an endpoint may refuse a field,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +22,7 @@ from eval_factory.helm.output import AdapterSpec
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.upstreams import MEDHELM
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
@@ -31,7 +31,16 @@ _TOKENS = ("max_tokens", "max_completion_tokens")
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
 """Fields of a request that are compared by their values."""
 
-_NO_RESULT = "MedHELM's leaderboard has no result of {what}: there is nothing to compare with"
+_NO_RESULT = "MedHELM's leaderboard ({upstream}) has no result of {what}: there is nothing to compare with"
+_NOT_PUBLISHED = (
+    "the leaderboard's settings of this benchmark are not published: no run entry of {upstream} is of {what}, so there"
+    " is nothing to compare with"
+)
+_WITHOUT_ENTRIES = frozenset(
+    {"health_bench", "health_bench_professional", "medxpert_qa_text", "sct_bench", "synt_family_disclosure",
+     "synt_right_of_access", "synt_written_consent"}
+)  # fmt: skip
+"""Run specs of medhelm whose results stand on its leaderboard, and whose settings stand nowhere."""
 
 
 class Collapsed(StrictModel):
@@ -103,16 +112,23 @@ class ComparedRun:
 
 def comparability_of(facts: ComparedRun) -> Comparability:
     """The stamp of a finished run. Raises HelmError."""
+    upstream = str(facts.plan.upstream)
+    return replace(_compared(facts, upstream), upstream=upstream)
+
+
+def _compared(facts: ComparedRun, upstream: str) -> Comparability:
     board = load_medhelm_leaderboard()
     helm = facts.plan.evaluation.task.helm
+    if helm.run_spec in _WITHOUT_ENTRIES and helm.upstream is MEDHELM:
+        return Comparability(None, _NOT_PUBLISHED.format(upstream=upstream, what=helm.run_spec))
     if helm.any_run_spec:
         tasks = "as the tasks of 'eval-factory ls' are"
         return Comparability(None, f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}")
     entry = board.run_specs.get(helm.run_spec)
     if entry is None:
-        return Comparability(None, _NO_RESULT.format(what=facts.plan.task_name))
+        return Comparability(None, _NO_RESULT.format(upstream=upstream, what=facts.plan.task_name))
     # arguments that choose what is evaluated, but for those that have HELM's default
-    known = load_index().run_specs[helm.run_spec].parameters
+    known = {} if helm.indexed is None else helm.indexed.parameters
     chosen = {
         name: value
         for name, value in facts.plan.scenario_arguments.items()
@@ -120,7 +136,8 @@ def comparability_of(facts: ComparedRun) -> Comparability:
     }
     not_run = entry.argument_not_run(chosen)
     if not_run is not None:
-        return Comparability(None, _NO_RESULT.format(what=f"{facts.plan.task_name} with {not_run}"))
+        what = f"{facts.plan.task_name} with {not_run}"
+        return Comparability(None, _NO_RESULT.format(upstream=upstream, what=what))
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),

@@ -132,9 +132,8 @@ class Tally:
         asked = state.request.get("messages") or state.request.get("prompt")
         self.prompts.update(json.dumps([instance.id, asked]).encode())
         if instance.perturbation is None:
-            self.rows.add(
-                instance.id, f"{instance.split}: {instance.input.text}", *request_states.gold_and_choices(instance)
-            )
+            question = instance.input.text or json.dumps(asked)  # a conversation's is in its messages
+            self.rows.add(instance.id, f"{instance.split}: {question}", *request_states.gold_and_choices(instance))
         fields = {
             name: value for name, value in request_states.categories_of(instance).items() if isinstance(value, str)
         }

@@ -10,7 +10,7 @@ from typing import Any
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
 from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
-from eval_factory.tasks.upstreams import HELM, Upstream
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
 
@@ -91,10 +91,12 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
         without = f"write it without {prefix_of(framework)!r}"
         found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {without}")
     elif spec is None:
-        near = did_you_mean(entry.name, list(index.run_specs))
-        lists = "'eval-factory ls --all' lists them"
         known = "HELM" if upstream is HELM else upstream.name
-        found.append(f"{WHERE}: {known} {index.helm} has no run spec {entry.name!r}{near}; {lists}")
+        hint = elsewhere(entry.name, upstream) or (
+            f"{did_you_mean(entry.name, list(index.run_specs))};"
+            f" 'eval-factory ls --all{'' if upstream is HELM else f' --upstream {upstream.name}'}' lists them"
+        )
+        found.append(f"{WHERE}: {known} {index.helm} has no run spec {entry.name!r}{hint}")
     else:
         found += [f"{WHERE}: {problem}" for problem in mistakes(entry, spec, index)]
     problems += found
@@ -150,6 +152,14 @@ def signature(name: str, rule: Any) -> str:
     if "default" in rule:
         return f"{name}={rule['default']}"
     return f"{name} ({rule['type']}, needed)" if "type" in rule else f"{name} (needed)"
+
+
+def elsewhere(run_spec: str, upstream: Upstream) -> str:
+    """A hint where another upstream has the run spec; empty where none has."""
+    for other in UPSTREAMS.values():
+        if other is not upstream and run_spec in load_index(other).run_specs:
+            return f"; {other} has one: config.params.extra.upstream: {other.name}"
+    return ""
 
 
 def near_name(name: str, framework: Framework) -> str:

@@ -87,8 +87,8 @@ def test_five_notes_and_causes_and_how_many_there_are_beside() -> None:
 @pytest.mark.parametrize(
     ("stamp", "told"),
     [
-        (Comparability(True), "Settings of MedHELM's leaderboard: yes\n"), (Comparability(None, "no such result"), None),
-        (plain().comparability, "Settings of MedHELM's leaderboard: no (temperature)\n"), (None, None),
+        (Comparability(True), "Settings of MedHELM's leaderboard (crfm-helm 0.5.16): yes\n"), (Comparability(None, "no such result"), None),
+        (plain().comparability, "Settings of MedHELM's leaderboard (crfm-helm 0.5.16): no (temperature)\n"), (None, None),
     ],
 )  # fmt: skip
 def test_beside_the_leaderboard(stamp: Comparability | None, told: str | None) -> None:

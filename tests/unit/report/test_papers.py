@@ -253,10 +253,13 @@ def test_what_is_missing() -> None:
 
 
 def test_beside_the_leaderboard() -> None:
-    told = "The settings differ from those of MedHELM's leaderboard in: temperature 0.7 (leaderboard: 0.0)."
+    told = "The settings differ from those of MedHELM's leaderboard (crfm-helm 0.5.16) in: temperature 0.7 (leaderboard: 0.0)."
     assert text(say.deviations(facts())) == told
     same = facts(plain(comparability=Comparability(True)))
-    assert text(say.deviations(same)) == "The settings were those of MedHELM's leaderboard, as far as they are known."
+    assert (
+        text(say.deviations(same))
+        == "The settings were those of MedHELM's leaderboard (crfm-helm 0.5.16), as far as they are known."
+    )
     for stamp in (None, Comparability(None, "no result")):
         assert list(say.deviations(facts(plain(comparability=stamp)))) == []
 

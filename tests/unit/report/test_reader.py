@@ -92,12 +92,15 @@ def test_it_is_the_same(detailed: TaskResult, folder: Path) -> None:
     assert load_result(folder / "evaluation_config.yaml").result.scores == detailed.scores
 
 
+BOARD = {"upstream": "crfm-helm 0.5.16"}
+
+
 @pytest.mark.parametrize(
     ("stamp", "stored"),
     [
         (None, None),
-        (Comparability(True), {"medhelm_settings": True}),
-        (Comparability(None, "no"), {"medhelm_settings": None, "reason": "no"}),
+        (Comparability(True), {"medhelm_settings": True, **BOARD}),
+        (Comparability(None, "no"), {"medhelm_settings": None, "reason": "no", **BOARD}),
     ],
 )
 def test_a_stamp_without_deviations_is_one_line(

@@ -126,12 +126,12 @@ def test_the_whole_summary_of_a_plain_run(result: TaskResult) -> None:
     assert shown(replace(changed(result, notes=()), usage=used(spent(7, None)))) == [
         f"pubmed_qa: exact_match = 0.5000  (95 % interval {score.ci_low:.4f} .. {score.ci_high:.4f})",
         "  instances: 4 of 4 scored; 0 failed, 0 empty, 0 cut off, 0 filtered",
-        "  requests: 7 sent, 1 from the cache, 2 retries", "  settings: those of MedHELM's leaderboard",
+        "  requests: 7 sent, 1 from the cache, 2 retries", "  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)",
         f"  results: {plan().rundir.evaluation_config}",
     ]  # fmt: skip
 
 
-UNLIKE = "  settings unlike those of MedHELM's leaderboard:"
+UNLIKE = "  settings unlike those of MedHELM's leaderboard (crfm-helm 0.5.16):"
 UNKNOWN = (Deviation("data revision", "unknown", "unknown", "effect"),)
 FIVE = tuple(Deviation(f"s{number}", "other", number, "effect") for number in range(5))
 THREE = "s0 0 (there other); s1 1 (there other); s2 2 (there other)"
@@ -145,7 +145,7 @@ THREE = "s0 0 (there other); s1 1 (there other); s2 2 (there other)"
         (Comparability(False, None, FIVE[:3]), [f"{UNLIKE} {THREE}"]),
         (Comparability(False, None, FIVE), [f"{UNLIKE} {THREE} and 2 more, see comparability"]),
         (Comparability(None, "nothing to compare with"), ["  nothing to compare with"]),
-        (Comparability(True), ["  settings: those of MedHELM's leaderboard"]), (None, []),
+        (Comparability(True), ["  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)"]), (None, []),
     ],
 )  # fmt: skip
 def test_settings_beside_the_leaderboards(record: Comparability | None, told: list[str], result: TaskResult) -> None:

@@ -142,7 +142,7 @@ ONE_SETTING = (results.Deviation("top_p", 1.0, 0.5, "odd"),)
 @pytest.mark.parametrize(
     ("stamp", "beginning"),
     [
-        (Comparability(None, "no such"), "no such."), (Comparability(True), "The settings are those of MedHELM's leaderboard."),
+        (Comparability(None, "no such"), "no such."), (Comparability(True), "The settings are those of MedHELM's leaderboard (crfm-helm 0.5.16)."),
         (Comparability(False, None, ONE_SETTING), "1 setting differs"),
         (Comparability(False, None, ONE_SETTING * 2), "2 settings differ"),
     ],

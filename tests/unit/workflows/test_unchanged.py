@@ -98,7 +98,7 @@ def test_another_program(name: str, folder: RunDir, tmp_path: Path, monkeypatch:
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
         "program": (resume, "program_of_this", lambda: "0" * 64),
         "framework": (resume, "framework_path", lambda: other),
-        "packages": (provenance, "installed_packages", lambda: "numpy==0\n"),
+        "packages": (provenance, "installed_packages", lambda _environment: "numpy==0\n"),
         "python": (provenance, "python_version", lambda: "3.0.0"),
         "machine": (provenance, "platform_of_this", lambda: {"machine": "other"}),
     }
@@ -215,7 +215,7 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
     if why == "another model":
         made = here(tmp_path, **{"target.api_endpoint.model_id": "o/m"})
     if why == "another version":
-        monkeypatch.setattr(resume, "versions", lambda: {"eval_factory": "0", "crfm-helm": "0"})
+        monkeypatch.setattr(resume, "versions", lambda _upstream: {"eval_factory": "0", "crfm-helm": "0"})
     if why == "files are gone":
         (folder / "stats.json").unlink()
     assert resume.finished_run(made, read_state(made.rundir), DataRead()) is None

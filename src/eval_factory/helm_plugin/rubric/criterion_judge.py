@@ -241,6 +241,9 @@ def requests_to_each(state: ScenarioState) -> int:
 
 
 def _each(spec: Any, states: Sequence[RequestState]) -> int:
+    if spec.class_name in names.MEDHELM_HEALTHBENCH:  # a criterion each, and the physician's answer where there is one
+        of_states = [state.instance.extra_data or {} for state in states]
+        return sum(len(one["rubrics"]) + (one.get("physician_response") is not None) for one in of_states)
     if spec.class_name != names.RUBRIC_ANNOTATOR_CLASS:
         return len(states)
     return sum(ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states)

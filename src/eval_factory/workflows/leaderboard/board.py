@@ -24,6 +24,7 @@ from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
 from eval_factory.tasks.run_entry import ENDPOINT_TYPES, prefix_of
 from eval_factory.tasks.run_specs import refusal, wrong_processor
+from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.context import show_warnings
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries
@@ -124,6 +125,11 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
             "  install the version of HELM that the leaderboard was made with"
         )
     extra = evaluation_of(request, row, env, None).run.config.params.extra
+    if extra.upstream != HELM.name:
+        raise ConfigError(
+            f"config.params.extra.upstream: the leaderboards of this command are {HELM.name}'s; a suite of helm:"
+            f" entries runs what {extra.upstream} has (docs/upstreams.md)"
+        )
     data_dir = Path(extra.data_dir).expanduser() if extra.data_dir else None
     text, origin = registry.conf_of(
         row, file=request.conf, data_dir=data_dir, look_only=request.dry_run or extra.offline

@@ -14,7 +14,7 @@ import yaml
 
 from eval_factory.core.errors import ConfigError, HelmError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.helm import packages
+from eval_factory.helm.environments import Environment
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
 from eval_factory.workflows.leaderboard import board_tables as tables
 from eval_factory.workflows.leaderboard import registry
@@ -113,7 +113,7 @@ def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
 
 
 def test_another_version_of_helm_where_a_patch_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "installed_helm", lambda: "0.5.99")
+    monkeypatch.setattr(Environment, "version_of", lambda _self, _package: "0.5.99")
     made = board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
     assert list(made.entries) == ["mmlu-subject-anatomy"]
     (refused,) = made.not_run

@@ -8,6 +8,7 @@ import pytest
 from eval_factory.config.suite import Cell
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows.suite import planned_cells
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, plan_cells, refuse_unready
 from suites import ENDPOINT, suite, target
@@ -71,7 +72,7 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(task: str, run_spec: str) -> None:
+    def look(task: str, run_spec: str, _upstream: Upstream) -> None:
         if run_spec == "medec":
             raise PrerequisiteError(f"{task} needs a package")
 
