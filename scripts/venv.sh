@@ -80,6 +80,11 @@ make_venv_with() {
   fi
 }
 
+# The second upstream, as a user installs it; its tests look for it here.
+make_medhelm_venv() {
+  EVAL_FACTORY_MEDHELM=$PWD/.venv-medhelm "$venv"/bin/eval-factory upstream install medhelm
+}
+
 # MLflow with a server, and what reads a result, for the one test that needs them: no lock has MLflow, whose server needs
 # some hundred packages. `pip install 'eval-factory-helm[mlflow]'` is what a user installs.
 make_mlflow_venv() {
