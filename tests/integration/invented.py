@@ -231,6 +231,14 @@ def medication_qa(_folder: Path, scenarios: Path) -> Invented:
     return Invented(gold=lambda n: f"Answer {n}.")
 
 
+def script_concordance(folder: Path, _scenarios: Path) -> Invented:
+    texts = {"question": "Is it an ulcer?", "additional_info": "It is worse at night."}
+    chosen = ({"-2": 0, "-1": 1, "0": 2, "1": 7, "2": 0}, {"-2": 6, "-1": 3, "0": 0, "1": 0, "2": 1})
+    rows = [{"question_id": n, "sct_stem": f"Pain, case {n} of them.", **texts, **chosen[n % 2]} for n in CASES]
+    file = _write_csv(folder / "sct.csv", [*rows, {**rows[0], "question_id": "x", "additional_info": ""}])
+    return Invented({"data_path": str(file)}, lambda n: ("+1", "-2")[n % 2])
+
+
 def med_dialog(subset: str) -> Callable[[Path, Path], Invented]:
     def make(_folder: Path, scenarios: Path) -> Invented:
         folder = scenarios / "med_dialog" / subset
@@ -254,4 +262,5 @@ MAKERS: dict[str, Callable[[Path, Path], Invented]] = {
     "mental_health": mental_health, "medbullets": medbullets, "medbullets_freetext": medbullets_freetext,
     "medhelm_med_qa": med_qa, "medhelm_med_mcqa": med_mcqa, "medhallu": medhallu, "medication_qa": medication_qa,
     "med_dialog_healthcaremagic": med_dialog("healthcaremagic"), "med_dialog_icliniq": med_dialog("icliniq"),
+    "script_concordance": script_concordance,
 }  # fmt: skip

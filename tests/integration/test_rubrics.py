@@ -83,6 +83,43 @@ def test_healthbench_is_scored_as_published(medical_data: Path, run_program: Run
     assert canary not in text_of_logs(outcome.output_dir)
 
 
+def test_professional_beside_its_score_has_the_one_adjusted_for_length(tmp_path: Path, run_program: Run) -> None:
+    """As published: 0.0147 a 500 characters, from 2,000 on less and below more."""
+    long, short = "x" * 3000, "x" * 1000
+    rows = [
+        {
+            "id": f"p{number}", "conversation": {"messages": [{"role": "user", "content": content}]},
+            "rubric_items": [{"criterion_text": "good", "points": 8}, {"criterion_text": "harm", "points": -4}],
+            "use_case": "consult", "physician_response": "",
+        }
+        for number, content in enumerate((long, short))
+    ]  # fmt: skip
+    file = tmp_path / "professional.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with RubricEndpoint(
+        lambda messages: messages[-1]["content"],
+        lambda _model, conversation, criterion: said(
+            criterion == "good" or (conversation.endswith(short[1:]) and not conversation.endswith(long))
+        ),
+    ) as endpoint:
+        extra = {"data_path": str(file), "judges": [JUDGE]}
+        outcome = run_program("healthbench_professional", endpoint.url, params={"extra": extra})
+        assert outcome.returncode == 0, outcome.stderr
+    metric = "healthbench_professional_score"
+    scored = {one["id"]: one["metrics"] for one in results_of(outcome)}
+    assert [scored[name][metric] for name in ("p0", "p1")] == [1.0, 0.5]
+    adjusted = [scored[name][f"{metric}.length_adjusted"] for name in ("p0", "p1")]
+    assert adjusted == pytest.approx([1.0 - 2 * 0.0147, 0.5 + 2 * 0.0147])
+    assert outcome.scores()[f"{metric}.length_adjusted"] == pytest.approx(sum(adjusted) / 2)
+    assert outcome.scores()[metric] == 0.75
+    assert any("gpt-5.4-2026-03-05" in note for note in outcome.document()["validity"]["notes"])
+    file.write_text(json.dumps({**rows[0], "conversation": [], "rubric_items": [{"criterion_text": ""}]}) + "\n")
+    refused = run_program("healthbench_professional", endpoint.url, params={"extra": extra}, output_dir=tmp_path / "no")
+    assert refused.returncode == 3
+    for said_of in ("line 1: conversation.messages: must be a list", "rubric_items.0.criterion: is empty"):
+        assert said_of in refused.stderr
+
+
 CASES: list[dict[str, Any]] = [
     {
         "id": f"case{number}", "cluster": f"note{number // 2}", "tags": ["theme:fever"], "canary": "invented canary 4f1c",

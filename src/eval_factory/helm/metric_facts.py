@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eval_factory.tasks.concordance import METRICS as CONCORDANCE_METRICS
 from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.jury_form import HELMS_FORM
-from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, RUBRIC_METRIC, UNCLIPPED
+from eval_factory.tasks.rubric_case import (
+    HEALTHBENCH_METRIC,
+    LENGTH_ADJUSTED,
+    PROFESSIONAL_METRIC,
+    RUBRIC_METRIC,
+    UNCLIPPED,
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,9 @@ _FACTS = {
     ),
     **dict.fromkeys((RUBRIC_METRIC, HEALTHBENCH_METRIC), POINTS),
     **dict.fromkeys(("health_bench_score", "health_bench_professional_score"), POINTS),
-    **dict.fromkeys(("sct_score", "sct_expert_set_membership"), _SHARE),
+    **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
+    **dict.fromkeys((PROFESSIONAL_METRIC,), POINTS),
+    **dict.fromkeys((PROFESSIONAL_METRIC + UNCLIPPED, PROFESSIONAL_METRIC + LENGTH_ADJUSTED), UNCLIPPED_POINTS),
     **dict.fromkeys((RUBRIC_METRIC + UNCLIPPED, HEALTHBENCH_METRIC + UNCLIPPED), UNCLIPPED_POINTS),
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),

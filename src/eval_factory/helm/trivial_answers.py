@@ -21,7 +21,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 
 REFUSAL = "I'm sorry, but I cannot answer this question."
-SUITED = {"value": ("0",), "sentence": ("CORRECT", "0"), "sql": ("SELECT 1",)}
+SUITED = {"value": ("0",), "sentence": ("CORRECT", "0"), "sql": ("SELECT 1",), "rating": ("0", "+1", "-1", "+2", "-2")}
 """`answer_form` of a task in framework.yml -> answers in that form that are the same to every question."""
 
 MAX_LABELS = 12

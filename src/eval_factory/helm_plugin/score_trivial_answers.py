@@ -28,6 +28,7 @@ from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
+from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
 from eval_factory.helm.trivial_answers import (
@@ -61,6 +62,7 @@ _FORMS = {
     SQL: "sql",
     f"{_METRICS}medec_metrics.MedecMetric": "sentence",
     f"{_METRICS}medcalc_bench_metrics.MedCalcBenchMetric": "value",
+    names.CONCORDANCE_METRIC_CLASS: "rating",
 }
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
 

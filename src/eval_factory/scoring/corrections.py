@@ -23,6 +23,7 @@ from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.lenient import SAID, answer_field
 from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.tasks.concordance import EXPERTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
 
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
@@ -267,27 +268,9 @@ def healthbench_as_published(case: Case) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-_RATING = re.compile(r"rating\W{0,10}?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
-_OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")
-_MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
-SCT_RATINGS = (-2, -1, 0, 1, 2)
-
-
-def sct_rating_in(text: str) -> int | None:
-    """The rating of a script concordance test, in any usual form; None: the text states none."""
-    plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
-    found = _RATING.search(plain) or _OPENING_RATING.match(plain)
-    try:
-        rating = None if found is None else int(found[1])
-    except ValueError:
-        return None
-    return rating if rating in SCT_RATINGS else None
-
-
 def sct_credit(case: Case) -> float:
     """The experts' share: how many chose the rating, to how many chose the most frequent one."""
-    chosen, rating = case.extra["expert_distribution"], sct_rating_in(case.completion)
-    return 0.0 if rating is None or max(chosen) == 0 else chosen[SCT_RATINGS.index(rating)] / max(chosen)
+    return credit(case.extra[EXPERTS], case.completion)
 
 
 def sct_membership(case: Case) -> float:

@@ -29,6 +29,7 @@ from eval_factory.scoring.request_states import has_failed, text_of, was_filtere
 from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.choice_question import options_shown
+from eval_factory.tasks.concordance import rating_in
 from eval_factory.tasks.framework import HelmEntry
 
 _WEEKS = re.compile(r"\D{0,9}\d+ weeks\W{1,9}(?:and )?\d+ days")
@@ -152,6 +153,7 @@ _FORMS = {
         "CORRECT, or the number of a sentence first", lambda _state, answer: sentence_in(answer) is not None
     ),
     "sql": AnswerForm("a query alone, or nothing", _reads_query),
+    "rating": AnswerForm("a rating from -2 to +2", lambda _state, answer: rating_in(answer) is not None),
 }
 
 

@@ -20,16 +20,19 @@ from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
 from eval_factory.scoring.jury import judges_that_failed
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.request_states import has_failed
+from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
 from eval_factory.scoring.words import same_family
 from eval_factory.tasks.rubric_case import (
+    LENGTH_ADJUSTED,
+    PROFESSIONAL_METRIC,
     RUBRICS,
     TAGS,
     UNCLIPPED,
     Criterion,
     case_bounds,
     case_score,
+    length_adjusted,
     range_met,
     share_met,
 )
@@ -181,6 +184,8 @@ class RubricTally:
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
     """Judge -> why it gave no decision, a reason a criterion."""
+    lengths: dict[InstanceKey, int] = field(default_factory=dict)
+    """Of the answers that came, in characters."""
 
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun) -> RubricTally | None:
@@ -198,6 +203,7 @@ class RubricTally:
         if has_failed(state):
             self.cases[key] = JudgedCase(criteria, None, tags)
             return
+        self.lengths[key] = len(text_of(state))
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         self.cases[key] = JudgedCase(criteria, tuple(votes), tags)
         for one, vote in zip(said_of(state.annotations, len(criteria)), votes, strict=True):
@@ -211,6 +217,8 @@ class RubricTally:
         for metric in draft.metrics:
             if metric.name == self.metric:
                 metric.lowest = {key: case.lowest() for key, case in self.cases.items()}
+        if self.metric == PROFESSIONAL_METRIC:
+            draft.metrics += [self._length_adjusted(one) for one in draft.metrics if one.name == self.metric]
         asked = sum(len(case.votes) for case in self.cases.values() if case.votes is not None)
         for judge in self.judges:
             reasons = self.errors.get(judge, [])
@@ -224,6 +232,14 @@ class RubricTally:
             for tag in case.tags:
                 name, value = field_of(tag)
                 tally.members[name][value].append(key)
+
+    def _length_adjusted(self, metric: MetricValues) -> MetricValues:
+        """Beside the plain score; what was not answered keeps its place in the bounds."""
+        values = {key: length_adjusted(value, self.lengths.get(key, 2000)) for key, value in metric.values.items()}
+        label = f"{metric.label}{LENGTH_ADJUSTED}"
+        return MetricValues(
+            label, label, None, scale=None, values=values, split=metric.split, perturbation=metric.perturbation
+        )
 
     def publish(self, draft: Draft) -> None:
         """The published score in the place of HELM's mean, which stands beside it; bounds over open criteria."""

@@ -176,7 +176,7 @@ class HelmEntry(_Part):
     parameters: dict[str, ScenarioParameter] = field(default_factory=dict)
     answer_labels: tuple[str, ...] = ()
     """All that an answer may be, where the run does not show it: it is one of these alone."""
-    answer_form: Literal["value", "sentence", "sql"] | None = None
+    answer_form: Literal["value", "sentence", "sql", "rating"] | None = None
     """Another form that the prompt asks for (`scoring/readability.py`)."""
     cluster: ClusterRule | None = None
     """Where instances share sources."""

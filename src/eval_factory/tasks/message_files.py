@@ -23,12 +23,14 @@ from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, Rubri
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
 MESSAGES = "messages"
 
-FileForm = Literal["rubric", "healthbench"]
+FileForm = Literal["rubric", "healthbench", "healthbench_professional"]
 OWN: FileForm = "rubric"
 HEALTHBENCH: FileForm = "healthbench"
-_ID = {OWN: "id", HEALTHBENCH: "prompt_id"}
-_MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt"}
-_TAGS = {OWN: "tags", HEALTHBENCH: "example_tags"}
+PROFESSIONAL: FileForm = "healthbench_professional"
+_ID = {OWN: "id", HEALTHBENCH: "prompt_id", PROFESSIONAL: "id"}
+_MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt", PROFESSIONAL: "conversation.messages"}
+_TAGS = {OWN: "tags", HEALTHBENCH: "example_tags", PROFESSIONAL: "example_tags"}
+_RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"}
 MAX_POINTS = 1_000_000
 
 Row = TypeVar("Row")
@@ -200,10 +202,29 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
 def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     name, nouns = _ID[form], ("cases", "case")
-    found = _read(path, name, name, nouns, lambda row: _case_problems(row, form), lambda row: _case(row, form))
+    as_usual = _as_healthbench if form == PROFESSIONAL else dict
+    found = _read(
+        path, name, name, nouns,
+        lambda row: _case_problems(as_usual(row), form), lambda row: _case(as_usual(row), form),
+    )  # fmt: skip
     others = "cases have one; a case that shares nothing gets a name of its own"
     found.all_or_none("cluster", [case.cluster for case in found.rows], others)
     return found
+
+
+def _as_healthbench(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of HealthBench Professional (arXiv 2604.27470; MIT) with HealthBench's names. A physician's own answer is
+    no part of the score."""
+    conversation, criteria = row.get("conversation"), row.get("rubric_items")
+    messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
+    if isinstance(criteria, list):
+        criteria = [
+            {"criterion": one.get("criterion_text", one.get("criterion")), "points": one.get("points")}
+            if isinstance(one, Mapping) else one
+            for one in criteria
+        ]  # fmt: skip
+    tags = [f"{name}:{row[name]}" for name in ("use_case", "type", "difficulty", "specialty") if row.get(name)]
+    return {**row, _MESSAGES[PROFESSIONAL]: messages, _RUBRICS[PROFESSIONAL]: criteria, _TAGS[PROFESSIONAL]: tags}
 
 
 def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
@@ -211,7 +232,7 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
     return RubricCase(
         row[_ID[form]],
         _messages(row[_MESSAGES[form]]),
-        tuple(Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ())) for one in row["rubrics"]),
+        tuple(Criterion(one["criterion"], one["points"], tuple(one.get("tags") or ())) for one in row[_RUBRICS[form]]),
         reference=row.get("reference") if own else None,
         cluster=row.get("cluster") if own else None,
         tags=tuple(row.get(_TAGS[form]) or ()),
@@ -223,16 +244,17 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
     own = form == OWN
     yield from name_problems(_ID[form], row.get(_ID[form]))
     yield from message_problems(_MESSAGES[form], row.get(_MESSAGES[form]), own=own)
-    criteria = row.get("rubrics")
+    name = _RUBRICS[form]
+    criteria = row.get(name)
     if isinstance(criteria, list) and criteria:
         problems: list[str] = []
         for number, one in enumerate(criteria):
-            problems += _criterion_problems(f"rubrics.{number}", one, own=own)
+            problems += _criterion_problems(f"{name}.{number}", one, own=own)
         yield from problems
         if not problems and positive_points(Criterion("", one["points"]) for one in criteria) <= 0:
-            yield "rubrics: no criterion has positive points, so no score can be computed"
+            yield f"{name}: no criterion has positive points, so no score can be computed"
     else:
-        yield 'rubrics: must be a list of criteria such as [{"criterion": "...", "points": 5, "tags": []}]'
+        yield f'{name}: must be a list of criteria such as [{{"criterion": "...", "points": 5, "tags": []}}]'
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if own:
         yield from unknown_fields(row, ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary"))

@@ -13,9 +13,10 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
 from eval_factory.tasks.framework import DATA_PATH, FileLayout
-from eval_factory.tasks.message_files import HEALTHBENCH, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -58,8 +59,12 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if entry.format in FORMS:
         yield from read_choice_file(file, str(entry.format)).problems
         return
-    if entry.format == HEALTHBENCH:
-        yield from read_rubric_file(file, HEALTHBENCH).problems
+    for form in (HEALTHBENCH, PROFESSIONAL):
+        if entry.format == form:
+            yield from read_rubric_file(file, form).problems
+            return
+    if entry.format == CONCORDANCE:
+        yield from read_concordance_file(file).problems
         return
     if entry.columns:
         yield from _table_faults(file, entry)

@@ -17,9 +17,13 @@ RUBRIC_METRIC = "rubric_score"
 RUBRIC_RUN_SPEC = "eval_factory_rubric"
 """Of our plug-in, which runs rubric benchmarks."""
 HEALTHBENCH_METRIC = "healthbench_score"
+PROFESSIONAL_METRIC = "healthbench_professional_score"
 
 UNCLIPPED = ".unclipped"
 """Ends the name of a rubric's score that may be below 0, beside the published one, which is never."""
+
+LENGTH_ADJUSTED = ".length_adjusted"
+"""Ends the name of HealthBench Professional's score as if each answer had 2,000 characters; not clipped."""
 
 RUBRICS, TAGS, _CLUSTER, CANARY = "rubrics", "tags", "cluster", "canary"
 """What HELM keeps of a case beside its instance."""
@@ -83,6 +87,13 @@ def case_score(criteria: Sequence[Criterion], met: Sequence[float | None]) -> fl
     if maximum <= 0 or any(share is None for share in met):
         return None
     return sum(one.points * share for one, share in zip(criteria, met, strict=True) if share is not None) / maximum
+
+
+def length_adjusted(score: float, length: int) -> float:
+    """0.0147 less for each 500 characters above 2,000, and as much more for each below: HealthBench Professional
+    (R. Soskin Hicks et al. 2026, arXiv 2604.27470, section 4.1), linear in `length`, as simple-evals computes it.
+    """
+    return score - 0.0147 * (length - 2000) / 500
 
 
 def case_bounds(criteria: Sequence[Criterion], ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

@@ -13,9 +13,10 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, Sc
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm_plugin.conversation_scenario import chat_adapter, downloaded, input_of, refuse, right_replies
-from eval_factory.tasks.message_files import HEALTHBENCH, OWN, FileForm, read_rubric_file
+from eval_factory.tasks.message_files import HEALTHBENCH, OWN, PROFESSIONAL, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
+    PROFESSIONAL_METRIC,
     PUBLISHED_RUBRICS,
     RUBRIC_RUN_SPEC,
     WHOLE,
@@ -105,4 +106,17 @@ def healthbench(
     judges = _read(jury_config_path)["judges"]
     return _run_spec(
         f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, (_MAX_TOKENS, criteria_per_request)
+    )
+
+
+@run_spec_function("healthbench_professional")  # type: ignore[untyped-decorator]
+def healthbench_professional(jury_config_path: str, data_path: str, criteria_per_request: int = 1) -> RunSpec:
+    """HealthBench Professional, from the user's file."""
+    scenario = {
+        "name": "healthbench_professional", "description": "HealthBench Professional (Soskin Hicks et al. 2026)",
+        "form": PROFESSIONAL, "dataset_file": data_path, "subset": None,
+    }  # fmt: skip
+    judges = _read(jury_config_path)["judges"]
+    return _run_spec(
+        "healthbench_professional", scenario, PROFESSIONAL_METRIC, judges, (_MAX_TOKENS, criteria_per_request)
     )

@@ -1,0 +1,104 @@
+"""Script concordance as HELM's instances, its metric and its run spec. Importing this registers the run spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from helm.benchmark.adaptation.adapter_spec import ADAPT_GENERATION, AdapterSpec
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.metrics.metric import Metric, MetricMetadata, MetricSpec
+from helm.benchmark.metrics.metric_name import MetricName
+from helm.benchmark.metrics.metric_service import MetricService
+from helm.benchmark.metrics.statistic import Stat
+from helm.benchmark.run_spec import RunSpec, run_spec_function
+from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scenario, ScenarioSpec
+
+from eval_factory.helm_plugin.conversation_scenario import refuse, right_replies
+from eval_factory.tasks.concordance import EXPERTS, METRICS, ConcordanceCase, credit, read_concordance_file
+
+_INSTRUCTIONS = """\
+A clinical case and a hypothesis are given, and then something new is found. How does the new finding change the
+hypothesis? Answer with one rating and nothing else:
+-2: far less likely (or far less useful)
+-1: less likely
+0: neither
++1: more likely
++2: far more likely (or far more useful)"""
+_MAX_TOKENS = 32
+
+
+def prompt_of(case: ConcordanceCase) -> str:
+    parts = [_INSTRUCTIONS, f"Case: {case.stem}", f"Hypothesis: {case.hypothesis}", f"New finding: {case.finding}"]
+    return "\n\n".join([*parts, "Rating:"])
+
+
+class ConcordanceScenario(Scenario):  # type: ignore[misc]
+    """The cases of a file in SCT-Bench's form."""
+
+    name = "script_concordance"
+    description = "Script concordance (in the form of SCT-Bench)"
+    tags = ("reasoning", "biomedical")
+
+    def __init__(self, data_path: str) -> None:
+        super().__init__()
+        self._file = Path(data_path)
+
+    def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
+        read = read_concordance_file(self._file)
+        refuse(self._file, read.problems)
+        return [
+            Instance(
+                input=Input(text=prompt_of(case)),
+                references=right_replies(case.best),
+                split=TEST_SPLIT,
+                id=case.id,
+                extra_data={EXPERTS: list(case.chosen)},
+            )
+            for case in read.cases
+        ]
+
+
+class ConcordanceMetric(Metric):  # type: ignore[misc]
+    """The experts' share, and whether any of them chose the rating."""
+
+    def evaluate_generation(
+        self,
+        adapter_spec: AdapterSpec,  # noqa: ARG002 - HELM's interface
+        request_state: RequestState,
+        metric_service: MetricService,  # noqa: ARG002
+        eval_cache_path: str,  # noqa: ARG002
+    ) -> list[Stat]:
+        answer = request_state.result.completions[0].text if request_state.result else ""
+        found = credit((request_state.instance.extra_data or {})[EXPERTS], answer)
+        return [
+            Stat(MetricName(name)).add(value) for name, value in zip(METRICS, (found, float(found > 0)), strict=True)
+        ]
+
+    def get_metadata(self) -> list[Any]:
+        said = zip(METRICS, ("The experts' share of a rating", "Whether an expert chose it"), strict=True)
+        return [
+            MetricMetadata(
+                name=name, display_name=name, short_display_name=name, description=about, lower_is_better=False,
+                group=None,
+            )
+            for name, about in said
+        ]  # fmt: skip
+
+
+@run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]
+def script_concordance(data_path: str) -> RunSpec:
+    """Script concordance, from the user's file."""
+    adapter = AdapterSpec(
+        method=ADAPT_GENERATION, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
+        max_train_instances=0, num_outputs=1, max_tokens=_MAX_TOKENS, temperature=0.0, stop_sequences=[],
+    )  # fmt: skip
+    return RunSpec(
+        name=ConcordanceScenario.name,
+        scenario_spec=ScenarioSpec(
+            class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path}
+        ),
+        adapter_spec=adapter,
+        metric_specs=[MetricSpec(class_name=f"{__name__}.{ConcordanceMetric.__name__}", args={})],
+        groups=[ConcordanceScenario.name],
+    )

@@ -1,0 +1,116 @@
+"""Script concordance: questions in the published form of SCT-Bench, and the credit of a rating.
+
+A case, a hypothesis, and something new: does it make the hypothesis likelier, from -2 to +2? The same question was put
+to experts, and a rating gets the share of those who chose it, to those who chose the most frequent one (B. Charlin et
+al., Teaching and Learning in Medicine 12:189-195, 2000).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
+
+CONCORDANCE = "concordance"
+"""The form of the file: a CSV with a header."""
+RATINGS = (-2, -1, 0, 1, 2)
+TEXTS = ("sct_stem", "question", "additional_info")
+COLUMNS = ("question_id", *TEXTS, *map(str, RATINGS))
+EXPERTS = "expert_distribution"
+"""Beside an instance: how many experts chose each of the ratings."""
+METRICS = ("concordance_score", "concordance_membership")
+
+_RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)
+_OPENING_RATING = re.compile(r"\W{0,10}?([+-]?\d+(?:[.,]\d+)?)")
+_MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
+
+
+def rating_in(text: str) -> int | None:
+    """The rating that an answer states, in any usual form; None: it states none."""
+    plain = text.translate(_MINUS_SIGNS).replace("*", "").replace("_", "").replace("`", "")
+    found = _RATING.search(plain) or _OPENING_RATING.match(plain)
+    try:
+        rating = None if found is None else int(found[1])
+    except ValueError:
+        return None
+    return rating if rating in RATINGS else None
+
+
+def credit(chosen: Sequence[float], answer: str) -> float:
+    """From 0 to 1; 0 where the answer states no rating.
+
+    Args:
+        chosen: how many experts chose each of the ratings.
+    """
+    rating = rating_in(answer)
+    return 0.0 if rating is None or max(chosen) <= 0 else chosen[RATINGS.index(rating)] / max(chosen)
+
+
+@dataclass(frozen=True)
+class ConcordanceCase:
+    id: str
+    stem: str
+    hypothesis: str
+    finding: str
+    chosen: tuple[float, ...]
+
+    @property
+    def best(self) -> str:
+        """A rating that most experts chose, as the prompt asks for it."""
+        rating = RATINGS[self.chosen.index(max(self.chosen))]
+        return f"{rating:+d}" if rating else "0"
+
+
+@dataclass
+class ConcordanceFile:
+    cases: list[ConcordanceCase] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_concordance_file(path: Path) -> ConcordanceFile:
+    """All cases, and every mistake with its row. A row in which a text is empty is no case. Raises OSError."""
+    found, ids = ConcordanceFile(), set()
+    csv.field_size_limit(MAX_CELL_LENGTH)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+            if missing:
+                found.problems.append(f"has no column {', '.join(missing)}")
+                return found
+            for number, row in enumerate(rows, start=1):
+                if not all((row[name] or "").strip() for name in TEXTS):
+                    continue
+                name, chosen = (row["question_id"] or "").strip(), [_number(row[str(one)]) for one in RATINGS]
+                wrong = [str(one) for one, count in zip(RATINGS, chosen, strict=True) if count is None]
+                counts = tuple(count for count in chosen if count is not None)
+                if wrong:
+                    found.problems.append(f"row {number}: column {wrong[0]}: must be how many experts chose it")
+                elif not any(counts):
+                    found.problems.append(f"row {number}: no expert chose a rating")
+                elif not name or name in ids:
+                    found.problems.append(f"row {number}: column question_id: is empty or that of an earlier row")
+                else:
+                    ids.add(name)
+                    stem, hypothesis, finding = (str(row[one]) for one in TEXTS)
+                    found.cases.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
+    except UnicodeDecodeError:
+        found.problems.append(not_utf8(path))
+    except csv.Error as error:
+        found.problems.append(f"is no CSV: {error}")
+    if not found.cases and not found.problems:
+        found.problems.append("has no case")
+    return found
+
+
+def _number(cell: str | None) -> float | None:
+    try:
+        count = float(cell or "")
+    except ValueError:
+        return None
+    return count if math.isfinite(count) and count >= 0 else None
