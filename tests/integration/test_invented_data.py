@@ -75,7 +75,12 @@ def test_every_task_was_tried() -> None:
     jury_on_real_data = {"aci_bench", "medi_qa", "mtsamples_replicate", "mtsamples_procedures"}
     tried = {*MAKERS, *TASK_DATA, *jury_on_real_data, "sample_medical_qa"}
     elsewhere = {"med_dialog", "custom"}  # its two subsets; test_custom.py
-    elsewhere |= {"healthbench", "healthbench_hard", "healthbench_consensus", "healthbench_professional"}  # test_rubrics.py
+    elsewhere |= {
+        "healthbench",
+        "healthbench_hard",
+        "healthbench_consensus",
+        "healthbench_professional",
+    }  # test_rubrics.py
     elsewhere |= {"medxpertqa_text", "longhealth"}  # test_published_choices.py
     # By hand, each once: one benchmark more through helm-run takes seconds of every test run.
     elsewhere |= {"careqa", "afrimed_qa", "metamedqa", "med_qa", "med_mcqa"}
