@@ -16,3 +16,9 @@ compile scripts/requirements-dev.in requirements-dev.lock $(without requirements
 compile scripts/requirements-mutants.in requirements-mutants.lock $(without requirements.lock requirements-dev.lock) "$@"
 compile scripts/requirements-lint.in requirements-lint.lock "$@"
 compile scripts/requirements-docs.in requirements-docs.lock "$@"
+# medhelm's environment: what requirements.lock lists, with medhelm in crfm-helm's place. It asks for torch, as HELM does.
+medhelm=src/eval_factory/helm/medhelm.lock
+compile scripts/requirements-medhelm.in "$medhelm.its-own" --no-deps "$@"
+awk '/^[a-z]/ { name = $0 } !(name ~ /^crfm-helm==/) { print name "\t" NR "\t" $0 }' requirements.lock \
+  <(cat "$medhelm.its-own") | sort -s -t= -k1,1 | cut -f3- > "$medhelm"
+rm "$medhelm.its-own"

@@ -46,6 +46,7 @@ UNKNOWN_METRIC = "unknown"
 MODULES_THAT_ASK = {
     "audio_run_specs": "audio",
     "heim_run_specs": "image generation",
+    "medical_multimodal_run_specs": "images",
     "speech_disorder_audio_run_specs": "audio",
     "vlm_run_specs": "images",
 }

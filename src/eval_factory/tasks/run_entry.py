@@ -10,7 +10,7 @@ from typing import Any
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
 from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
-from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
+from eval_factory.tasks.upstreams import HELM, UNLIKE_HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
 
@@ -67,7 +67,10 @@ def task_on(upstream: Upstream, task: Task, problems: list[str]) -> Task | None:
             f" {HELM.name} only; leave `upstream` out"
         )
         return None
-    return replace(task, helm=replace(task.helm, upstream=upstream))
+    about, unlike = task.about, UNLIKE_HELM.get(task.helm.run_spec)
+    if unlike is not None:
+        about = replace(about, notes=(*about.notes, unlike), instances=None)
+    return replace(task, helm=replace(task.helm, upstream=upstream), about=about)
 
 
 def task_of_run_entry(name: str, framework: Framework, problems: list[str], upstream: Upstream = HELM) -> Task | None:

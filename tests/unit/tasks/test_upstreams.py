@@ -1,0 +1,126 @@
+"""Which upstream runs a task, and how the task is told apart from that of its name by the other."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.helm import environments
+from eval_factory.helm.environments import environment_of, home_of
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.run_specs import load_index
+from eval_factory.tasks.upstreams import HELM, MEDHELM, UNLIKE_HELM
+from eval_factory.workflows import install_upstream
+
+ENDPOINT = {"url": "http://127.0.0.1:1/v1", "model_id": "m", "type": "chat"}
+
+
+def evaluation(task: str, **extra: Any) -> Any:
+    config = {"type": task, "output_dir": "out", "params": {"extra": extra}}
+    request = Request(document={"config": config, "target": {"api_endpoint": ENDPOINT}})
+    return build_evaluation(request, load_framework(), {})
+
+
+def test_the_default_is_as_before_there_was_another() -> None:
+    plain, named = evaluation("pubmed_qa"), evaluation("pubmed_qa", upstream="helm")
+    assert plain.task.helm.upstream is named.task.helm.upstream is HELM
+    identity = make_plan(plain).identity
+    assert identity == make_plan(named).identity == "v1-494a78c69bbddf87836e"
+    assert identity != make_plan(evaluation("pubmed_qa", upstream="medhelm")).identity
+
+
+def test_a_task_on_the_other_upstream() -> None:
+    assert evaluation("pubmed_qa", upstream="medhelm").task.about == evaluation("pubmed_qa").task.about
+    task = evaluation("ehr_sql", upstream="medhelm").task
+    assert (task.helm.upstream, task.about.instances) == (MEDHELM, None)
+    assert task.about.notes[-1] == UNLIKE_HELM["ehr_sql"]
+    assert UNLIKE_HELM.keys() <= load_index(MEDHELM).run_specs.keys() & load_index().run_specs.keys()
+    assert evaluation("healthbench", upstream="medhelm").task.helm.upstream is MEDHELM, "ours runs on both"
+    entry = evaluation("helm:sct_bench", upstream="medhelm").task
+    assert entry.helm.main_metrics == ("sct_score",)
+
+
+@pytest.mark.parametrize(("task", "upstream", "problem"), [
+    ("med_mcqa", "medhelm", "medhelm 0.8.0 has no run spec 'med_mcqa', so med_mcqa is run by helm only"),
+    ("helm:sct_bench", "helm", "HELM 0.5.16 has no run spec 'sct_bench'; medhelm 0.8.0 has one"),
+    ("helm:sct_bnch", "medhelm", "medhelm 0.8.0 has no run spec 'sct_bnch', did you mean 'sct_bench'?; 'eval-factory ls --all --upstream medhelm'"),
+    ("helm:vqa_rad", "medhelm", "vqa_rad asks a model for images"), ("pubmed_qa", "other", "must be 'helm' or 'medhelm'"),
+])  # fmt: skip
+def test_what_an_upstream_does_not_have(task: str, upstream: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        evaluation(task, upstream=upstream)
+    assert any(problem in one for one in caught.value.problems), caught.value.problems
+
+
+def made(folder: Path, version: str) -> Path:
+    info = folder / "lib" / "python3.11" / "site-packages" / f"medhelm-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: medhelm\nVersion: {version}\n")
+    (folder / "pyvenv.cfg").touch()
+    return folder
+
+
+def test_where_its_environment_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EVAL_FACTORY_MEDHELM", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert home_of(MEDHELM) == tmp_path / "eval-factory" / "medhelm-0.8.0"
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert home_of(MEDHELM) == Path.home() / ".local" / "share" / "eval-factory" / "medhelm-0.8.0"
+    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "own"))
+    assert environment_of(MEDHELM).version_of("medhelm") is None
+    own = environment_of(MEDHELM) if made(tmp_path / "own", "0.7.0") else None
+    assert own is not None
+    assert (own.version_of("medhelm"), own.has_module("helm"), own.helms("benchmark")) == ("0.7.0", False, None)
+    (tmp_path / "own" / "lib" / "python3.11" / "site-packages" / "helm" / "benchmark").mkdir(parents=True)
+    assert own.helms("benchmark") is not None
+    assert own.program("helm.benchmark.run", "helm-run") == [
+        str(tmp_path / "own" / "bin" / "python"), str(environments.STARTER), "helm.benchmark.run",
+    ]  # fmt: skip
+    state = install_upstream.states()[1]
+    assert (state.installed, state.supported, state.works) == ("0.7.0", "0.8.0", False)
+
+
+def test_what_is_not_installed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    import sys
+
+    def asked(*_argv: object) -> None:
+        raise PrerequisiteError("no package is to be had")
+
+    monkeypatch.setattr(install_upstream, "_run", asked)
+    with pytest.raises(ConfigError, match="belongs into the environment of eval-factory"):
+        install_upstream.install(HELM, wheels=None, env={}, screen=sys.stderr)
+    for name in ("medhlm", ""):
+        with pytest.raises(ConfigError, match="there are: helm, medhelm"):
+            install_upstream.upstream_named(name)
+    (tmp_path / "taken").mkdir()
+    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "taken"))
+    with pytest.raises(ConfigError, match="is no environment of Python"):
+        install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
+    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(made(tmp_path / "there", "0.8.0")))
+    assert install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr) == tmp_path / "there"
+    assert "is installed already" in capsys.readouterr().err
+    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "new"))
+    with pytest.raises(PrerequisiteError, match="no package"):
+        install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "there"], "whole, or not at all"
+
+
+def test_its_lock_is_ours_with_medhelm_in_crfm_helms_place(root: Path) -> None:
+    """Made by scripts/lock.sh; without torch."""
+
+    def entries(text: str) -> dict[str, str]:
+        return {one.split("==")[0]: one.strip() for one in re.split(r"\n(?=\S)", text.strip())}
+
+    ours = entries((root / "requirements.lock").read_text("utf-8"))
+    its = entries((resources.files("eval_factory.helm") / install_upstream.LOCK).read_text("utf-8"))
+    assert its.pop("medhelm").startswith("medhelm==0.8.0 ")
+    assert its == {name: text for name, text in ours.items() if name != "crfm-helm"}
+    assert "torch" not in its
+    assert not re.search("https?://", str(its))
