@@ -62,6 +62,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "validity.md": "what right, empty and random answers score, beside bare HELM",
         "errata.md": "known defects of benchmarks, and their remedy",
         "helm.md": "its traps",
+        "upstreams.md": "crfm-helm and medhelm: which is which, and how to run either",
         "glossary.md": "the terms",
         "design.md": "where to look for what",
         "development.md": "checks, tests, locks, releases",
