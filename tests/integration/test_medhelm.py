@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import yaml
 
 from eval_factory.api import load_result
 from integration.rubric_endpoint import RubricEndpoint, said
-from integration.support import CANARY, Outcome, Run
+from integration.support import CANARY, Outcome, Run, more_data
 from programs import eval_factory, holding, ran
 from scripted_endpoint import ScriptedEndpoint
 
@@ -76,6 +77,17 @@ def test_the_sample_by_both(run_both: Any, medhelm: dict[str, str], tmp_path: Pa
     assert [one["name"] for one in json.loads(compared.stdout)["reasons"]] == ["upstream"]
     allowed = eval_factory("compare", str(tmp_path / "helm"), str(tmp_path / "medhelm"), "--allow", "upstream")
     assert allowed.returncode == 0, allowed.stderr
+    (tmp_path / "policy.yml").write_text("{version: 1, benchmarks: {sample_medical_qa: {max_drop: 0.9}}}")
+    gate = (
+        "gate",
+        str(tmp_path / "policy.yml"),
+        "--baseline",
+        str(tmp_path / "helm"),
+        "--candidate",
+        str(tmp_path / "medhelm"),
+    )
+    decided = eval_factory(*gate)
+    assert (decided.returncode, "made by two upstreams" in decided.stdout + decided.stderr) == (1, True), decided
 
 
 def test_what_is_refused_before_anything_is_asked(run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path) -> None:
@@ -131,6 +143,30 @@ def test_a_real_benchmark_equals_bare_medhelm(
         if "`pubmed_qa`" in line
     ]
     assert [cell.strip() for cell in rows[0]] == ["20", "16 of 16"]
+
+
+FOLDER = "tests/helm/helm_plugin"
+OF_HELM_ALONE = ("test_executed_answers", "test_extractive_measures_of_the_package", "test_unscorable_answers")
+"""Modules of tests that import what medhelm does not have."""
+NOT_THERE = (
+    "test_each_has_a_test_of_its_own or test_a_target_has_to_be_there or test_medbullets_has_room_for_an_explanation or"
+    " test_by_method_what_an_endpoint_cannot_give or test_one_that_breaks_is_left_out_or_breaks_the_run or test_the_packages_table_is_what_is_computed"
+)
+"""What is about files, or about run specs and data of HELM's own version."""
+
+
+@pytest.mark.parametrize("asked", ["patches/test_patch_registry.py", *more_data("")])
+def test_the_patches_do_there_what_they_do_in_helm(asked: str, root: Path, medhelm: dict[str, str]) -> None:
+    """Each that is for medhelm finds its targets, in the files that it was checked with; and does its work."""
+    ignored = [f"--ignore={path}" for name in OF_HELM_ALONE for path in (root / FOLDER).rglob(f"{name}.py")]
+    python = str(Path(medhelm["EVAL_FACTORY_MEDHELM"]) / "bin" / "python")
+    argv = [
+        python, "tests/in_medhelm.py", sysconfig.get_path("purelib"), "-q", "-p", "no:cacheprovider", "-k", f"not ({NOT_THERE})",
+        *ignored, f"{FOLDER}/{asked}",
+    ]  # fmt: skip
+    finished = ran(argv, root)
+    assert finished.returncode == 0, finished.stdout[-3000:]
+    assert int(re.findall(r"(\d+) passed", finished.stdout)[-1]) > 30
 
 
 class OfMedhelm(RubricEndpoint):
@@ -192,6 +228,7 @@ def test_the_harm_that_medhelms_healthbench_rewards(
     assert scores["health_bench_score"] == pytest.approx(0.5683, abs=5e-5)
     assert scores["health_bench_score.corrected"] == pytest.approx(published, abs=1e-9)
     assert published == pytest.approx(0.4647, abs=5e-5)
+    assert "ask_about_each_criterion" in outcome.document()["provenance"]["patches"]
     assert "settings of this benchmark are not published" in outcome.stdout
     assert "repeat an earlier one" not in outcome.stdout
 
@@ -259,6 +296,31 @@ def test_professional_is_scored_by_the_first_judges_decisions(
         outcome = judged_run(run_program, endpoint, medhelm, 2, "health_bench_professional")
     assert outcome.scores()["health_bench_professional_score"] == pytest.approx(((1.0 + 0.4) / 2 + (1.0 + 0.8) / 2) / 2)
     assert outcome.scores()["health_bench_professional_score.corrected"] == pytest.approx((1.0 + 0.0) / 2)
+    patches = outcome.document()["provenance"]["patches"]
+    assert "ask_about_each_criterion_and_the_physicians_answer" in patches
+
+
+def test_a_judge_that_would_end_medhelms_run(run_program: Run, tmp_path: Path, medhelm: dict[str, str]) -> None:
+    """A null as score, a bare number as rating, no score: each costs that judgement, where bare medhelm loses the run."""
+    folder = tmp_path / "own"
+    assert eval_factory("new_benchmark", str(folder), "--jury").returncode == 0
+    said_to = {"0": {"score": None, "explanation": "x"}, "1": 3, "2": {"explanation": "x"}}
+
+    def judge(prompt: str) -> str:
+        names = re.findall(r'"(\w+)": ?{', prompt) or ["accuracy"]
+        rating = said_to[str(sum(map(ord, prompt)) % 3)]
+        return json.dumps(dict.fromkeys(names, rating))
+
+    with ScriptedEndpoint(lambda prompt: judge(prompt) if "score" in prompt else "Rest, and drink water.") as endpoint:
+        extra = {
+            "benchmark": str(folder / "benchmark.yaml"), "upstream": "medhelm", "judges": JUDGES[:1],
+            "max_judge_failures": 1.0, "min_coverage": 0.0,
+        }  # fmt: skip
+        outcome = run_program("custom", endpoint.url, params={"extra": extra, "limit_samples": 6}, env=medhelm)
+    assert outcome.returncode == 1, outcome.stderr
+    counted = outcome.document()["validity"]
+    assert counted["judges"]["a"]["failed"] == counted["judges"]["a"]["asked"] == 6
+    assert counted["instances"]["unjudged"] == 6
 
 
 def test_ratings_of_script_concordance_in_every_usual_form(
@@ -278,6 +340,7 @@ def test_ratings_of_script_concordance_in_every_usual_form(
         )
         assert outcome.returncode == 0, outcome.stderr
         assert not any("brief explanation" in one["messages"][-1]["content"] for one in endpoint.requests)
+    assert "read_false_as_false" in outcome.document()["provenance"]["patches"]
     lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
     by_id = {one["id"]: one["metrics"] for one in lines}
     its_own = [by_id[str(number)]["sct_score"] for number in range(len(forms))]

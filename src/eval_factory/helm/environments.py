@@ -83,8 +83,9 @@ def installed_upstream() -> Upstream:
     Raises:
         PrerequisiteError: neither is installed here.
     """
-    for one in UPSTREAMS.values():
-        version = Environment(one, sys.executable).version_of(one.package)
-        if version is not None:
-            return replace(one, version=version)
+    for folder in sys.path:  # the first is what is imported, where both can be found
+        for one in UPSTREAMS.values():
+            version = Environment(one, sys.executable, (folder,)).version_of(one.package)
+            if version is not None:
+                return replace(one, version=version)
     raise PrerequisiteError(f"HELM ({HELM.package} or {MEDHELM.package}) is not installed in {sys.prefix}")

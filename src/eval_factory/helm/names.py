@@ -47,7 +47,6 @@ JURY_RUN_SPECS = frozenset(
         "aci_bench", "chw_care_plan", "dischargeme", "med_dialog", "medalign", "medhelm_configurable_benchmark",
         "medi_qa", "medication_qa", "mental_health", "mimic_bhc", "mimic_rrs", "mtsamples_procedures",
         "mtsamples_replicate", "starr_patient_instructions", "eval_factory_conversations",
-        "health_bench", "health_bench_professional",
     }
 )  # fmt: skip
 """Those that are, or may be, scored by a jury."""

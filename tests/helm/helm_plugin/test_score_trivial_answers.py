@@ -38,7 +38,7 @@ from eval_factory.core import logs
 from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, trivial_answers
 from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
-from eval_factory.helm_plugin import runner
+from eval_factory.helm_plugin import concordance_scenario, runner
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
@@ -232,6 +232,7 @@ def test_forms_are_those_of_the_framework() -> None:
     specs = {
         "medec": medhelm_run_specs.get_medec_run_spec(), "ehr_sql": medhelm_run_specs.get_ehr_sql_run_spec(),
         "medcalc_bench": medhelm_run_specs.get_medcalc_bench_spec(),
+        "script_concordance": concordance_scenario.script_concordance("cases.csv"),
     }  # fmt: skip
     known = {name: [_FORMS.get(one.class_name) for one in spec.metric_specs] for name, spec in specs.items()}
     found = {name: list(filter(None, forms)) for name, forms in known.items()}

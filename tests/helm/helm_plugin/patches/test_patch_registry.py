@@ -11,12 +11,15 @@ from types import ModuleType
 import pytest
 
 from eval_factory.helm import packages
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Patch, Stage
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC
 from eval_factory.tasks.run_specs import load_index
-from eval_factory.tasks.upstreams import HELM, UPSTREAMS
+from eval_factory.tasks.upstreams import MEDHELM, UPSTREAMS
+
+HERE = installed_upstream()
 
 NAMES = [patch.name for patch in PATCHES]
 FAILING = [patch for patch in PATCHES if patch.otherwise == "fail"]
@@ -41,12 +44,13 @@ def test_names_are_different_and_those_of_the_functions() -> None:
 def test_each_has_a_test_of_its_own() -> None:
     folder = Path(__file__).parents[1]
     tests = "".join(path.read_text("utf-8") for path in folder.rglob("test_*.py") if path != Path(__file__))
+    tests += (Path(__file__).parents[3] / "integration" / "test_medhelm.py").read_text("utf-8")
     assert [name for name in NAMES if not re.search(rf"\b{name}\b", tests)] == []
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=NAMES)
 def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
-    assert patch_registry.objection(patch, HELM) is None
+    assert HERE.name not in patch.upstreams or patch_registry.objection(patch, HERE) is None
     for upstream in map(UPSTREAMS.__getitem__, patch.upstreams):
         for target in patch.helm_targets:
             assert target.partition(":")[0] in patch_registry._checked_files()[str(upstream)]
@@ -74,8 +78,9 @@ def test_a_run_that_has_to_stop_stops_before_anything_is_asked_and_never_for_spe
 def test_the_run_specs_that_need_a_supported_helm() -> None:
     """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
     assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions"}
-    assert frozenset().union(*(patch.run_specs or () for patch in FAILING)) == packages.NEEDS_PATCHES
-    known = set(load_index().run_specs) | OTHERS
+    of_helm = [patch.run_specs or () for patch in FAILING if "helm" in patch.upstreams]
+    assert frozenset().union(*of_helm) == packages.NEEDS_PATCHES
+    known = {*load_index().run_specs, *load_index(MEDHELM).run_specs, *OTHERS}
     assert known >= packages.NEEDS_PATCHES
     assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None), "every one is HELM's"
 

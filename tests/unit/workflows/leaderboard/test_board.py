@@ -177,6 +177,8 @@ def test_a_run_config_says_where_judges_are(tmp_path: Path) -> None:
 def test_what_nobody_can_run_is_refused_but_for_another_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = find("lite").model_copy(update={"lacks": "pictures"})
     monkeypatch.setattr(registry, "find", lambda _name: pictures)
+    with pytest.raises(ConfigError, match="the leaderboards of this command are helm's"):
+        board(tmp_path, "pubmed_qa:model=text", config=extra(upstream="medhelm"))
     with pytest.raises(ConfigError, match="lite asks for pictures: nothing of it can be run"):
         board(tmp_path, "pubmed_qa", conf=None)
     assert board(tmp_path, "pubmed_qa").row is pictures
