@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
-from eval_factory.core.helm_run_settings import ALL_FILES, WITHOUT
+from eval_factory.core.helm_run_settings import ALL_FILES, MEDHELM_HOME, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
@@ -254,7 +254,7 @@ ALLOWED = frozenset(
         "HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HF_ENDPOINT",
         "HF_TOKEN", "NLTK_DATA", "TIKTOKEN_CACHE_DIR", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
         ALL_FILES, "NVCF_STATUS_URL", "OAUTHLIB_INSECURE_TRANSPORT", "SYSTEMROOT",
-        WITHOUT, SERVED_AT,
+        WITHOUT, SERVED_AT, MEDHELM_HOME,
     }
 )  # fmt: skip
 ALLOWED_PREFIXES = ("LC_",)

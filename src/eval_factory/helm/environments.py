@@ -15,10 +15,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import MEDHELM_HOME
 from eval_factory.tasks.upstreams import HELM, MEDHELM, UPSTREAMS, Upstream
 
-MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"
-"""Names medhelm's environment, where it is not in the user's folder of data."""
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from importlib import util
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.helm_run_settings import MEDHELM_HOME
 from eval_factory.helm import names
-from eval_factory.helm.environments import MEDHELM_HOME, Environment, environment_of, home_of
+from eval_factory.helm.environments import Environment, environment_of, home_of
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 

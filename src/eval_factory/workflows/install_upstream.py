@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TextIO
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
+from eval_factory.core.helm_run_settings import MEDHELM_HOME
 from eval_factory.core.rundir import PRIVATE_FOLDER
 from eval_factory.executors.process import child_environment, run_captured
-from eval_factory.helm.environments import MEDHELM_HOME, environment_of, home_of
+from eval_factory.helm.environments import environment_of, home_of
 from eval_factory.helm.packages import how_to_install
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
