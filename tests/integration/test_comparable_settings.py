@@ -25,7 +25,7 @@ def test_a_bare_run_may_stand_beside_the_leaderboard(
     assert outcome.returncode == 0, outcome.stderr
     document = outcome.document()
     assert document["validity"]["instances"]["scored"] == 1000
-    assert document["comparability"] == {"medhelm_settings": True}
+    assert document["comparability"] == {"medhelm_settings": True, "upstream": "crfm-helm 0.5.16"}
     assert "  settings: those of MedHELM's leaderboard (crfm-helm 0.5.16)\n" in outcome.stdout
 
     provenance = document["provenance"]
