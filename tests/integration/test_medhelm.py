@@ -72,6 +72,8 @@ def test_the_sample_by_both(run_both: Any, medhelm: dict[str, str], tmp_path: Pa
     assert "its result stands" in again.stderr, again.stderr
     assert len(endpoint.requests) == asked
     assert eval_factory("verify", str(tmp_path / "medhelm"), env=medhelm).returncode == 0
+    paper = eval_factory("report", str(tmp_path / "medhelm"), "--for", "tripod-llm")
+    assert ("medhelm 0.8.0" in paper.stdout, "HELM 0.8.0" in paper.stdout.replace("medhelm", "")) == (True, False)
     compared = eval_factory("compare", str(tmp_path / "helm"), str(tmp_path / "medhelm"), "--json")
     assert compared.returncode == 1
     assert [one["name"] for one in json.loads(compared.stdout)["reasons"]] == ["upstream"]

@@ -543,6 +543,11 @@ class Provenance:
         """The upstream by the name that it is installed by."""
         return "crfm-helm" if self.upstream == "helm" else self.upstream
 
+    @property
+    def helm_name(self) -> str:
+        """The upstream as texts call it."""
+        return "HELM" if self.upstream == "helm" else self.upstream
+
 
 @dataclass(frozen=True)
 class InstanceRecord:

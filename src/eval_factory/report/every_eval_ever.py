@@ -168,7 +168,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
             "source_organization_name": publisher.organization, "evaluator_relationship": publisher.relationship,
         },
         "eval_library": {
-            "name": "helm", "version": provenance.helm or "unknown",
+            "name": provenance.upstream, "version": provenance.helm or "unknown",
             "additional_details": {"eval_factory": provenance.eval_factory, "run_identity": provenance.run_identity},
         },
         "model_info": {

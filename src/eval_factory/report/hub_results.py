@@ -66,12 +66,10 @@ def entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> 
 
 
 def _notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
-    result = stored.result
+    result, record = stored.result, stored.result.provenance
     stats = result.scores[result.main_metric].stats
     instances = result.validity.instances
-    parts = [
-        f"{result.main_metric} by HELM {result.provenance.helm}, run by eval-factory {result.provenance.eval_factory}"
-    ]
+    parts = [f"{result.main_metric} by {record.helm_name} {record.helm}, run by eval-factory {record.eval_factory}"]
     if stats.ci_low is not None and stats.ci_high is not None:
         parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
     of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"

@@ -148,11 +148,7 @@ def _group(result: TaskResult, field: str, by_value: Mapping[str, Scores]) -> li
 
 
 def _provenance(record: Provenance) -> list[str]:
-    helm = (
-        []
-        if record.helm is None
-        else [f"{'HELM' if record.upstream == 'helm' else record.upstream} {code(record.helm)}"]
-    )
+    helm = [] if record.helm is None else [f"{record.helm_name} {code(record.helm)}"]
     ended = [] if record.ended_at is None else [f"ended {code(record.ended_at)}"]
     parts = [
         f"eval-factory {code(record.eval_factory)}", *helm, f"Python {code(record.python)}",

@@ -56,6 +56,7 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
         "eval_factory.run_identity": provenance.run_identity,
         "eval_factory.version": provenance.eval_factory,
         "helm.version": provenance.helm or "unknown",
+        "helm.package": provenance.helm_package,
         "eval_factory.task": result.task,
         "eval_factory.model": model,
         "eval_factory.main_metric": result.main_metric,

@@ -95,6 +95,7 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     provenance = stored.result.provenance
     assert run.tags["eval_factory.run_identity"] == provenance.run_identity
     assert (run.tags["eval_factory.version"], run.tags["helm.version"]) == (provenance.eval_factory, "0.5.16")
+    assert run.tags["helm.package"] == "crfm-helm"
     assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == ("true", "public")
     assert "eval_factory.not_reportable" not in run.tags
     tags = run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
