@@ -117,7 +117,8 @@ def timed(what: str) -> Iterator[None]:
 def explanations() -> list[Explanation]:
     """Those of explanations.yml."""
     written = yaml.safe_load(EXPLANATIONS.read_text("utf-8")) or []
-    return [Explanation(told["task"], told["metric"], tuple(told["cells"]), told["because"]) for told in written]
+    keys = ("task", "metric", "cells", "because", "upstream")
+    return [Explanation(*(told.get(key) for key in keys)) for told in written]
 
 
 def versions(upstream: Upstream) -> dict[str, str]:

@@ -20,9 +20,12 @@ class Explanation:
     metric: str
     cells: tuple[str, ...]
     because: str
+    upstream: str | None = None
+    """None: of either."""
 
     def is_about(self, row: Row) -> bool:
-        return (self.task, self.metric) == (row.task.name, row.metric)
+        is_of_it = self.upstream in (None, row.task.helm.upstream.name)
+        return is_of_it and (self.task, self.metric) == (row.task.name, row.metric)
 
 
 @dataclass
