@@ -278,15 +278,10 @@ def test_a_lost_decision_costs_the_judge_that_lost_it(
 def test_professional_is_scored_by_the_first_judges_decisions(
     run_program: Run, tmp_path: Path, medhelm: dict[str, str]
 ) -> None:
-    """Its own value stays what bare medhelm computes; the corrected one is each judge's, without the comparison."""
-    rows = [
-        {
-            "id": "1",
-            "conversation": {"messages": [{"role": "user", "content": "q"}]},
-            "rubric_items": rubric(6, 2),
-            "physician_response": "So.",
-        }
-    ]
+    """Its own value stays what bare medhelm computes; the corrected one is each judge's, without any comparison."""
+    asked = {"conversation": {"messages": [{"role": "user", "content": "q"}]}, "rubric_items": rubric(6, 2)}
+    # an empty answer of the physician's is compared with, too
+    rows = [{"id": "1", **asked, "physician_response": "So."}, {"id": "2", **asked, "physician_response": ""}]
     healthbench(tmp_path / "out", "health_bench_professional", rows)
 
     def judge(model: str, _conversation: str, criterion: str) -> str:

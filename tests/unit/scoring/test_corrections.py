@@ -334,3 +334,33 @@ def test_notes_say_what_is_wrong_what_was_corrected_and_how_many_do_not_count() 
     made = corrections(as_number)
     add(made, "no number", "1")
     assert made.notes()[0].endswith("e is right; 1 instance does not count in it")
+
+
+HARM = {"rubrics": [{"points": 10}, {"points": -8}]}
+
+
+@pytest.mark.parametrize(("extra", "decided", "completion", "expected"), [
+    (HARM, {"a": [True, True]}, "x", 0.2), (HARM, {"a": [True, False]}, "x", 1.0), (HARM, {"a": [False, True]}, "x", -0.8),
+    (HARM, {"a": [True, True], "b": [True, False]}, "x", 0.6), (HARM, {}, "x", None), (HARM, {}, " ", 0.0),
+    ({"rubrics": [{"points": -10}]}, {"a": [True]}, "x", None), ({"rubrics": []}, {"a": []}, "x", None), ({}, {}, "x", None),
+])  # fmt: skip
+def test_healthbench_of_medhelm_as_published(
+    extra: dict[str, Any], decided: dict[str, list[bool]], completion: str, expected: float | None
+) -> None:
+    """A good and harmful answer is not a faultless one, and a judge's decisions are its own."""
+    annotations = {"health_bench": {"a": {"accuracy": {}}, **({"eval_factory_decisions": decided} if decided else {})}}
+    for name in ("medhelm-healthbench-harm", "medhelm-healthbench-professional"):
+        found = value(name, completion, "", extra=extra, annotations=annotations)
+        assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_script_concordance_of_medhelm() -> None:
+    extra = {"expert_distribution": [0, 1, 0, 4, 2]}
+    for answer, credit, member in (
+        ("Rating: 1", 1.0, 1.0),
+        ("**Rating:** -1", 0.25, 1.0),
+        ("0", 0.0, 0.0),
+        ("", 0.0, 0.0),
+    ):
+        assert value("medhelm-sct-rating", answer, "+1", extra=extra) == credit
+        assert value("medhelm-sct-membership", answer, "+1", extra=extra) == member
