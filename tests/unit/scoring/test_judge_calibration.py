@@ -1,0 +1,360 @@
+"""A judge beside physicians: the published figures, the same as other libraries', and intervals that cover."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from sklearn.metrics import cohen_kappa_score, f1_score, recall_score
+
+from eval_factory.scoring.agreement import gwet_ac1, weighted_kappa
+from eval_factory.scoring.judge_calibration import (
+    Calibration,
+    Figure,
+    Part,
+    agreement_of,
+    calibration_of,
+    part_of,
+    partial_pooling,
+    pooled,
+)
+from eval_factory.tasks.physician_labels import LabelledItem, read_labels
+
+Right = tuple[float, float]
+"""The chance of being right about a criterion that is met, and about one that is not."""
+People = tuple[float, Right, Right]
+"""The share of criteria that are met, a physician, the judge."""
+
+
+def item(
+    conversation: object, labels: Sequence[bool], judged: bool, category: str | None = None, length: int | None = None
+) -> LabelledItem:
+    names = tuple(f"doctor {number}" for number in range(len(labels)))
+    return LabelledItem(str(conversation), judged, tuple(labels), names, category, length)
+
+
+def judge_and_physicians(part: Part) -> list[dict[str, Figure]]:
+    return [{} if one is None else vars(one) for one in (part.judge, part.physicians)]
+
+
+@pytest.mark.medical_data
+def test_the_figures_of_the_published_items(medical_data: Path) -> None:
+    folder = medical_data / "healthbench-judges"
+    expected = json.loads((folder / "expected.json").read_text("utf-8"))
+    read = read_labels(folder / "physician_labels_60.jsonl", "judge_label")
+    found = calibration_of(read.rows)
+    judge, physicians = judge_and_physicians(found.total)
+    assert (read.problems, found.total.items, found.total.labels) == ([], expected["items"], expected["labels"])
+    for figure, name in (
+        (judge["f1_macro"], "judge_f1"), (judge["kappa"], "judge_kappa"), (judge["bias"], "bias"),
+        (physicians["f1_macro"], "physician_f1"), (physicians["kappa"], "physician_kappa"),
+    ):  # fmt: skip
+        assert figure.value == pytest.approx(expected[name], abs=1e-10), name
+    assert found.gap.value == pytest.approx(expected["judge_f1"] - expected["physician_f1"])
+    assert (physicians["bias"].value, found.conversations, found.physicians) == (0, 60, 76)
+    assert all(part.judge is None for part in found.categories.values()), "none has ten items"
+    assert sum(part.items for part in found.categories.values()) == 60
+
+
+@given(some.lists(some.integers(0, 9), min_size=4, max_size=4).filter(lambda one: sum(one) > 0))
+def test_agreement_is_that_of_other_libraries(counts: list[int]) -> None:
+    kinds = [(1, 1), (1, 0), (0, 1), (0, 0)]
+    pairs = [kind for kind, times in zip(kinds, counts, strict=True) for _ in range(times)]
+    one, other = zip(*pairs, strict=True)
+    f1, kappa, ac1 = map(float, agreement_of(np.array(counts, float)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a table with one kind of decision
+        others = [
+            f1_score(other, one, average="macro", labels=[0, 1], zero_division=np.nan),
+            cohen_kappa_score(one, other),
+        ]
+    if len({*one, *other}) > 1:
+        assert f1 == pytest.approx(others[0])
+    else:
+        assert math.isnan(f1), "with one kind of decision there is nothing to agree about"
+    assert kappa == pytest.approx(others[1], nan_ok=True)
+    assert (None if math.isnan(kappa) else pytest.approx(kappa)) == weighted_kappa(pairs)
+    assert ac1 == pytest.approx(gwet_ac1(pairs, 2))
+
+
+ITEMS = [
+    item("a", [True, True, False], True), item("a", [True, False], False), item("b", [False, False], False),
+    item("c", [True, True], True), item("c", [True], True), item("d", [False, True], True), item("e", [True, True], False),
+    item("f", [False, False], True),
+]  # fmt: skip
+
+
+def test_pairs_of_the_judge_and_ordered_pairs_of_physicians() -> None:
+    judge, physicians = judge_and_physicians(calibration_of(ITEMS).total)
+    pairs = [(one.judged, label) for one in ITEMS for label in one.labels]
+    ordered = [
+        (one.labels[at], one.labels[by])
+        for one in ITEMS
+        for at in range(len(one.labels))
+        for by in range(len(one.labels))
+        if at != by
+    ]
+    for found, expected in ((judge, pairs), (physicians, ordered)):
+        said, label = zip(*expected, strict=True)
+        assert found["f1_macro"].value == pytest.approx(f1_score(label, said, average="macro"))
+        assert found["kappa"].value == pytest.approx(cohen_kappa_score(label, said))
+        assert found["ac1"].value == pytest.approx(gwet_ac1(expected, 2))
+        assert found["sensitivity"].value == pytest.approx(recall_score(label, said))
+        assert found["specificity"].value == pytest.approx(recall_score(label, said, pos_label=False))
+    assert judge["bias"].value == pytest.approx(5 / 8 - (2 / 3 + 1 / 2 + 0 + 1 + 1 + 1 / 2 + 1 + 0) / 8)
+
+
+def test_an_interval_is_the_jackknife_of_conversations_with_pseudo_clusters() -> None:
+    """By hand: of conversations of one item with two labels each, the pseudo-clusters hold 1.5 pairs of each kind."""
+    items = [item(number, [number % 3 > 0, number % 4 > 0], number % 5 > 0) for number in range(30)]
+    found = calibration_of(items).total.judge
+    rows = [
+        [sum((one.judged, label) == kind for label in one.labels) for kind in ((1, 1), (1, 0), (0, 1), (0, 0))]
+        for one in items
+    ]
+    table = np.vstack([np.array(rows, float), 1.5 * np.eye(4)])
+    left_out = np.array([agreement_of(table.sum(axis=0) - row)[0] for row in table])
+    spread = math.sqrt((len(table) - 1) * left_out.var())
+    center = agreement_of(table.sum(axis=0))[0]
+    assert found is not None
+    assert found.f1_macro.ci_low == pytest.approx(center - 2.0452296 * spread)  # t of 29 degrees
+    assert found.f1_macro.ci_high == pytest.approx(center + 2.0452296 * spread)
+
+
+def test_labels_of_one_conversation_are_not_independent() -> None:
+    """Each conversation eight times over: the interval stays nearly as wide as that of the conversations."""
+    rng = np.random.default_rng(5)
+    single = [item(number, [rng.random() < 0.7, rng.random() < 0.7], rng.random() < 0.7) for number in range(40)]
+    for figure in ("f1_macro", "kappa", "ac1", "sensitivity", "specificity", "bias"):
+        alone, often = (
+            getattr(calibration_of(items).total.judge, figure)
+            for items in (single, [one for one in single for _ in range(8)])
+        )
+        assert often.value == pytest.approx(alone.value)
+        assert 0.8 < (often.ci_high - often.ci_low) / (alone.ci_high - alone.ci_low) < 1.5
+
+
+def test_few_conversations_have_no_interval() -> None:
+    found = calibration_of([item("a", [True, False], True), *[item("b", [True, True], True)] * 20])
+    assert [(one.ci_low, one.ci_high) for one in vars(found.total.judge).values()] == [(None, None)] * 6
+    assert (found.gap.ci_low, found.always) == (None, True)
+
+
+def test_what_is_not_defined_has_no_figure() -> None:
+    found = calibration_of([item(number, [True, True], True) for number in range(20)])
+    judge, _ = judge_and_physicians(found.total)
+    assert [name for name, figure in judge.items() if figure.value is None] == ["f1_macro", "kappa", "specificity"]
+    assert (judge["ac1"].value, judge["sensitivity"].value, judge["bias"].value) == (1, 1, 0)
+    assert found.gap == Figure(None)
+    assert calibration_of([item(1, [True, False], False)]).always is False
+    assert calibration_of(ITEMS).always is None
+
+
+def test_every_interval_holds_its_value_and_keeps_to_its_scale() -> None:
+    for sample in range(20):
+        rng = np.random.default_rng(sample)
+        found = calibration_of(sampled(rng, 12, (0.9, (0.99, 0.7), (0.99, 0.7))))
+        for one in judge_and_physicians(found.total):
+            for name, figure in one.items():
+                if figure.ci_low is not None and figure.ci_high is not None and figure.value is not None:
+                    least = -1 if name in ("kappa", "ac1", "bias") else 0
+                    assert least <= figure.ci_low <= figure.value <= figure.ci_high <= 1, name
+
+
+def test_the_eight_schools() -> None:
+    """The data of A. Gelman et al., Bayesian Data Analysis, 3rd edition, table 5.2, against sums over a grid of both
+    the common mean and the deviation between groups."""
+    value, error = np.array([28, 8, -3, 7, -1, 1, 18, 12]), np.array([15, 10, 16, 11, 9, 11, 10, 18])
+    mu, tau = np.meshgrid(np.linspace(-60, 80, 701), np.linspace(1e-3, 150, 1501), indexing="ij")
+    both = error**2 + tau[..., None] ** 2
+    log = -(np.log(both) + (value - mu[..., None]) ** 2 / both).sum(axis=-1) / 2
+    weight = np.exp(log - log.max())[..., None]
+    mean = (value * tau[..., None] ** 2 + mu[..., None] * error**2) / both
+    middle = (weight * mean).sum(axis=(0, 1)) / weight.sum()
+    spread = error**2 * tau[..., None] ** 2 / both + (mean - middle) ** 2
+    deviation = np.sqrt((weight * spread).sum(axis=(0, 1)) / weight.sum())
+    found = partial_pooling(list(map(float, value)), list(map(float, error)))
+    assert [one for one, _ in found] == pytest.approx(middle, rel=0.01)
+    assert [one for _, one in found] == pytest.approx(deviation, rel=0.01)
+
+
+def test_pooling_moves_the_uncertain_most_and_nobody_past_the_others() -> None:
+    values, errors = [0.1, 0.1, 0.3, 0.5], [0.02, 0.3, 0.02, 0.02]
+    (sure, _), (unsure, deviation), *_ = partial_pooling(values, errors)
+    assert abs(sure - 0.1) < 0.01
+    assert 0.15 < unsure < 0.35
+    assert deviation < 0.3
+    assert all(abs(mean - 0.2) < 1e-9 for mean, _ in partial_pooling([0.2] * 4, [0.1] * 4))
+
+
+def a_part(bias: float, half: float, judge: bool = True) -> Part:
+    figure = Figure(bias, bias - half, bias + half)
+    (known,) = [part_of([item(number, [True, number % 2 > 0], number % 3 > 0) for number in range(12)]).judge]
+    assert known is not None
+    made = type(known)(figure, figure, figure, Figure(None), Figure(0.5), figure)
+    return Part(12, 24, made if judge else None, None)
+
+
+def test_categories_are_pooled_where_three_have_figures() -> None:
+    parts = {"a": a_part(0.0, 0.05), "b": a_part(0.1, 0.4), "c": a_part(0.02, 0.05), "d": a_part(0.9, 0.1, judge=False)}
+    found = pooled(parts)
+    assert found["d"] == parts["d"], "it is too small for a figure"
+    one = found["b"].judge
+    assert one is not None
+    assert one.bias.value is not None
+    assert 0 < one.bias.value < 0.06, "drawn towards the others"
+    assert (one.sensitivity, one.specificity) == (Figure(None), Figure(0.5)), "without an interval nothing is pooled"
+    expected = partial_pooling([0.0, 0.1, 0.02], [half / 1.959964 for half in (0.05, 0.4, 0.05)])[1]
+    assert one.bias.value == pytest.approx(expected[0])
+    assert one.bias.ci_low == pytest.approx(expected[0] - 1.959964 * expected[1])
+    two = {name: parts[name] for name in ("a", "b", "d")}
+    assert pooled(two) == two
+
+
+def test_a_category_below_ten_items_has_its_count_alone() -> None:
+    items = [item(number, [True, number % 2 > 0], number % 3 > 0, "large") for number in range(10)]
+    items += [item(f"s{number}", [True, False], True, "small") for number in range(9)]
+    found = calibration_of(items).categories
+    assert list(found) == ["large", "small"]
+    assert (found["small"], found["large"].judge is None) == (Part(9, 18, None, None), False)
+    alone = calibration_of([item(number, [True], number % 3 > 0, "alone") for number in range(12)] + items)
+    assert alone.categories["alone"].physicians is None, "no physician stands beside another"
+
+
+def test_thirds_by_the_length_of_the_answer() -> None:
+    items = [item(number, [True, number % 2 > 0], number % 3 > 0, length=1000 + number) for number in range(30)]
+    found = calibration_of(items).lengths
+    assert {name: part.items for name, part in found.items()} == {
+        "up to 1,009": 10, "1,010 to 1,019": 10, "1,020 and more": 10,
+    }  # fmt: skip
+    assert all(part.judge is not None for part in found.values())
+    assert calibration_of([*items, item("x", [True, True], True)]).lengths == {}, "one has no length"
+    same = calibration_of([item(number, [True, False], True, length=5) for number in range(30)])
+    assert [part.items for part in same.lengths.values()] == [30]
+
+
+def sampled(
+    rng: np.random.Generator, count: int, people: People, sizes: Sequence[int] = (1,), correlation: float = 0.0,
+    category: str | None = None,
+) -> list[LabelledItem]:  # fmt: skip
+    """Items of `count` conversations. `correlation`: of what is met in the items of a conversation."""
+    met, physician, judge = people
+    found = []
+    for number in range(count):
+        share = met
+        if correlation:
+            share = rng.beta(met * (1 / correlation - 1), (1 - met) * (1 / correlation - 1))
+        for _ in range(sizes[number % len(sizes)]):
+            truth = rng.random() < share
+            chance = [physician[0] if truth else 1 - physician[1], judge[0] if truth else 1 - judge[1]]
+            labels = rng.random(2 + (rng.random() < 0.1)) < chance[0]
+            found.append(item(f"{category} {number}", labels.tolist(), bool(rng.random() < chance[1]), category))
+    return found
+
+
+def truths(people: People) -> dict[str, float]:
+    """Of the population: `judge.kappa` and the like."""
+    met, physician, judge = people
+
+    def table(one: Right, other: Right) -> Any:
+        right, wrong = met * np.array([one[0], 1 - one[0]]), (1 - met) * np.array([1 - one[1], one[1]])
+        return (np.outer(right, [other[0], 1 - other[0]]) + np.outer(wrong, [1 - other[1], other[1]])).ravel()
+
+    found: dict[str, float] = {}
+    for who, one in (("judge", judge), ("physicians", physician)):
+        cells = table(one, physician)
+        found |= dict(
+            zip((f"{who}.f1_macro", f"{who}.kappa", f"{who}.ac1"), map(float, agreement_of(cells)), strict=True)
+        )
+        found[f"{who}.sensitivity"] = cells[0] / (cells[0] + cells[2])
+        found[f"{who}.specificity"] = cells[3] / (cells[1] + cells[3])
+    said, labelled = table(judge, physician)[:2].sum(), table(physician, physician)[:2].sum()
+    found["judge.bias"], found["gap"] = float(said - labelled), found["judge.f1_macro"] - found["physicians.f1_macro"]
+    return found
+
+
+USUAL, RARE = (0.85, 0.7), (0.97, 0.6)
+UNEQUAL = (10, *[4] * 3, *[1] * 16)
+SITUATIONS = {
+    "60 items": (60, (0.72, USUAL, (0.9, 0.8)), (1,), 0.0),
+    "a judge at random": (60, (0.72, USUAL, (0.7, 0.3)), (1,), 0.0),
+    "rare faults": (200, (0.97, RARE, (0.9, 0.8)), (1,), 0.0),
+    "rare faults, 60 items": (60, (0.97, RARE, (0.9, 0.8)), (1,), 0.0),
+    "rare faults, judge near the ceiling": (200, (0.97, (0.98, 0.7), (0.995, 0.05)), (1,), 0.0),
+    "judge at the ceiling": (60, (0.72, USUAL, (1.0, 0.0)), (1,), 0.0),
+    "unequal clusters": (60, (0.72, USUAL, (0.9, 0.8)), UNEQUAL, 0.3),
+    "unequal clusters, rare faults": (100, (0.93, (0.95, 0.7), (0.9, 0.8)), UNEQUAL, 0.3),
+    "30 clusters of four": (30, (0.72, USUAL, (0.9, 0.8)), (4,), 0.3),
+    "12 clusters of four": (12, (0.72, USUAL, (0.9, 0.8)), (4,), 0.2),
+}  # fmt: skip
+
+
+def values_of(found: Calibration) -> dict[str, Figure]:
+    judge, physicians = judge_and_physicians(found.total)
+    return {
+        **{f"judge.{name}": figure for name, figure in judge.items()},
+        **{f"physicians.{name}": figure for name, figure in physicians.items()}, "gap": found.gap,
+    }  # fmt: skip
+
+
+def coverage(
+    samples: int, true: dict[str, float], draw: Callable[[np.random.Generator], dict[str, Figure]]
+) -> dict[str, float]:
+    """Of each figure, the share of the samples with an interval whose interval holds the truth."""
+    held: dict[str, list[bool]] = {name: [] for name in true}
+    for sample in range(samples):
+        found = draw(np.random.default_rng(sample))
+        for name, value in true.items():
+            figure = found[name]
+            if figure.ci_low is not None and figure.ci_high is not None:
+                held[name].append(figure.ci_low - 1e-12 <= value <= figure.ci_high + 1e-12)
+    return {name: float(np.mean(each)) for name, each in held.items() if len(each) > samples / 4}
+
+
+LEAST = 0.92
+"""Of 1,000 samples at 94 %, fewer than one series in 200 covers less."""
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_intervals_cover_the_truth(name: str) -> None:
+    count, people, sizes, correlation = SITUATIONS[name]
+    found = coverage(
+        1_000, truths(people),
+        lambda rng: values_of(calibration_of(sampled(rng, count, people, sizes, correlation))),
+    )  # fmt: skip
+    print(name, {key: round(100 * share, 1) for key, share in found.items()})
+    assert {key: share for key, share in found.items() if share < LEAST} == {}
+
+
+@pytest.mark.simulation
+def test_pooled_categories_cover_their_own_truth() -> None:
+    """Twelve categories of 10 to 80 items; in each the judge is another one."""
+    sizes, met = (10, 10, 12, 15, 15, 20, 20, 30, 30, 40, 60, 80), 0.72
+    for apart in (0.0, 0.1, 0.25):
+        held: dict[str, list[bool]] = {"bias": [], "f1_macro": [], "kappa": []}
+        for sample in range(150):
+            rng = np.random.default_rng(sample)
+            judges = {str(at): (0.72 + rng.uniform(-apart, apart), 0.7) for at in range(len(sizes))}
+            items = [
+                one
+                for (name, judge), size in zip(judges.items(), sizes, strict=True)
+                for one in sampled(rng, size, (met, USUAL, judge), category=name)
+            ]
+            for name, part in calibration_of(items).categories.items():
+                true = truths((met, USUAL, judges[name]))
+                for figure, all_of_it in held.items():
+                    found = getattr(part.judge, figure)
+                    if found.ci_low is not None:
+                        all_of_it.append(found.ci_low <= true[f"judge.{figure}"] <= found.ci_high)
+        shares = {figure: float(np.mean(each)) for figure, each in held.items()}
+        print(apart, shares)
+        assert min(shares.values()) > LEAST
