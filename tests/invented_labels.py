@@ -36,16 +36,10 @@ def drawn(
     physician: tuple[float, float] = (0.85, 0.75),
     judge: tuple[float, float] = (0.85, 0.75),
     categories: Sequence[str] = ("greeting",),
-    each: int = 1,
-    seed: int = 1,
 ) -> list[dict[str, Any]]:
-    """Lines of conversations with `each` items.
-
-    Args:
-        met: the share of criteria that are met in truth.
-        physician, judge: the chance of being right about one that is met, and about one that is not.
-    """
-    rng = np.random.default_rng(seed)
+    """`met`: the share of criteria that are met. `physician`, `judge`: the chance of being right about one that is met,
+    and about one that is not."""
+    rng = np.random.default_rng(1)
     found = []
     for number in range(count):
         truth = bool(rng.random() < met)
@@ -55,5 +49,5 @@ def drawn(
 
         labels = [says(physician) for _ in range(2 + (number % 5 == 0))]
         category = categories[number % len(categories)]
-        found.append(line(number // each, labels, says(judge), category=category, completion="y" * (1 + number * 7)))
+        found.append(line(number, labels, says(judge), category=category, completion="y" * (1 + number * 7)))
     return found

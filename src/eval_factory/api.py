@@ -274,8 +274,7 @@ def calibrate(
 
     Args:
         labels: JSON lines in the form of HealthBench's meta-evaluation.
-        judge_labels: the field of each line that has the judge's decision.
-        judge: what the judge is called; `judge_labels` if not given.
+        judge_labels: the field with the judge's decision, and the judge's name where `judge` is not given.
         to: a folder for judge_passport.yaml and judge_passport.html: new, empty, or with those of the same labels.
 
     Raises:

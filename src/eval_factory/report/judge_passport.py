@@ -42,9 +42,8 @@ class JudgePassport:
     def agreement(self) -> str:
         """`as well` as physicians agree with each other, `less`, `open`, or `not shown`."""
         low, high, physicians = self.found.gap.ci_low, self.found.gap.ci_high, self.found.total.physicians
-        if self.found.always is not None or low is None or high is None or physicians is None:
-            return NOT_SHOWN
-        if physicians.kappa.ci_low is None or physicians.kappa.ci_low <= 0:
+        by_chance = physicians is None or (physicians.kappa.ci_low or 0.0) <= 0
+        if self.found.always is not None or low is None or high is None or by_chance:
             return NOT_SHOWN
         return AS_WELL if low >= -MARGIN else LESS if high < 0 else OPEN
 
@@ -98,7 +97,7 @@ class JudgePassport:
         value, low, high = self.bias.value, self.bias.ci_low, self.bias.ci_high
         if value is None or low is None or high is None:
             return "Whether the judge is lenient or strict cannot be said."
-        if low > 0 or high < 0:
+        if not self.bias.holds_0:
             kind, more = ("lenient", "more") if value > 0 else ("strict", "less")
             by = f"{formats.points(abs(value))} points {more} often than the physicians"
             ends = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
@@ -111,11 +110,7 @@ class JudgePassport:
     def _categories_in_words(self) -> list[str]:
         """A sentence, where there is something to say."""
         figures = [(name, part.judge.bias) for name, part in self.found.categories.items() if part.judge is not None]
-        biased = {
-            name: bias.value or 0.0
-            for name, bias in figures
-            if bias.ci_low is not None and bias.ci_high is not None and (bias.ci_low > 0 or bias.ci_high < 0)
-        }
+        biased = {name: bias.value or 0.0 for name, bias in figures if bias.ci_low is not None and not bias.holds_0}
         most = max(biased, key=lambda name: abs(biased[name]), default="")
         many = formats.counted(len(figures), "category", "categories")
         where = f"{len(biased)}, most in {one_line(most)} ({_points(biased.get(most))} points)"
@@ -165,10 +160,8 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
 
 def figures_table(part: Part) -> Table:
     """A row a figure, the judge beside the physicians."""
-    rows = [
-        [name, _figure(part.judge, key), "-" if key == "bias" else _figure(part.physicians, key)]
-        for key, name in NAMES.items()
-    ]
+    among = {key: "-" if key == "bias" else _figure(part.physicians, key) for key in NAMES}
+    rows = [[name, _figure(part.judge, key), among[key]] for key, name in NAMES.items()]
     return Table(["figure", "judge with physicians", "physicians with each other"], rows, 2)
 
 
@@ -190,11 +183,10 @@ def passport_text(passport: JudgePassport) -> str:
     """For a screen of 80 columns; ends with a line break."""
     found = passport.found
     lines = [f"judge {one_line(passport.judge)}: {size_of(found)}", "", *screen(figures_table(found.total)), ""]
-    rows = [
-        [one_line(name, 34), str(part.items), _coefficient(part.judge.f1_macro), _figure(part.judge, "bias")]
-        for name, part in found.categories.items()
-        if part.judge is not None
-    ]
+    rows = []
+    for name, part in found.categories.items():
+        if (judge := part.judge) is not None:
+            rows.append([one_line(name, 34), str(part.items), _coefficient(judge.f1_macro), _figure(judge, "bias")])
     if rows:
         lines += [*screen(Table(["category", "items", "macro F1", NAMES["bias"]], rows, 3)), ""]
     for sentence in passport.verdict:

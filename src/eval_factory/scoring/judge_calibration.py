@@ -25,7 +25,7 @@ FEWEST_ITEMS, FEWEST_POOLED = 10, 3
 """Items of a part, for a figure; categories, to know how far they are apart."""
 PSEUDO_CLUSTERS = 0.75
 """Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of rare faults cover
-90 %; tests/unit/scoring/test_judge_calibration.py shows what they cover."""
+90 %; benchmarks/judge_coverage.py prints what they cover."""
 _Z = statistics.NormalDist().inv_cdf(0.975)
 Pair = tuple[str, bool, bool]
 """Conversation, what the judge (or one physician) says, what the physician (or another one) says."""
@@ -40,6 +40,10 @@ class Figure:
     value: float | None
     ci_low: float | None = None
     ci_high: float | None = None
+
+    @property
+    def holds_0(self) -> bool:
+        return self.ci_low is None or self.ci_high is None or self.ci_low <= 0 <= self.ci_high
 
 
 @dataclass(frozen=True)
@@ -186,8 +190,8 @@ def _by_jackknife(
     tables: NDArray[Any], weights: Sequence[float], pairs: Sequence[Pair],
     function: Callable[[NDArray[Any]], NDArray[Any]], *, lowest: Sequence[float],
 ) -> list[Figure]:  # fmt: skip
-    """The jackknife that leaves out one cluster at a time (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981),
-    with t of the effective number of clusters less one.
+    """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t of their effective
+    number less one.
 
     For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.on_a_scale` does: else a sample in
     which a rare fault, or a judge's rare `not met`, is missing by luck knows nothing of it. The interval is that of the
@@ -196,7 +200,7 @@ def _by_jackknife(
     Args:
         tables: shape (clusters, kinds).
         weights: of each kind the pairs of its pseudo-cluster.
-        pairs: for the effective number of clusters.
+        pairs: of which the tables are made.
         function: from tables of shape (..., kinds) to figures of shape (..., figures).
         lowest: that each figure can be; the highest is 1.
     """
@@ -211,8 +215,8 @@ def _by_jackknife(
     half = t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
     found = zip(values, lowest, (center - half).tolist(), (center + half).tolist(), strict=True)
     return [
-        Figure(None) if value is None else Figure(value, max(least, min(value, low)), min(1.0, max(value, high)))
-        for value, least, low, high in found
+        Figure(None) if one is None else Figure(one, max(least, min(one, low)), min(1.0, max(one, high)))
+        for one, least, low, high in found
     ]
 
 

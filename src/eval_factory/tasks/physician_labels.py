@@ -28,11 +28,9 @@ class LabelledItem:
     """One criterion of one answer."""
 
     conversation: str
-    """The same for all answers to it."""
     judged: bool
     """Whether the judge says that the criterion is met."""
     labels: tuple[bool, ...]
-    """Of each physician, at least one."""
     physicians: tuple[str, ...]
     category: str | None = None
     length: int | None = None
@@ -79,9 +77,8 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(labels, list) or not labels:
         yield f"{LABELS}: must be a list of physicians' decisions such as [true, false]"
     else:
-        for number, label in enumerate(labels):
-            if not isinstance(label, bool):
-                yield f"{LABELS}.{number}: {_NO_BOOLEAN}"
+        odd = (number for number, label in enumerate(labels) if not isinstance(label, bool))
+        yield from (f"{LABELS}.{number}: {_NO_BOOLEAN}" for number in odd)
     if not isinstance(physicians, list) or not physicians:
         yield f"{PHYSICIANS}: must be a list of names, one for each of {LABELS}"
         return

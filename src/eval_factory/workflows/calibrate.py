@@ -24,9 +24,8 @@ class Calibrated:
 
     passport: JudgePassport
     files: tuple[Path, ...] = ()
-    """judge_passport.yaml and judge_passport.html; none where no folder was named."""
     unchanged: bool = False
-    """Whether they were there already, with the same bytes."""
+    """Whether the files were there already, with the same bytes."""
 
 
 def calibrate(

@@ -25,11 +25,8 @@ def labels(tmp_path: Path) -> Path:
 def test_a_table_and_a_verdict(labels: Path) -> None:
     done = calibrate(labels, "--judge-labels", COLUMN, "--judge", "invented")
     assert (done.exit_code, done.stderr) == (0, "")
-    first, _, *rest = done.output.splitlines()
-    assert first.startswith("judge invented: 80 items")
-    assert [one.split("  ")[0] for one in rest[:7]] == [
-        "figure", "macro F1", "Cohen's kappa", "Gwet's AC1", "sensitivity", "specificity", "bias, points",
-    ]  # fmt: skip
+    assert done.output.startswith("judge invented: 80 items")
+    assert "\nmacro F1 " in done.output
     assert SECRET not in done.output
 
 

