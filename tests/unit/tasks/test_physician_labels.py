@@ -18,7 +18,8 @@ def problems(folder: Path, *rows: dict[str, Any], column: str = COLUMN) -> list[
 
 
 def test_what_figures_are_made_of(tmp_path: Path) -> None:
-    rows = [line(3, [True, False], False), line(3, [True, True]), line(4, prompt_id="p4", prompt=None)]
+    turned = [dict(reversed(one.items())) for one in line(3)["prompt"]]  # the same message
+    rows = [line(3, [True, False], False), line(3, [True, True], prompt=turned), line(4, prompt_id="p4", prompt=None)]
     found = read_labels(written_labels(tmp_path / "labels.jsonl", rows), COLUMN)
     assert found.problems == []
     one, other, named = found.rows
