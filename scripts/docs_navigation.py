@@ -41,6 +41,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     "How to use results": {
         "compare.md": "is one model better than another",
         "gate.md": "a policy, held against results",
+        "trust-a-judge.md": "a judge held against physicians' labels",
         "clinicians.md": "a score corrected by people who rate a sample of the answers",
         "report.md": "pages, plots, tables and texts for papers",
         "view.md": "tables, prompts and answers in a browser",

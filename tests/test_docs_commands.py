@@ -24,6 +24,7 @@ from eval_factory.core.errors import EvalFactoryError
 from eval_factory.report import documents
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
+from invented_labels import COLUMN, drawn, written_labels
 from stored_results import instance, result, written
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -185,6 +186,7 @@ def test_the_commands_of_a_page_run(name: str, finished: Path, tmp_path: Path, m
     (tmp_path / "results").symlink_to(finished / "results")
     (tmp_path / "test_cases").symlink_to(ROOT / "test_cases")
     (tmp_path / "my_test.yml").write_text(my_test())
+    written_labels(tmp_path / "labels.jsonl", [{**row, "my_judge": row[COLUMN]} for row in drawn(40)])
     monkeypatch.chdir(tmp_path)
     for step in our_commands(ROOT / name):
         if step.writes:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from eval_factory.analysis.gate import GateResult
     from eval_factory.report.reader import StoredResult, load_result
     from eval_factory.tasks.task_info import ParameterInfo, TaskInfo, list_tasks
+    from eval_factory.workflows.calibrate import Calibrated
     from eval_factory.workflows.estimate import Estimate
     from eval_factory.workflows.evaluate import Evaluated
     from eval_factory.workflows.recollect import Reproduction, Reran
@@ -54,6 +55,7 @@ _AT_FIRST_USE = {
     "analysis.gate": ("GateResult",),
     "report.reader": ("StoredResult", "load_result"),
     "tasks.task_info": ("ParameterInfo", "TaskInfo", "list_tasks"),
+    "workflows.calibrate": ("Calibrated",),
     "workflows.evaluate": ("Evaluated",),
     "workflows.recollect": ("Reproduction", "Reran"),
     "workflows.suite.suite_report": ("CellReport", "SuiteOptions", "SuiteReport"),
@@ -62,11 +64,11 @@ _AT_FIRST_USE = {
 """Module -> what is imported when somebody asks for it: a dry run needs none, and each takes a part of its time."""
 
 __all__ = [
-    "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
-    "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
+    "BusyError", "Calibrated", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated",
+    "Finding", "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
     "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "Submitted", "SuiteOptions", "SuiteReport",
-    "TaskInfo", "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks",
-    "load_result", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
+    "TaskInfo", "Verified", "calibrate", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate",
+    "list_tasks", "load_result", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
 ]  # fmt: skip
 
 
@@ -263,6 +265,24 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
     locked_at = check_lock(read)
     held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
     return evaluate_policy(read, held, against, locked_at)
+
+
+def calibrate(
+    labels: Path | str, *, judge_labels: str, judge: str | None = None, to: Path | str | None = None
+) -> Calibrated:
+    """Hold a judge's decisions that are there already against physicians'. Nobody is asked.
+
+    Args:
+        labels: JSON lines in the form of HealthBench's meta-evaluation.
+        judge_labels: the field with the judge's decision, and the judge's name where `judge` is not given.
+        to: a folder for judge_passport.yaml and judge_passport.html: new, empty, or with those of the same labels.
+
+    Raises:
+        ConfigError: the labels cannot be read, with every mistake and its line; or the folder holds something else.
+    """
+    from eval_factory.workflows.calibrate import calibrate as look
+
+    return look(Path(labels), judge_labels, judge, None if to is None else Path(to))
 
 
 def verify(folder: Path | str) -> Verified:

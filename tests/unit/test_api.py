@@ -98,10 +98,10 @@ def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: p
 
 def test_all_that_it_promises_is_there() -> None:
     assert set(api.__all__) == {
-        "BusyError", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
+        "BusyError", "Calibrated", "CellReport", "Compared", "ConfigError", "DryRun", "EvalFactoryError", "Evaluated", "Finding",
         "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
         "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
-        "Verified", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
+        "Verified", "calibrate", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
         "Submitted", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)

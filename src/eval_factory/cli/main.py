@@ -31,6 +31,7 @@ _LATER = {
     "run_command": ("run_eval",),
     "suite_command": ("run_suite", "suite", "import_config"),
     "result_commands": ("compare", "gate", "report"),
+    "calibrate_command": ("calibrate",),
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
     "data": ("data",),
     "leaderboard": ("leaderboard",),

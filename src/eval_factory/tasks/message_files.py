@@ -53,7 +53,7 @@ class MessageFile(Generic[Row]):
             self.problems.append(f"line {line}: {name}: is missing, and {there} other {others}")
 
 
-def _read(
+def read_rows(
     file: Path,
     id_key: str,
     first_key: str,
@@ -117,7 +117,7 @@ def holds_conversations(dataset_file: object) -> bool:
 
 def read_conversations(file: Path) -> MessageFile[Conversation]:
     """Raises OSError: it cannot be read."""
-    found = _read(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
+    found = read_rows(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
     others = "lines have one; all have it or none has"
     found.all_or_none(ID, [row.id for row in found.rows], others)
     found.all_or_none(CLUSTER, [row.others.get(CLUSTER) for row in found.rows], others)
@@ -203,7 +203,7 @@ def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     name, nouns = _ID[form], ("cases", "case")
     as_usual = _as_healthbench if form == PROFESSIONAL else dict
-    found = _read(
+    found = read_rows(
         path, name, name, nouns,
         lambda row: _case_problems(as_usual(row), form), lambda row: _case(as_usual(row), form),
     )  # fmt: skip

@@ -1,0 +1,238 @@
+"""What a judge's passport says: as text, JSON and YAML, and as one page. The verdict's rules: docs/trust-a-judge.md."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eval_factory import __version__
+from eval_factory.core import formats
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.tables import Table, screen
+from eval_factory.core.tables import html as in_html
+from eval_factory.scoring.judge_calibration import FEWEST_ITEMS, Calibration, Figure, Figures, Part
+
+MARGIN = 0.05
+"""Of macro F1, and of the bias, in shares: what is smaller does not matter."""
+_MARGIN = formats.short(100 * MARGIN)
+NAMES = {
+    "f1_macro": "macro F1", "kappa": "Cohen's kappa", "ac1": "Gwet's AC1", "sensitivity": "sensitivity",
+    "specificity": "specificity", "bias": "bias, points",
+}  # fmt: skip
+METHOD = (
+    "95 % intervals by clusters of conversations: a jackknife with pseudo-clusters (macro F1, kappa, AC1 and their"
+    " difference), Wilson's on the effective number (sensitivity, specificity), Student's t with pseudo-clusters"
+    f" (bias). Categories of {FEWEST_ITEMS} items or more are pooled partially where there are three or more of them."
+)
+AS_WELL, LESS, OPEN, NOT_SHOWN = "as well", "less", "open", "not shown"
+
+
+@dataclass(frozen=True)
+class JudgePassport:
+    judge: str
+    column: str
+    """The field of the labels that has its decisions."""
+    labels_sha256: str
+    """Of the label file's bytes."""
+    found: Calibration
+
+    @property
+    def agreement(self) -> str:
+        """`as well` as physicians agree with each other, `less`, `open`, or `not shown`."""
+        low, high, physicians = self.found.gap.ci_low, self.found.gap.ci_high, self.found.total.physicians
+        by_chance = physicians is None or (physicians.kappa.ci_low or 0.0) <= 0
+        if self.found.always is not None or low is None or high is None or by_chance:
+            return NOT_SHOWN
+        return AS_WELL if low >= -MARGIN else LESS if high < 0 else OPEN
+
+    @property
+    def bias(self) -> Figure:
+        return Figure(None) if self.found.total.judge is None else self.found.total.judge.bias
+
+    @property
+    def grade(self) -> str:
+        """The class of the page's card: good, warn or bad."""
+        low, high = self.bias.ci_low, self.bias.ci_high
+        if self.agreement == LESS or self.found.always is not None:
+            return "bad"
+        if low is None or high is None or self.agreement != AS_WELL:
+            return "warn"
+        return "bad" if low > MARGIN or high < -MARGIN else "good" if low >= -MARGIN and high <= MARGIN else "warn"
+
+    @property
+    def verdict(self) -> list[str]:
+        """Two or three sentences for a clinician, the worst first."""
+        sentences = [self._agreement_in_words(), self._bias_in_words()]
+        if self.grade == "bad" and self.agreement == AS_WELL:
+            sentences.reverse()
+        return [*sentences, *self._categories_in_words()]
+
+    def _agreement_in_words(self) -> str:
+        found, judge, physicians = self.found, self.found.total.judge, self.found.total.physicians
+        if found.always is not None:
+            said = "met" if found.always else "not met"
+            return f"The judge said {said!r} of everything: nothing shows that it can tell good from bad."
+        if judge is None or physicians is None or found.gap.ci_low is None:
+            few = formats.counted(found.conversations, "conversation")
+            return (
+                f"{few} cannot show how far the judge agrees with the physicians: too few, or all decisions are equal."
+            )
+        if self.agreement == NOT_SHOWN:
+            own = f"kappa {_with_interval(physicians.kappa)}"
+            why = "these labels cannot show how good the judge is"
+            return f"The physicians' own agreement is not shown to be better than chance ({own}): {why}."
+        both = f"macro F1 {_coefficient(judge.f1_macro)} beside {_coefficient(physicians.f1_macro)}"
+        ends = f"{_points(found.gap.ci_low)} to {_points(found.gap.ci_high)}"
+        as_well = "the judge agrees with the physicians as well as they agree with each other"
+        words = {
+            AS_WELL: f"T{as_well[1:]}, to within {_MARGIN} points",
+            LESS: "The judge agrees with the physicians less than they agree with each other",
+            OPEN: f"These labels are too few to say whether {as_well}",
+        }
+        return f"{words[self.agreement]} ({both}; the difference is {ends} points)."
+
+    def _bias_in_words(self) -> str:
+        value, low, high = self.bias.value, self.bias.ci_low, self.bias.ci_high
+        if value is None or low is None or high is None:
+            return "Whether the judge is lenient or strict cannot be said."
+        if not self.bias.holds_0:
+            kind, more = ("lenient", "more") if value > 0 else ("strict", "less")
+            by = f"{formats.points(abs(value))} points {more} often than the physicians"
+            ends = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
+            return f"The judge is {kind}: it says 'met' {by} ({ends})."
+        if low >= -MARGIN and high <= MARGIN:
+            return f"The judge is neither lenient nor strict by more than {_MARGIN} points."
+        found, most = f"{_points(value)} points, {_points(low)} to {_points(high)}", formats.points(max(-low, high))
+        return f"No leniency or strictness is shown ({found}), but one of up to {most} points is not ruled out."
+
+    def _categories_in_words(self) -> list[str]:
+        """A sentence, where there is something to say."""
+        figures = [(name, part.judge.bias) for name, part in self.found.categories.items() if part.judge is not None]
+        biased = {name: bias.value or 0.0 for name, bias in figures if bias.ci_low is not None and not bias.holds_0}
+        most = max(biased, key=lambda name: abs(biased[name]), default="")
+        many = formats.counted(len(figures), "category", "categories")
+        where = f"{len(biased)}, most in {one_line(most)} ({_points(biased.get(most))} points)"
+        if biased:
+            return [f"Of {many} with figures, a bias is shown in {where}."]
+        small = f"{len(self.found.categories) - len(figures)} of {len(self.found.categories)}"
+        too_small = f"Categories too small for a figure (fewer than {FEWEST_ITEMS} items): {small}."
+        return [too_small] if len(figures) < len(self.found.categories) else []
+
+
+def _coefficient(figure: Figure) -> str:
+    return formats.coefficient(figure.value, missing="-")
+
+
+def _points(share: float | None) -> str:
+    return "-" if share is None else formats.points(share, sign="+")
+
+
+def _with_interval(figure: Figure, *, points: bool = False) -> str:
+    show = _points if points else formats.coefficient
+    if figure.value is None or figure.ci_low is None or figure.ci_high is None:
+        return "-" if figure.value is None else show(figure.value)
+    return f"{show(figure.value)} ({show(figure.ci_low)} to {show(figure.ci_high)})"
+
+
+def calibration_document(found: Calibration) -> dict[str, Any]:
+    """What `--json` prints, with all digits. Shares, not points; null where there is no figure."""
+    return {**asdict(found.total), "categories": {name: asdict(part) for name, part in found.categories.items()}}
+
+
+def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
+    """What judge_passport.yaml holds. `date`: YYYY-MM-DD."""
+    found, document = passport.found, calibration_document(passport.found)
+    figures = {"judge": document["judge"], "physicians": document["physicians"]}
+    return {
+        "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column, "date": date,
+        "eval_factory": __version__,
+        "label_set": {
+            "sha256": passport.labels_sha256, "items": found.total.items, "labels": found.total.labels,
+            "physicians": found.physicians, "conversations": found.conversations,
+        },
+        "verdict": passport.verdict, "method": METHOD,
+        "figures": {**figures, "f1_macro_difference": asdict(found.gap)}, "categories": document["categories"],
+        "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
+    }  # fmt: skip
+
+
+def figures_table(part: Part) -> Table:
+    """A row a figure, the judge beside the physicians."""
+    among = {key: "-" if key == "bias" else _figure(part.physicians, key) for key in NAMES}
+    rows = [[name, _figure(part.judge, key), among[key]] for key, name in NAMES.items()]
+    return Table(["figure", "judge with physicians", "physicians with each other"], rows, 2)
+
+
+def parts_table(parts: Mapping[str, Part], name: str) -> Table:
+    """A row a category or a third of the lengths; `-` where there is no figure."""
+    head = [name, "items", "labels", "judge: macro F1", "physicians: macro F1", NAMES["bias"]]
+    rows = []
+    for each, part in parts.items():
+        agreement = [_figure(figures, "f1_macro") for figures in (part.judge, part.physicians)]
+        rows.append([each, str(part.items), str(part.labels), *agreement, _figure(part.judge, "bias")])
+    return Table(head, rows, 5)
+
+
+def _figure(figures: Figures | None, key: str) -> str:
+    return "-" if figures is None else _with_interval(getattr(figures, key), points=key == "bias")
+
+
+def passport_text(passport: JudgePassport) -> str:
+    """For a screen of 80 columns; ends with a line break."""
+    found = passport.found
+    lines = [f"judge {one_line(passport.judge)}: {size_of(found)}", "", *screen(figures_table(found.total)), ""]
+    rows = []
+    for name, part in found.categories.items():
+        if (judge := part.judge) is not None:
+            rows.append([one_line(name, 34), str(part.items), _coefficient(judge.f1_macro), _figure(judge, "bias")])
+    if rows:
+        lines += [*screen(Table(["category", "items", "macro F1", NAMES["bias"]], rows, 3)), ""]
+    for sentence in passport.verdict:
+        lines += textwrap.wrap(sentence, 80, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def size_of(found: Calibration) -> str:
+    items, labels = formats.counted(found.total.items, "item"), formats.counted(found.total.labels, "label")
+    who, where = formats.counted(found.physicians, "physician"), formats.counted(found.conversations, "conversation")
+    return f"{items}, {labels} of {who}, {where}"
+
+
+def passport_page(passport: JudgePassport, date: str) -> str:
+    """One offline page with the figures and the verdict; it holds no question, answer or criterion."""
+    from markupsafe import Markup  # imported here, as the rest of the page: text and JSON need none of it
+
+    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+
+    found, style = passport.found, tables_style()
+    hints = (
+        f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure.",
+        "Thirds of the items. A judge whose bias grows with the length rewards long answers.",
+    )
+    parts = [
+        ("categories", "Categories", hints[0], parts_table(found.categories, "category")),
+        ("lengths", "Length of the answer", hints[1], parts_table(found.lengths, "characters")),
+    ]
+    # SVG and tables are ours, and escape what is in them
+    text = page_environment().get_template("judge_passport.html.j2").render(
+        passport=passport, date=date, size=size_of(found), method=METHOD, version=__version__,
+        policy=policy(style, ""), style=Markup(STYLE), plot=Markup(_plot(found)),  # noqa: S704
+        figures=Markup(in_html(figures_table(found.total))),  # noqa: S704
+        parts=[(*words, Markup(in_html(table))) for *words, table in parts if table.rows],  # noqa: S704
+    )  # fmt: skip
+    return text.replace(STYLE, style)
+
+
+def _plot(found: Calibration) -> str:
+    """The two agreements, one below the other; nothing where neither is defined."""
+    from eval_factory.report.drawing import svg
+    from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+
+    rows = []
+    for name, figures in (("judge", found.total.judge), ("physicians", found.total.physicians)):
+        if figures is not None and (one := figures.f1_macro).value is not None:
+            rows.append(PlottedValue(name, one.value, one.ci_low, one.ci_high, found.total.items))
+    title = "Macro F1: the judge with the physicians, and the physicians with each other"
+    return svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0))) if rows else ""

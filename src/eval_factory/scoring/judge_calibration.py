@@ -1,0 +1,277 @@
+"""How far a judge agrees with physicians, beside how far they agree with each other. Pure.
+
+Two tables of pairs of decisions are made: (the judge, a physician) of each item, and each ordered pair of an item's
+physicians, as in the published figures of HealthBench (arXiv 2505.08775, section 6). Items of one conversation share a
+source: every interval is one by clusters of conversations. It does not know that a physician labelled many items.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+from eval_factory.scoring.intervals import FEWEST, effective_clusters, interval_of_mean, mean_end_weight, t_quantile
+from eval_factory.tasks.physician_labels import LabelledItem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FEWEST_ITEMS, FEWEST_POOLED = 10, 3
+"""Items of a part, for a figure; categories, to know how far they are apart."""
+PSEUDO_CLUSTERS = 0.75
+"""Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of rare faults cover
+90 %; benchmarks/judge_coverage.py prints what they cover."""
+_Z = statistics.NormalDist().inv_cdf(0.975)
+Pair = tuple[str, bool, bool]
+"""Conversation, what the judge (or one physician) says, what the physician (or another one) says."""
+_LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
+"""0 of the other figures; the highest is 1."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its 95 % interval; None: not defined, or too little to say."""
+
+    value: float | None
+    ci_low: float | None = None
+    ci_high: float | None = None
+
+    @property
+    def holds_0(self) -> bool:
+        return self.ci_low is None or self.ci_high is None or self.ci_low <= 0 <= self.ci_high
+
+
+@dataclass(frozen=True)
+class Figures:
+    """F1 is the mean of `met` and `not met`; sensitivity the share called met of what a physician called met,
+    specificity the same of not met. Bias: the judge's share of met less the mean of the items' mean labels."""
+
+    f1_macro: Figure
+    kappa: Figure
+    ac1: Figure
+    sensitivity: Figure
+    specificity: Figure
+    bias: Figure
+
+
+@dataclass(frozen=True)
+class Part:
+    """All items, a category or a third of the lengths."""
+
+    items: int
+    labels: int
+    judge: Figures | None
+    physicians: Figures | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    total: Part
+    conversations: int
+    physicians: int
+    gap: Figure
+    """The judge's macro F1 less the physicians'."""
+    always: bool | None
+    """What the judge said of every item; None where it said both."""
+    categories: Mapping[str, Part]
+    lengths: Mapping[str, Part]
+    """Thirds by the answer's characters; none where lengths are not known."""
+
+
+def calibration_of(items: Sequence[LabelledItem]) -> Calibration:
+    """All figures of at least one item; some have the labels of two physicians."""
+    by_category: dict[str, list[LabelledItem]] = defaultdict(list)
+    for item in items:
+        if item.category is not None:
+            by_category[item.category].append(item)
+    said = {item.judged for item in items}
+    return Calibration(
+        total=part_of(items, fewest=1),
+        conversations=len({item.conversation for item in items}),
+        physicians=len({name for item in items for name in item.physicians}),
+        gap=_gap(items),
+        always=said.pop() if len(said) == 1 else None,
+        categories=pooled({name: part_of(by_category[name]) for name in sorted(by_category)}),
+        lengths={name: part_of(third) for name, third in _thirds(items).items()},
+    )
+
+
+def part_of(items: Sequence[LabelledItem], fewest: int = FEWEST_ITEMS) -> Part:
+    labels = sum(len(item.labels) for item in items)
+    if len(items) < fewest:
+        return Part(len(items), labels, None, None)
+    means = [statistics.fmean(item.labels) for item in items]
+    apart = [item.judged - mean for item, mean in zip(items, means, strict=True)]
+    interval = interval_of_mean(apart, scale=(-1.0, 1.0), clusters=[item.conversation for item in items])
+    # the difference of the means, not the mean of the differences: its last digits are the published ones
+    bias = statistics.fmean(item.judged for item in items) - statistics.fmean(means)
+    pairs, among = _pairs_of(items)
+    judge = _figures(pairs, Figure(bias, interval.low, interval.high))
+    return Part(len(items), labels, judge, _figures(among, Figure(0.0, 0.0, 0.0)) if among else None)
+
+
+def _pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
+    """The judge with each physician, and each ordered pair of physicians."""
+    among = [(item.conversation, one, other) for item in items for one, other in permutations(item.labels, 2)]
+    return [(item.conversation, item.judged, label) for item in items for label in item.labels], among
+
+
+def _figures(pairs: Sequence[Pair], bias: Figure) -> Figures:
+    tables, weights = _tables(pairs)
+    f1, kappa, ac1 = _by_jackknife(tables, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
+    return Figures(f1, kappa, ac1, _right(pairs, True), _right(pairs, False), bias)
+
+
+def _right(pairs: Sequence[Pair], label: bool) -> Figure:
+    """Of what is labelled so the share that was said, with Wilson's interval on the effective number of pairs."""
+    found = [float(said is label) for _, said, other in pairs if other is label]
+    if not found:
+        return Figure(None)
+    interval = interval_of_mean(found, clusters=[name for name, _, other in pairs if other is label])
+    return Figure(statistics.fmean(found), interval.low, interval.high)
+
+
+def _gap(items: Sequence[LabelledItem]) -> Figure:
+    """Both tables of a conversation are left out together: the two agreements depend on each other."""
+    import numpy as np  # imported here, as everywhere: `ls` needs none of it
+
+    pairs, among = _pairs_of(items)
+    (one, weights), (other, more) = _tables(pairs), _tables(among, pairs)
+
+    def difference(tables: NDArray[Any]) -> NDArray[Any]:
+        apart: NDArray[Any] = agreement_of(tables[..., :4]) - agreement_of(tables[..., 4:])
+        return apart[..., :1]
+
+    return _by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[0]
+
+
+def _tables(pairs: Sequence[Pair], named: Sequence[Pair] = ()) -> tuple[NDArray[Any], list[float]]:
+    """Of each conversation its counts (both met, only the first, only the second, none), shape (conversations, 4), and
+    of each kind the pairs of its pseudo-cluster. `named`: pairs with all conversations, in their order."""
+    import numpy as np
+
+    counts, kinds = Counter(pairs), ((True, True), (True, False), (False, True), (False, False))
+    names = dict.fromkeys(name for name, _, _ in named or pairs)
+    weight = PSEUDO_CLUSTERS * mean_end_weight([name for name, _, _ in pairs]) if pairs else 0.0
+    return np.array([[counts[name, one, other] for one, other in kinds] for name in names], float), [weight] * 4
+
+
+def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
+    """Macro F1, Cohen's kappa and Gwet's AC1 of many tables at once, as a jackknife needs them.
+
+    The same as scikit-learn's `f1_score(average="macro")` and `cohen_kappa_score`, and `agreement.gwet_ac1`, of the
+    pairs. J. Cohen, Educational and Psychological Measurement 20:37-46, 1960; K. L. Gwet, British Journal of
+    Mathematical and Statistical Psychology 61:29-48, 2008.
+
+    Args:
+        tables: counts of pairs (both met, only the first, only the second, none), shape (..., 4).
+
+    Returns:
+        Shape (..., 3); nan where one is not defined, as macro F1 where nobody ever said `not met`.
+    """
+    import numpy as np
+
+    met, first, second, not_met = np.moveaxis(tables, -1, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total, apart = tables.sum(axis=-1), first + second
+        f1 = (2 * met / (2 * met + apart) + 2 * not_met / (2 * not_met + apart)) / 2
+        observed, one, other = (met + not_met) / total, (met + first) / total, (met + second) / total
+        by_chance, mean = one * other + (1 - one) * (1 - other), (one + other) / 2
+        guessed = 2 * mean * (1 - mean)
+        return np.stack([f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)], axis=-1)
+
+
+def _by_jackknife(
+    tables: NDArray[Any], weights: Sequence[float], pairs: Sequence[Pair],
+    function: Callable[[NDArray[Any]], NDArray[Any]], *, lowest: Sequence[float],
+) -> list[Figure]:  # fmt: skip
+    """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t of their effective
+    number less one.
+
+    For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.on_a_scale` does: else a sample in
+    which a rare fault, or a judge's rare `not met`, is missing by luck knows nothing of it. The interval is that of the
+    table with them, and reaches as far as the value.
+
+    Args:
+        tables: shape (clusters, kinds).
+        weights: of each kind the pairs of its pseudo-cluster.
+        pairs: of which the tables are made.
+        function: from tables of shape (..., kinds) to figures of shape (..., figures).
+        lowest: that each figure can be; the highest is 1.
+    """
+    import numpy as np
+
+    values = [None if value != value else float(value) for value in function(tables.sum(axis=0))]
+    units = effective_clusters([name for name, _, _ in pairs])
+    if units < FEWEST:
+        return list(map(Figure, values))
+    rows = np.vstack([tables, np.diag(weights)])
+    center, left_out = function(rows.sum(axis=0)), function(rows.sum(axis=0) - rows)
+    half = t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
+    found = zip(values, lowest, (center - half).tolist(), (center + half).tolist(), strict=True)
+    return [
+        Figure(None) if one is None else Figure(one, max(least, min(one, low)), min(1.0, max(one, high)))
+        for one, least, low, high in found
+    ]
+
+
+def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
+    """Of each group the mean and the standard deviation that it has in the light of all groups.
+
+    The normal hierarchical model with a flat prior of the standard deviation between groups, summed over a grid of it
+    (A. Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 5.4, equations 5.17 to 5.21; the prior:
+    A. Gelman, Bayesian Analysis 1:515-534, 2006). A group with a large standard error moves far towards the others.
+
+    Args:
+        values: of three groups or more.
+        errors: their standard errors, each above 0.
+    """
+    import numpy as np
+
+    value, variance = np.array(values), np.array(errors) ** 2
+    between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2
+    precision = 1 / (variance + between)
+    of_common = 1 / precision.sum(axis=1, keepdims=True)
+    common = (value * precision).sum(axis=1, keepdims=True) * of_common
+    terms = np.log(precision) - (value - common) ** 2 * precision
+    log = (np.log(of_common) + terms.sum(axis=1, keepdims=True)) / 2
+    share = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
+    own = between * precision  # how much of a group's mean is its own
+    mean, spread = own * value + (1 - own) * common, own * variance + (1 - own) ** 2 * of_common
+    middle = (share * mean).sum(axis=0)
+    deviation = np.sqrt((share * (spread + (mean - middle) ** 2)).sum(axis=0))
+    return list(zip(middle.tolist(), deviation.tolist(), strict=True))
+
+
+def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Parts with each figure pooled partially over those that have it with an interval, where these are three."""
+    found = dict(parts)
+    for who, name in ((who, field.name) for who in ("judge", "physicians") for field in fields(Figures)):
+        figures: dict[str, Any] = {key: getattr(getattr(part, who), name, Figure(None)) for key, part in parts.items()}
+        own = {key: one for key, one in figures.items() if one.ci_low is not None and one.ci_high > one.ci_low}
+        if len(own) < FEWEST_POOLED:
+            continue
+        errors = [(figure.ci_high - figure.ci_low) / 2 / _Z for figure in own.values()]
+        made = partial_pooling([figure.value for figure in own.values()], errors)
+        for key, (value, deviation) in zip(own, made, strict=True):
+            low, high = max(_LOWEST.get(name, 0.0), value - _Z * deviation), min(1.0, value + _Z * deviation)
+            changed: dict[str, Any] = {name: Figure(value, low, high)}
+            found[key] = replace(found[key], **{who: replace(getattr(found[key], who), **changed)})
+    return found
+
+
+def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
+    lengths = [item.length for item in items if item.length is not None]
+    if len(lengths) < len(items) or len(items) < 3:
+        return {}
+    low, high = (int(cut) for cut in statistics.quantiles(lengths, n=3, method="inclusive"))
+    names = [f"up to {low:,}", f"{low + 1:,} to {high:,}", f"{high + 1:,} and more"]
+    found: dict[str, list[LabelledItem]] = {name: [] for name in names}
+    for item, length in zip(items, lengths, strict=True):
+        found[names[bisect_left((low, high), length)]].append(item)
+    return {name: some for name, some in found.items() if some}

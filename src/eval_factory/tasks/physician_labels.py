@@ -1,0 +1,100 @@
+"""Physicians' decisions about criteria and a judge's beside them, as HealthBench's meta-evaluation is published.
+
+A line is an answer and a criterion (arXiv 2505.08775, section 6; MIT): `prompt` (or `prompt_id`), `completion`,
+`rubric`, `category`, `binary_labels`, `anonymized_physician_ids`, and a field with the judge's decision. Only what
+figures are made of is kept: no text of a line is, and no message quotes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import did_you_mean
+from eval_factory.core.foreign_text import one_line
+from eval_factory.tasks.message_files import MessageFile, name_problems, read_rows, text_problems
+
+LABELS, PHYSICIANS, CATEGORY = "binary_labels", "anonymized_physician_ids", "category"
+_NO_BOOLEAN = "must be true or false, without quotes"
+_OWN = ("prompt", "prompt_id", "completion", "rubric", LABELS, PHYSICIANS, CATEGORY)
+
+
+@dataclass(frozen=True)
+class LabelledItem:
+    """One criterion of one answer."""
+
+    conversation: str
+    judged: bool
+    """Whether the judge says that the criterion is met."""
+    labels: tuple[bool, ...]
+    physicians: tuple[str, ...]
+    category: str | None = None
+    length: int | None = None
+    """Of the answer, in characters; None where the file does not hold it."""
+
+
+def read_labels(file: Path, column: str) -> MessageFile[LabelledItem]:
+    """Every item and every mistake. `column`: with the judge's decision. Raises OSError: it cannot be read."""
+    fields, missing = dict[str, None](), f"{one_line(column)}: is missing"
+
+    def problems_of(row: Mapping[str, Any]) -> Iterator[str]:
+        fields.update(dict.fromkeys(row))
+        yield from _problems(row)
+        if row.get(column) is None:
+            yield missing
+        elif not isinstance(row[column], bool):
+            yield f"{one_line(column)}: {_NO_BOOLEAN}"
+
+    found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column))
+    others = "lines have one; all have it or none has"
+    found.all_or_none(CATEGORY, [item.category for item in found.rows], others)
+    if fields and column not in fields:
+        names = [one_line(name) for name in fields if name not in _OWN]
+        hint = did_you_mean(column, names) or (f"; other fields: {', '.join(names[:10])}" if names else "")
+        found.problems = [problem for problem in found.problems if not problem.endswith(missing)]
+        found.problems.insert(0, f"no line has the field {one_line(column)!r} with the judge's decision{hint}")
+    elif found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
+        found.problems.append(
+            f"no line has the decisions of two physicians ({LABELS}): their agreement is what a judge is held against"
+        )
+    return found
+
+
+def _problems(row: Mapping[str, Any]) -> Iterator[str]:
+    labels, physicians = row.get(LABELS), row.get(PHYSICIANS)
+    if row.get("prompt_id") is not None:
+        yield from name_problems("prompt_id", row["prompt_id"])
+    elif not isinstance(row.get("prompt"), (str, list)) or not row["prompt"]:
+        yield "prompt: is missing; it (or prompt_id) says which lines are of one conversation"
+    if row.get("completion") is not None and not isinstance(row["completion"], str):
+        yield "completion: must be text"
+    if row.get(CATEGORY) is not None:
+        yield from name_problems(CATEGORY, row[CATEGORY])
+    if not isinstance(labels, list) or not labels:
+        yield f"{LABELS}: must be a list of physicians' decisions such as [true, false]"
+    else:
+        odd = (number for number, label in enumerate(labels) if not isinstance(label, bool))
+        yield from (f"{LABELS}.{number}: {_NO_BOOLEAN}" for number in odd)
+    if not isinstance(physicians, list) or not physicians:
+        yield f"{PHYSICIANS}: must be a list of names, one for each of {LABELS}"
+        return
+    for number, name in enumerate(physicians):
+        yield from text_problems(f"{PHYSICIANS}.{number}", name)
+    if isinstance(labels, list) and len(labels) != len(physicians):
+        yield f"{PHYSICIANS}: has {len(physicians)} names, and {LABELS} {len(labels)} decisions"
+    elif len({name for name in physicians if isinstance(name, str)}) < len(physicians):
+        yield f"{PHYSICIANS}: the same physician is named twice"
+
+
+def _item(row: Mapping[str, Any], column: str) -> LabelledItem:
+    name, answer = row.get("prompt_id"), row.get("completion")
+    if name is None:
+        name = hashlib.sha256(json.dumps(row["prompt"], sort_keys=True).encode()).hexdigest()
+    return LabelledItem(
+        name, row[column], tuple(row[LABELS]), tuple(row[PHYSICIANS]), row.get(CATEGORY),
+        None if answer is None else len(answer),
+    )  # fmt: skip

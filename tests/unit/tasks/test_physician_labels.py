@@ -1,0 +1,90 @@
+"""A file of physicians' labels: what is read, and every mistake with its line, without a patient's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.tasks.physician_labels import LabelledItem, read_labels
+from invented_labels import COLUMN, SECRET, line, written_labels
+
+
+def problems(folder: Path, *rows: dict[str, Any], column: str = COLUMN) -> list[str]:
+    found = read_labels(written_labels(folder / "labels.jsonl", rows), column).problems
+    assert not any(SECRET in problem for problem in found)
+    return found
+
+
+def test_what_figures_are_made_of(tmp_path: Path) -> None:
+    turned = [dict(reversed(one.items())) for one in line(3)["prompt"]]  # the same message
+    rows = [line(3, [True, False], False), line(3, [True, True], prompt=turned), line(4, prompt_id="p4", prompt=None)]
+    found = read_labels(written_labels(tmp_path / "labels.jsonl", rows), COLUMN)
+    assert found.problems == []
+    one, other, named = found.rows
+    assert one.conversation == other.conversation != named.conversation == "p4"
+    expected = (False, (True, False), ("doctor 0", "doctor 1"), "greeting", len(SECRET) + 4)
+    assert one == LabelledItem(one.conversation, *expected)
+    assert SECRET not in repr(found.rows), "no text is kept"
+    row = line(prompt="a question", completion=None, rubric=None, category=None)
+    (bare,) = read_labels(written_labels(tmp_path / "labels.jsonl", [row]), COLUMN).rows
+    assert (bare.length, bare.category) == (None, None)
+
+
+@pytest.mark.parametrize(("column", "hint"), [
+    ("judge_labels", ", did you mean 'judge_label'?"),
+    ("zzz", "; other fields: judge_label"),
+])  # fmt: skip
+def test_a_wrong_column_is_one_problem(column: str, hint: str, tmp_path: Path) -> None:
+    said = f"no line has the field {column!r} with the judge's decision{hint}"
+    assert problems(tmp_path, line(), line(1), column=column) == [said]
+    others = problems(tmp_path, line(), line(1, ["yes", True]), column=column)
+    assert others == [said, "line 2: binary_labels.0: must be true or false, without quotes"]
+    assert problems(tmp_path, line(judged=None), column=column) == [said.partition("; other")[0].partition(", did")[0]]
+
+
+@pytest.mark.parametrize(("changed", "expected"), [
+    ({"judged": "true"}, "judge_label: must be true or false, without quotes"),
+    ({"judged": 1}, "judge_label: must be true or false, without quotes"),
+    ({"judged": None}, "judge_label: is missing"),
+    ({"labels": [True, SECRET]}, "binary_labels.1: must be true or false, without quotes"),
+    ({"labels": [True, 0]}, "binary_labels.1: must be true or false, without quotes"),
+    ({"binary_labels": []}, "binary_labels: must be a list of physicians' decisions such as [true, false]"),
+    ({"binary_labels": [True]}, "anonymized_physician_ids: has 2 names, and binary_labels 1 decisions"),
+    ({"anonymized_physician_ids": ["x", "x"]}, "anonymized_physician_ids: the same physician is named twice"),
+    ({"anonymized_physician_ids": ["x", 7]}, "anonymized_physician_ids.1: must be text"),
+    ({"anonymized_physician_ids": SECRET}, "anonymized_physician_ids: must be a list of names, one for each of binary_labels"),
+    ({"prompt": None}, "prompt: is missing; it (or prompt_id) says which lines are of one conversation"),
+    ({"prompt_id": 7}, "prompt_id: must be text"),
+    ({"completion": [SECRET]}, "completion: must be text"),
+    ({"category": f"{SECRET}\n"}, "category: must be one line of at most 200 characters"),
+])  # fmt: skip
+def test_a_mistake_has_its_line(changed: dict[str, Any], expected: str, tmp_path: Path) -> None:
+    assert f"line 2: {expected}" in problems(tmp_path, line(), line(1, **changed), line(2))
+
+
+def test_all_mistakes_at_once(tmp_path: Path) -> None:
+    found = problems(tmp_path, line(judged="x"), line(1), line(2, ["a", "b"], None), line(3, category=None))
+    assert [problem.partition(":")[0] for problem in found] == ["line 1", "line 3", "line 3", "line 3", "line 4"]
+    assert found[-1] == "line 4: category: is missing, and 1 other lines have one; all have it or none has"
+
+
+def test_two_physicians_are_needed_once(tmp_path: Path) -> None:
+    (said,) = problems(tmp_path, line(0, [True]), line(1, [False]))
+    assert said.startswith("no line has the decisions of two physicians (binary_labels)")
+    assert problems(tmp_path, line(0, [True]), line(1, [False, True])) == []
+
+
+@pytest.mark.parametrize(("content", "expected"), [
+    (b"", "has no labels; each line is a JSON object"),
+    (b"\n\n", "has no labels; each line is a JSON object"),
+    (b"\n{\n", "line 2: is not JSON"),
+    (b"[1]\n", 'line 1: must be a JSON object such as {"prompt": ...}'),
+    ('{"prompt": "\u00e4"}'.encode("latin-1"), "line 1: is not UTF-8"),
+    (b"\xff\xfe{\0", "is UTF-16"),
+])  # fmt: skip
+def test_what_is_no_file_of_labels(content: bytes, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "labels.jsonl").write_bytes(content)
+    (found,) = read_labels(tmp_path / "labels.jsonl", COLUMN).problems
+    assert found.startswith(expected)
