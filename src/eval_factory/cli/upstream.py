@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from eval_factory.cli.console import HomePath, show_table
+from eval_factory.cli.console import HomePath
 
 
 @click.group("upstream")
@@ -28,8 +28,10 @@ def list_upstreams(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([{**asdict(one), "works": one.works} for one in found], indent=2))
         return
-    rows = [[one.name, one.package, one.supported, one.installed or "not installed", one.place] for one in found]
-    show_table(["upstream", "package", "supported", "installed", "environment"], rows)
+    for one in found:
+        said = one.installed or "not installed"
+        needed = "" if one.works else f" (supported: {one.supported})"
+        click.echo(f"{one.name:8}  {one.package} {said}{needed}, in {one.place}")
     if missing := [one.name for one in found if not one.works and one.package == one.name]:
         click.echo(f"\ninstall it: eval-factory upstream install {missing[0]}")
 

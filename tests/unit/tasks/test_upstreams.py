@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from eval_factory.cli.upstream import list_upstreams
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.helm import environments
@@ -110,6 +113,27 @@ def test_what_is_not_installed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(PrerequisiteError, match="no package"):
         install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "there"], "whole, or not at all"
+
+
+@pytest.mark.parametrize(
+    ("version", "line"),
+    [
+        ("0.8.0", "medhelm 0.8.0, in "),
+        ("0.7.1", "medhelm 0.7.1 (supported: 0.8.0), in "),
+        (None, "medhelm not installed"),
+    ],
+)
+def test_what_is_installed_is_said_on_any_screen(
+    version: str | None, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = made(tmp_path / "home", version) if version else tmp_path / "home"
+    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(home))
+    told = CliRunner().invoke(list_upstreams).output
+    assert line in told
+    assert str(home) in told
+    assert ("upstream install medhelm" in told) == (version != "0.8.0")
+    states = json.loads(CliRunner().invoke(list_upstreams, ["--json"]).output)
+    assert [(one["name"], one["works"]) for one in states] == [("helm", True), ("medhelm", version == "0.8.0")]
 
 
 def test_its_lock_is_ours_with_medhelm_in_crfm_helms_place(root: Path) -> None:
