@@ -72,7 +72,7 @@ def _cell(cell: CellResult, root: Path) -> dict[str, Any]:
     paid = _named(cell, "cost", "unpriced", "prompt_tokens", "completion_tokens")
     paid["unpriced"] = cell.unpriced or None
     more = {
-        **_named(cell, "reason", "model", "task", "higher_is_better", "unit"),
+        **_named(cell, "reason", "model", "task", "upstream", "higher_is_better", "unit"),
         "scale": None if cell.scale is None else list(cell.scale),
         "validity": without_nulls(_named(cell, "requested", "failed", "coverage")) or None,
         "not_reportable": list(cell.not_reportable) or None,
@@ -132,8 +132,8 @@ def _printable(value: Any) -> Any:
 
 _ROW = (
     "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
-    "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
-    "prompt_tokens", "completion_tokens", "not_reportable",
+    "reason", "model", "task", "upstream", "higher_is_better", "unit", "requested", "failed", "coverage", "cost",
+    "unpriced", "prompt_tokens", "completion_tokens", "not_reportable",
 )  # fmt: skip
 
 

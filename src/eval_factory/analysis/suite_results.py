@@ -60,6 +60,8 @@ class CellResult(OfCell):
     model: str | None = None
     """As it was asked for."""
     task: str | None = None
+    upstream: str | None = None
+    """By its name and version, where it is not HELM."""
     main_metric: str | None = None
     value: float | None = None
     ci_low: float | None = None
@@ -215,7 +217,7 @@ def _read(cell: FinishedCell) -> tuple[CellResult, Side | None]:
 
 
 def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[CellResult, Side | None]:
-    result = stored.result
+    result, record = stored.result, stored.result.provenance
     paid, this_run, validity = result.usage.all_runs.total, result.usage.this_run.total, result.validity
     main = result.scores.get(result.main_metric)
     not_reportable = list(validity.short_reasons)
@@ -224,8 +226,9 @@ def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[C
         not_reportable.append("it has no main score" if main is None else scored)
     found = replace(
         bare,
-        model=result.provenance.target,
+        model=record.target,
         task=result.task,
+        upstream=None if record.upstream == "helm" else f"{record.upstream} {record.helm}",
         main_metric=result.main_metric,
         reportable=result.reportable,
         not_reportable=() if result.reportable else tuple(not_reportable),
@@ -237,7 +240,7 @@ def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[C
         prompt_tokens=paid.prompt_tokens,
         completion_tokens=paid.completion_tokens,
         group_scores=tuple(group_scores(result)),
-        collected_by=result.provenance.eval_factory,
+        collected_by=record.eval_factory,
     )
     side, times = None, list[float]()
     if main is not None:

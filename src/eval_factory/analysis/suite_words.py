@@ -64,6 +64,8 @@ def marks(cell: CellResult) -> Iterator[str]:
         yield "not reportable"
     if cell.status != RunStatus.COMPLETE:
         yield cell.status
+    if cell.upstream is not None:
+        yield f"by {cell.upstream}"
 
 
 def metrics_of(results: SuiteResults, evaluation: str) -> str:

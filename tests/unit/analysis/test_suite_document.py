@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.suite_files import result_rows, results_document, usage_document
+from eval_factory.analysis.suite_files import result_rows, results_document, suite_markdown, suite_page, usage_document
 from eval_factory.analysis.suite_results import CellResult, FinishedCell, SuiteResults, suite_results
 from eval_factory.analysis.win_rates import GroupScore, WinRate
 from eval_factory.core.nouns import RunStatus
@@ -121,6 +121,17 @@ def test_what_no_two_runs_share_is_in_the_usage_alone(tmp_path: Path) -> None:
     assert to_yaml(results_document(other, tmp_path)) == to_yaml(results_document(found, tmp_path))
 
 
+def test_a_run_by_the_other_upstream_is_told_wherever_its_value_is_shown(tmp_path: Path) -> None:
+    other = replace(PROVENANCE, upstream="medhelm", helm="0.8.0")
+    found = suite_results([cell(tmp_path, "a", "x", WELL), cell(tmp_path, "b", "x", WELL, provenance=other)])
+    plain, its = results_document(found, tmp_path)["cells"]
+    assert (plain.get("upstream"), its["upstream"]) == (None, "medhelm 0.8.0")
+    assert [row["upstream"] for row in result_rows(found)] == [None, "medhelm 0.8.0"]
+    assert [
+        text.count("by medhelm 0.8.0") for text in (suite_markdown(found, tmp_path), suite_page(found, tmp_path))
+    ] == [1, 1]
+
+
 def test_every_row_has_the_same_fields_with_plain_values() -> None:
     robust = GroupScore("robustness", "m@test+robustness.worst", 0.3, None, None, 9, lower_is_better=False)
     bias = GroupScore("bias", "bias_metric:x", 0.2, None, None, 9, lower_is_better=True)
@@ -128,8 +139,8 @@ def test_every_row_has_the_same_fields_with_plain_values() -> None:
     first, second = result_rows(of(*cells))
     assert list(first) == list(second) == [
         "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
-        "reason", "model", "task", "higher_is_better", "unit", "requested", "failed", "coverage", "cost", "unpriced",
-        "prompt_tokens", "completion_tokens", "not_reportable", "robustness", "bias: bias_metric:x",
+        "reason", "model", "task", "upstream", "higher_is_better", "unit", "requested", "failed", "coverage", "cost",
+        "unpriced", "prompt_tokens", "completion_tokens", "not_reportable", "robustness", "bias: bias_metric:x",
     ]  # fmt: skip
     assert (first["value"], first["folder"], first["not_reportable"]) == (0.1234567890123, "out/a/x", None)
     assert (first["robustness"], first["bias: bias_metric:x"]) == (0.3, 0.2)
