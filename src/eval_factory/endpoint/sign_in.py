@@ -212,7 +212,7 @@ class OAuthSignIn(SignIn):
         except requests.RequestException:
             raise self._error("the token endpoint cannot be reached") from None
         except OAuth2Error as error:
-            # what it is told may be anything that JSON knows
+            # the reply may be anything that JSON knows
             code, description = (said_in(said) if said else "" for said in (error.error, error.description))
             reason = " ".join(filter(None, (f"({code})" if code else "", description))) or type(error).__name__
             raise self._error(f"{self._status}{reason}") from None

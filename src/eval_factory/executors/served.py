@@ -107,7 +107,7 @@ class _Server:
             _pipe(self._guard.stdin).write((json.dumps(order) + "\n").encode())
             _pipe(self._guard.stdin).flush()
 
-    def hear(self, say: _Say, seconds: float = 0.0) -> str:
+    def read_states(self, say: _Say, seconds: float = 0.0) -> str:
         """Its state, by all that its guard has said; it is listened to until it says no more, or for so long."""
         if self._guard is None:
             return self.state
@@ -148,7 +148,7 @@ class _Server:
         if guard is None:
             return
         self.close()
-        self.hear(lambda _: None, self._spec.stop_grace_s + TO_BE_GONE_S)
+        self.read_states(lambda _: None, self._spec.stop_grace_s + TO_BE_GONE_S)
         self._guard = None
         self.state, self.why = (_GONE, "does not run") if before[0] in (_STARTING, _READY) else before
         if self._group is not None:  # its guard was killed
@@ -197,7 +197,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         """Why they can be asked no more: the last one has ended, or hangs. None where all is well."""
         for one in self._servers:
             before = one.state
-            if one.hear(self._say) == OUT and before == _STARTING and self.addresses:
+            if one.read_states(self._say) == OUT and before == _STARTING and self.addresses:
                 self._leave_out(one)
         if any(one.moved for one in self._servers):
             return "is at another port now"
@@ -253,7 +253,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         self._say(f"{one.why}\n  the others go on: {len(self.addresses)} of {self._spec.replicas}")
 
     def _wait(self) -> None:
-        while _STARTING in [one.hear(self._say) for one in self._servers]:
+        while _STARTING in [one.read_states(self._say) for one in self._servers]:
             self._tick()
             time.sleep(ASKED_EVERY_S)
         for one in self._servers:

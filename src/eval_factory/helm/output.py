@@ -181,7 +181,7 @@ class HelmRun:
 
     @property
     def rubric(self) -> tuple[str, Mapping[str, str]] | None:
-        """What our metric of a rubric is called, and the judges that it hears: name -> deployment."""
+        """What our metric of a rubric is called, and the judges that it uses: name -> deployment."""
         for spec in self.run_spec.metric_specs:
             if spec.class_name == names.RUBRIC_METRIC_CLASS:
                 return spec.args["metric_name"], spec.args["judges"]

@@ -205,7 +205,7 @@ def _of_requests(facts: ComparedRun) -> Iterator[Deviation]:
     if model.endpoint_type != CHAT:
         yield Deviation("endpoint type", CHAT, model.endpoint_type, "the model sees the prompt without its chat format")
     elif model.adapter.custom_system_prompt is not None:
-        more = "the model is told more than the benchmark says"
+        more = "the model gets more instructions than the benchmark has"
         yield Deviation("system prompt", "none", "custom_system_prompt", more)
     effect = "the endpoint may answer otherwise"
     compared = {*COMPARED, *_token_names(facts.plan)}

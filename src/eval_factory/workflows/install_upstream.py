@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -69,7 +68,7 @@ def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], 
         wheels: a folder that packages are taken from, and from nowhere else: what `download` put there.
 
     Raises:
-        ConfigError: it is not one that has an environment of its own, or the folder is something else's.
+        ConfigError: it is not one that has an environment of its own, or the folder holds something else.
         PrerequisiteError: Python makes no environment here, or a package is not to be had.
     """
     if upstream is HELM:
@@ -78,8 +77,11 @@ def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], 
     if environment_of(upstream).version_of(upstream.package) == upstream.version:
         screen.write(f"{upstream} is installed already in {home}\n")
         return home
-    if home.exists() and not (home / "pyvenv.cfg").is_file():
-        raise ConfigError(f"{home}: is there, and is no environment of Python; {MEDHELM_HOME} can name another folder")
+    if home.exists() and not (home.is_dir() and not any(home.iterdir())):
+        raise ConfigError(
+            f"{home}: is there and has no {upstream}; nothing is overwritten: remove it, or let {MEDHELM_HOME} name"
+            " a folder that is new or empty"
+        )
     home.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     screen.write(f"installing {upstream} and what it needs, some 760 MB, into {home} ...\n")
     screen.flush()
@@ -90,8 +92,6 @@ def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], 
             _pip(made, ["install", "--no-compile", "--require-hashes"], env)
         else:
             _pip(made, ["install", "--no-compile", "--no-index", "--find-links", str(wheels.absolute())], env)
-        if home.exists():
-            shutil.rmtree(home)
         made.replace(home)
     return home
 

@@ -134,7 +134,7 @@ def test_a_port_that_somebody_else_takes(tmp_path: Path, words: list[str]) -> No
                 (one,) = server._servers
                 one.state, one.address = _GONE, f"http://127.0.0.1:{taken}"
                 one.begin(same_port=True)
-                wait_until(lambda: one.hear(said.append) == _READY)
+                wait_until(lambda: one.read_states(said.append) == _READY)
                 assert server.lost() == "is at another port now"
                 server.start_again()
                 assert server.lost() is None

@@ -132,7 +132,7 @@ PROMPT = {f"{CHANGES}.custom_system_prompt": "Be brief."}
 
 
 @pytest.mark.parametrize(("flags", "changes", "deviation"), [
-    (PROMPT, {}, ("system prompt", "none", "custom_system_prompt", "the model is told more than the benchmark says")),
+    (PROMPT, {}, ("system prompt", "none", "custom_system_prompt", "the model gets more instructions than the benchmark has")),
     ({**PROMPT, "target.api_endpoint.type": "completions"}, {},  # which have none
      ("endpoint type", "chat", "completions", "the model sees the prompt without its chat format")),
     ({f"{EXTRA}.max_length": 2048}, {"prompt_truncated": 4}, ("max_length", "none", 2048, "4 of 1000 prompts were cut")),

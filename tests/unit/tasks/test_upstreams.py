@@ -102,17 +102,23 @@ def test_what_is_not_installed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for name in ("medhlm", ""):
         with pytest.raises(ConfigError, match="there are: helm, medhelm"):
             install_upstream.upstream_named(name)
+    # an environment of somebody's own too, with another version or without medhelm: nothing is overwritten, ever
     (tmp_path / "taken").mkdir()
-    monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "taken"))
-    with pytest.raises(ConfigError, match="is no environment of Python"):
-        install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
+    (tmp_path / "taken" / "pyvenv.cfg").write_text("")
+    made(tmp_path / "older", "0.7.0")
+    for name in ("taken", "older"):
+        monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / name))
+        before = sorted((tmp_path / name).rglob("*"))
+        with pytest.raises(ConfigError, match=r"has no medhelm 0.8.0; nothing is overwritten: remove it"):
+            install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
+        assert sorted((tmp_path / name).rglob("*")) == before
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(made(tmp_path / "there", "0.8.0")))
     assert install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr) == tmp_path / "there"
     assert "is installed already" in capsys.readouterr().err
     monkeypatch.setenv("EVAL_FACTORY_MEDHELM", str(tmp_path / "new"))
     with pytest.raises(PrerequisiteError, match="no package"):
         install_upstream.install(MEDHELM, wheels=None, env={}, screen=sys.stderr)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "there"], "whole, or not at all"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["older", "taken", "there"], "whole, or not at all"
 
 
 @pytest.mark.parametrize(

@@ -256,8 +256,8 @@
   }
 
   function signsOf(entry) {
-    const told = runs[0].head.flags.filter((flag) => !UNTOLD.has(flag) && flag !== "wrong" && flag !== "failed" && hasFlag(entry, flag));
-    return (entry.flipped ? ["flipped", ...told] : told).map((flag) => LABELS[flag][0]).join(", ");
+    const listed = runs[0].head.flags.filter((flag) => !UNTOLD.has(flag) && flag !== "wrong" && flag !== "failed" && hasFlag(entry, flag));
+    return (entry.flipped ? ["flipped", ...listed] : listed).map((flag) => LABELS[flag][0]).join(", ");
   }
 
   const nameOfRow = (row) => row.id + (row.trial ? " trial " + (row.trial + 1) : "") + (row.perturbation ? " + " + row.perturbation : "");
@@ -528,9 +528,9 @@
     const rows = detail.criteria;
     if (!rows) return [];
     const count = (verdict) => rows.filter((row) => row[4] === verdict).length;
-    const told = ["met", "not met", "tied", "unjudged"].filter((verdict) => verdict === "met" || count(verdict)).map((verdict) => count(verdict) + " " + verdict);
+    const listed = ["met", "not met", "tied", "unjudged"].filter((verdict) => verdict === "met" || count(verdict)).map((verdict) => count(verdict) + " " + verdict);
     const best = rows.reduce((sum, row) => sum + Math.max(0, row[2]), 0), lost = rows.reduce((sum, row) => sum + (row[5] || 0), 0);
-    return [heading("Criteria: " + told.join(", ") + "; " + number(lost) + " points lost, of " + number(best) + " that can be won"),
+    return [heading("Criteria: " + listed.join(", ") + "; " + number(lost) + " points lost, of " + number(best) + " that can be won"),
       element("ol", { class: "criteria" }, ...rows.map(criterion))];
   }
 
@@ -565,15 +565,15 @@
   function judgement(said) {
     if (said === null || typeof said !== "object") return [inline(String(said))];
     const { score, explanation, ...others } = said;
-    const told = [];
-    if (score !== undefined) told.push(element("b", {}, inline(String(score))), " ");
-    if (explanation !== undefined) told.push(inline(String(explanation)));
-    if (Object.keys(others).length) told.push(" ", inline(JSON.stringify(others)));
-    return told;
+    const listed = [];
+    if (score !== undefined) listed.push(element("b", {}, inline(String(score))), " ");
+    if (explanation !== undefined) listed.push(inline(String(explanation)));
+    if (Object.keys(others).length) listed.push(" ", inline(JSON.stringify(others)));
+    return listed;
   }
 
   function facts(run, row, detail) {
-    const told = [
+    const listed = [
       ...Object.entries(detail.metrics || {}).map(([name, value]) => [name, number(value)]),
       ["signs", run.head.flags.filter((flag) => flag !== "right" && flag !== "wrong" && run.has(row, flag)).map((flag) => LABELS[flag][0]).join(", ")],
       ["ended because of", detail.finish_reason], ["seconds", row.latency === null ? "" : number(row.latency) + (detail.cached ? " (taken from the cache)" : "")],
@@ -582,7 +582,7 @@
       ["speaks to its judges", (detail.injection || []).join(", ")],
       ...Object.entries(detail.categories || {}).map(([name, value]) => [name, String(value)]),
     ];
-    const list = told.filter(([, value]) => value !== undefined && value !== null && value !== "");
+    const list = listed.filter(([, value]) => value !== undefined && value !== null && value !== "");
     return element("dl", { class: "facts" }, ...list.map(([name, value]) =>
       element("div", {}, element("dt", {}, inline(String(name))), element("dd", {}, inline(String(value))))));
   }

@@ -233,7 +233,7 @@ class CellRun:
 
 @dataclass
 class CellLoop:
-    """Begins cells, hears of their ends, decides what follows. One thread uses it."""
+    """Starts cells, waits for their ends, decides what follows. One thread uses it."""
 
     work: Work
     executor: Executor

@@ -2,7 +2,7 @@
 
     python -m eval_factory.workflows.suite.slurm_worker WAVE
 
-Slurm starts a task again when it hears nothing of its node, whose processes may well go on (a frozen slurmd, a broken
+Slurm starts a task again when its node does not reply, whose processes may well go on (a frozen slurmd, a broken
 network). So each start leaves a mark: an older start that finds the mark of a newer one ends, and the newer one gives
 it time to, before it takes the folder's lock and goes on with the answers that are there.
 """
