@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -239,11 +240,11 @@ def test_under_lasting_429_fewer_go_on_at_once_and_then_more_again(tmp_path: Pat
         assert outcome.document()["validity"]["instances"]["scored"] == INSTANCES
         arrivals = endpoint.arrivals
     at_first = max(inside for _, inside in arrivals[:16])
-    while_narrow = max(inside for answered, inside in arrivals if 5 <= answered < 10)
-    afterwards = max(inside for answered, inside in arrivals if answered >= 10)
-    # About 16, 2 and 6; a busy machine lets a few through late.
-    assert while_narrow <= at_first / 2
-    assert while_narrow < afterwards
+    while_narrow = [inside for answered, inside in arrivals if 5 <= answered < 10]
+    afterwards = [inside for answered, inside in arrivals if answered >= 20]
+    # About 16, then 2, then 5. A busy machine lets a few through late: so what is usual of each time is compared.
+    assert max(while_narrow) <= at_first / 2
+    assert median(while_narrow) < median(afterwards) <= 0.6 * at_first
 
 
 BACKWARDS = """
