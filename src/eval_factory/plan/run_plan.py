@@ -96,7 +96,17 @@ class Plan:
 
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
+        """Those that are asked: not the model where the data hold the answers."""
+        return self.known_to_helm[self.has_answers :]
+
+    @property
+    def known_to_helm(self) -> tuple[EndpointPlan, ...]:
+        """All, the model first."""
         return (self.model, *self.judges, *self.prescribed)
+
+    @property
+    def has_answers(self) -> bool:
+        return self.evaluation.benchmark is not None and self.evaluation.benchmark.has_answers
 
     @property
     def trials(self) -> int:

@@ -154,14 +154,19 @@ def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable
     """
     low, high = scale
     labels = range(len(values)) if clusters is None else clusters
-    size = mean_end_weight(labels)
-    total = len(values) + 2 * size
-    mean = (math.fsum(values) + size * (low + high)) / total
-    totals = [*_totals(values, labels, mean), size * (low - mean), size * (high - mean)]
-    number = len(totals)
-    variance = number / (number - 1) * _sum_of_squares(totals) / total**2
+    mean, variance = mean_on_a_scale(values, scale, labels)
     half = t_quantile(effective_clusters(labels) - 1) * math.sqrt(variance)
     return max(low, mean - half), min(high, mean + half)
+
+
+def mean_on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable]) -> tuple[float, float]:
+    """The mean with these pseudo-values, and its variance."""
+    (low, high), size = scale, mean_end_weight(clusters)
+    total = len(values) + 2 * size
+    mean = (math.fsum(values) + size * (low + high)) / total
+    totals = [*_totals(values, clusters, mean), size * (low - mean), size * (high - mean)]
+    number = len(totals)
+    return mean, number / (number - 1) * _sum_of_squares(totals) / total**2
 
 
 def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:

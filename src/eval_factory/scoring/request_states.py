@@ -11,6 +11,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
+from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
 MAX_CATEGORY = 80
 
@@ -59,7 +60,8 @@ def categories_of(instance: output.Instance) -> dict[str, Any]:
     return {
         name: value
         for name, value in (instance.extra_data or {}).items()
-        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY)
+        if name not in (ANSWER, SAMPLE)
+        and (isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY))
     }
 
 

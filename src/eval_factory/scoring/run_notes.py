@@ -39,6 +39,9 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
     if plan.model.url.startswith("demo:"):
         measures_nothing = "the target was the embedded demo baseline, not a model: these scores measure nothing"
         yield Note(Importance.NO_RESULT, measures_nothing)
+    if plan.has_answers:
+        no_model = "no model was asked: the answers are in the data, and target.api_endpoint.model_id only names them"
+        yield Note(Importance.BACKGROUND, no_model)
     found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
     rules = plan.evaluation.task.helm.parameters
     in_part = any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)

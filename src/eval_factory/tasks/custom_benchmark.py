@@ -98,6 +98,8 @@ class Benchmark:
     """Whether its rows are conversations, sent turn by turn; there is no prompt then."""
     is_rubric: bool = False
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
+    has_answers: bool = False
+    """Whether its rows hold the answers to judge: no model is asked."""
     jury_form: JuryForm = HELMS_FORM
     """The ratings and criteria of its jury, where it has one."""
 
@@ -183,6 +185,7 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
         sha256=_hashes(path, file),
         has_clusters=any(case.cluster is not None for case in read.rows),
         is_rubric=True,
+        has_answers=any(case.answer is not None for case in read.rows),
     )
 
 

@@ -18,7 +18,7 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks import custom_table
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
 from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, why_unreadable
-from eval_factory.tasks.rubric_case import ROLES, SYSTEM, USER, Criterion, RubricCase, positive_points
+from eval_factory.tasks.rubric_case import ANSWER, ROLES, SAMPLE, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
 MESSAGES = "messages"
@@ -31,6 +31,7 @@ _ID = {OWN: "id", HEALTHBENCH: "prompt_id", PROFESSIONAL: "id"}
 _MESSAGES = {OWN: MESSAGES, HEALTHBENCH: "prompt", PROFESSIONAL: "conversation.messages"}
 _TAGS = {OWN: "tags", HEALTHBENCH: "example_tags", PROFESSIONAL: "example_tags"}
 _RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"}
+_OWN_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
 MAX_POINTS = 1_000_000
 
 Row = TypeVar("Row")
@@ -209,6 +210,7 @@ def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
     )  # fmt: skip
     others = "cases have one; a case that shares nothing gets a name of its own"
     found.all_or_none("cluster", [case.cluster for case in found.rows], others)
+    found.all_or_none(ANSWER, [case.answer for case in found.rows], "cases have one; all have it or none has")
     return found
 
 
@@ -237,6 +239,8 @@ def _case(row: Mapping[str, Any], form: FileForm) -> RubricCase:
         cluster=row.get("cluster") if own else None,
         tags=tuple(row.get(_TAGS[form]) or ()),
         canary=canary if isinstance(canary, str) else None,
+        answer=row.get(ANSWER) if own else None,
+        sample=row.get(SAMPLE) if own else None,
     )
 
 
@@ -257,11 +261,15 @@ def _case_problems(row: Mapping[str, Any], form: FileForm) -> Iterator[str]:
         yield f'{name}: must be a list of criteria such as [{{"criterion": "...", "points": 5, "tags": []}}]'
     yield from _tag_problems(_TAGS[form], row.get(_TAGS[form]))
     if own:
-        yield from unknown_fields(row, ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary"))
+        yield from unknown_fields(row, _OWN_FIELDS)
         if row.get("reference") is not None:
             yield from text_problems("reference", row["reference"])
         if row.get("cluster") is not None:
             yield from name_problems("cluster", row["cluster"])
+        if not isinstance(row.get(ANSWER, ""), str):
+            yield f"{ANSWER}: must be text, may be empty; the model is not asked where it is there"
+        if type(row.get(SAMPLE, 0)) is not int:
+            yield f"{SAMPLE}: must be a whole number"
 
 
 def object_in(line: str, first_key: str) -> dict[str, Any] | str:

@@ -25,7 +25,7 @@ UNCLIPPED = ".unclipped"
 LENGTH_ADJUSTED = ".length_adjusted"
 """Ends the name of HealthBench Professional's score as if each answer had 2,000 characters; not clipped."""
 
-RUBRICS, TAGS, _CLUSTER, CANARY = "rubrics", "tags", "cluster", "canary"
+RUBRICS, TAGS, _CLUSTER, CANARY, ANSWER, SAMPLE = "rubrics", "tags", "cluster", "canary", "answer", "sample"
 """What HELM keeps of a case beside its instance."""
 
 
@@ -57,10 +57,14 @@ class RubricCase:
     tags: tuple[str, ...] = ()
     canary: str | None = None
     """Marks data that no model may be trained on; it stays with them."""
+    answer: str | None = None
+    """What is judged, where it is there already: the model is not asked."""
+    sample: int | None = None
+    """Makes the judges' answers another sample than those to the same case with another number, or none."""
 
     def extra_data(self) -> dict[str, Any]:
         """What HELM keeps beside the instance; what says nothing is left out."""
-        known = {_CLUSTER: self.cluster, CANARY: self.canary}
+        known = {_CLUSTER: self.cluster, CANARY: self.canary, ANSWER: self.answer, SAMPLE: self.sample}
         stored = {name: value for name, value in known.items() if value is not None}
         return {RUBRICS: [one.as_dict() for one in self.criteria], TAGS: list(self.tags), **stored}
 

@@ -26,7 +26,7 @@ from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of,
 from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
 from eval_factory.helm_plugin.session import current_session, judge_prompts
-from eval_factory.tasks.rubric_case import RUBRICS, Criterion
+from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.scenario_state import ScenarioState
@@ -48,8 +48,9 @@ class NotJudged(Exception):
 
 
 def judgement(
-    model: str, deployment: str, prompt: str, ask: _Ask, read: Callable[[str], _Judgement], role: str | None = None
-) -> _Judgement:
+    model: str, deployment: str, prompt: str, ask: _Ask, read: Callable[[str], _Judgement], role: str | None = None,
+    sample: int | None = None,
+) -> _Judgement:  # fmt: skip
     """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
 
     Where that cannot be used either, both are archived: the next run of the same command asks the judge again.
@@ -57,13 +58,15 @@ def judgement(
     Args:
         read: what the output says, or raises UnusableJudgeOutput.
         role: of a judge whose requests were counted before they were asked.
+        sample: of the judge's answers to this prompt.
 
     Raises:
         NotJudged: the judge could not be asked, or its output was unusable twice.
         Exception: a limit of the run is reached, so that nothing more is asked.
     """
     request = Request(
-        model=model, model_deployment=deployment, prompt=prompt, temperature=0.0, max_tokens=_MAX_TOKENS
+        model=model, model_deployment=deployment, prompt=prompt, temperature=0.0, max_tokens=_MAX_TOKENS,
+        random=None if sample is None else str(sample),
     )  # fmt: skip
     asked: list[Request] = []
     reason = ""
@@ -216,7 +219,8 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
         return [one.as_dict() for one in parse_decisions(text, count, answer)]
 
     try:
-        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role)
+        sample = (state.instance.extra_data or {}).get(SAMPLE)
+        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
     except NotJudged as reason:
         found = [{ERROR: str(reason)} for _ in range(count)]
     for by_judge, one in zip(question.decided, found, strict=True):
