@@ -268,21 +268,42 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
 
 
 def calibrate(
-    labels: Path | str, *, judge_labels: str, judge: str | None = None, to: Path | str | None = None
+    labels: Path | str,
+    *,
+    judge_labels: str | Sequence[str] = (),
+    judge: str | Sequence[str] = (),
+    to: Path | str | None = None,
+    judges_from: Path | str | None = None,
+    probes: int | None = None,
+    screen: TextIO | None = None,
 ) -> Calibrated:
-    """Hold a judge's decisions that are there already against physicians'. Nobody is asked.
+    """Hold judges' decisions against physicians'.
 
     Args:
         labels: JSON lines in the form of HealthBench's meta-evaluation.
-        judge_labels: the field with the judge's decision, and the judge's name where `judge` is not given.
-        to: a folder for judge_passport.yaml and judge_passport.html: new, empty, or with those of the same labels.
+        judge_labels: the fields with the decisions of judges who are not asked.
+        judge: of one field, what its judge is called; of a run config, the judges to ask; all where none is named.
+        to: a folder for the passports: new, empty, or with those of the same labels. Who asks judges needs one.
+        judges_from: the run config of a rubric, whose judges are asked.
+        probes: answers that they are asked about again, changed; 50 if not given.
+        screen: where the run that asks them shows its progress; nowhere if not given.
 
     Raises:
         ConfigError: the labels cannot be read, with every mistake and its line; or the folder holds something else.
+        NotReportableError: a judge left too much without a decision.
+        EvalFactoryError: as `evaluate`.
     """
-    from eval_factory.workflows.calibrate import calibrate as look
+    from eval_factory.workflows import calibrate as work
+    from eval_factory.workflows.ask_judges import Asking
 
-    return look(Path(labels), judge_labels, judge, None if to is None else Path(to))
+    folder, names = None if to is None else Path(to), several(judge)
+    if judges_from is None:
+        return work.calibrate(Path(labels), several(judge_labels), names[0] if names else None, folder)
+    if folder is None:
+        raise ConfigError("calibrate: --to DIR is missing: what the judges answer is kept there")
+    with interruptible():
+        asking = Asking(Path(judges_from), names, folder, work.PROBES if probes is None else probes)
+        return work.calibrate_by_asking(Path(labels), asking, env=_env(None), screen=screen or io.StringIO())
 
 
 def verify(folder: Path | str) -> Verified:

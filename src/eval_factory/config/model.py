@@ -254,6 +254,7 @@ class Extra(StrictModel):
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
     judges: Annotated[_Jury | None, _different("name", "judges")]
+    judge_passport: PathText | None
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]

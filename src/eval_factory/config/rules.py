@@ -15,6 +15,7 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import refusal
+from eval_factory.tasks.upstreams import HELM
 
 _EXTRA = "config.params.extra"
 _WHERE = f"{_EXTRA}.shuffle_choices"
@@ -98,6 +99,9 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         ]
     if params.extra.criteria_per_request is not None and not task.helm.rubric:
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
+    if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
+        about = "a passport is about the criteria of a rubric, and this program's prompt"
+        problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")
     problems += cannot_be_shuffled(task, params.extra)
     own = BENCHMARK_KEY in task.helm.parameters
     # HELM splits a run entry at commas and offers no way to quote one.

@@ -256,7 +256,7 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
     extra = params.get("extra")
     if not isinstance(extra, dict):
         return
-    for name in ("data_path", "data_dir"):
+    for name in ("data_path", "data_dir", "judge_passport"):
         if isinstance(extra.get(name), str):
             extra[name] = os.path.abspath(os.path.expanduser(extra[name]))
     given = extra.get(BENCHMARK_KEY)

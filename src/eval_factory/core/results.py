@@ -172,6 +172,40 @@ class PairAgreement:
 
 
 @dataclass(frozen=True)
+class CorrectedPart:
+    """Of a category: the share of its criteria that are met."""
+
+    criteria: int
+    judge: float
+    """As the judge says."""
+    value: float | None
+    """Corrected, with its interval; None where the labels cannot tell."""
+    ci_low: float | None
+    ci_high: float | None
+
+
+@dataclass(frozen=True)
+class JudgeCorrection:
+    """A rubric's score without its judge's mistakes, as far as the judge's passport shows these."""
+
+    judge: str
+    judge_score: float | None
+    value: float
+    ci_low: float
+    ci_high: float
+    ci_method: str
+    sensitivity: float
+    """Of what a physician calls met, the share that the judge calls so; of the labels, weighted as the run is."""
+    specificity: float
+    labels: int
+    matched_points: float
+    """The share of the run's points whose criterion's category has labels."""
+    passport_date: str
+    passport_sha256: str
+    categories: Mapping[str, CorrectedPart]
+
+
+@dataclass(frozen=True)
 class RubricReport:
     """Judgements of a rubric's criteria, over all answers that came."""
 
@@ -182,6 +216,8 @@ class RubricReport:
     krippendorff_alpha: float | None = None
     unanimous: float | None = None
     """Share of the criteria that several judges decided on which all say the same."""
+    correction: JudgeCorrection | None = None
+    """Where the run has a judge's passport that can correct its score."""
 
 
 SCHEMA_VERSION = 2

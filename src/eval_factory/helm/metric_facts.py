@@ -14,6 +14,7 @@ from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.jury_form import HELMS_FORM
 from eval_factory.tasks.rubric_case import (
     HEALTHBENCH_METRIC,
+    JUDGE_CORRECTED,
     LENGTH_ADJUSTED,
     PROFESSIONAL_METRIC,
     RUBRIC_METRIC,
@@ -84,6 +85,7 @@ _FACTS = {
     **dict.fromkeys((PROFESSIONAL_METRIC,), POINTS),
     **dict.fromkeys((PROFESSIONAL_METRIC + UNCLIPPED, PROFESSIONAL_METRIC + LENGTH_ADJUSTED), UNCLIPPED_POINTS),
     **dict.fromkeys((RUBRIC_METRIC + UNCLIPPED, HEALTHBENCH_METRIC + UNCLIPPED), UNCLIPPED_POINTS),
+    **{name + JUDGE_CORRECTED: UNCLIPPED_POINTS for name in (RUBRIC_METRIC, HEALTHBENCH_METRIC, PROFESSIONAL_METRIC)},
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),

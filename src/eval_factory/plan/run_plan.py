@@ -39,6 +39,7 @@ RUNTIME_ONLY = frozenset(
     | _paths("config.params", "parallelism", "max_retries", "request_timeout")
     | _paths(
         "config.params.extra",
+        "judge_passport",  # which one it is, its digest among those of the data says
         "data_dir",  # which bundle it was, .run_state.json remembers
         "allow_code_execution",  # without it there is no run to compare with
         "offline", "stop_after_failures", "on_failure", "min_coverage", "max_judge_failures", "max_model_mismatch",
@@ -143,6 +144,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
     before = servers_before(evaluation, rundir)
     params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint
     extra, declared = params.extra, evaluation.task.helm.parameters
+    jury = jury_of(evaluation)
     has_key = not endpoint.is_demo and not endpoint.oauth and endpoint.api_key is not None
     model = EndpointPlan(
         **_shared_settings(evaluation, MODEL_ROLE, endpoint, endpoint.urls, before),
@@ -154,12 +156,6 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         use_nvcf=endpoint.adapter_config.use_nvcf,
         adapter=Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"})),
     )
-    jury, defaults = extra.judges, evaluation.framework.judges
-    if not jury or not evaluation.task.helm.judges:  # the default jury, at the target's URL
-        jury = [
-            Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
-            for role in evaluation.task.helm.judges
-        ]
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
     for name in (*SCENARIO_PARAMETERS, "max_length"):
         value = getattr(extra, name)
@@ -176,6 +172,21 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         identity=identity_of(evaluation, before),
         servers_before=before,
     )
+
+
+def jury_of(evaluation: Evaluation) -> list[Judge]:
+    """The judges that the configuration names, else the default jury, at the target's URL."""
+    extra, roles, defaults = (
+        evaluation.run.config.params.extra,
+        evaluation.task.helm.judges,
+        evaluation.framework.judges,
+    )
+    if extra.judges and roles:
+        return extra.judges
+    return [
+        Judge(name=role, model_id=defaults[role].model_id, api_key=getattr(extra, defaults[role].api_key))
+        for role in roles
+    ]
 
 
 def where_keys_go(endpoints: Iterable[EndpointSettings]) -> list[str]:

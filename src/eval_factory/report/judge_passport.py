@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eval_factory import __version__
@@ -12,7 +12,16 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
-from eval_factory.scoring.judge_calibration import FEWEST_ITEMS, Calibration, Figure, Figures, Part
+from eval_factory.scoring.judge_calibration import (
+    FEWEST_ITEMS,
+    Calibration,
+    Change,
+    Figure,
+    Figures,
+    Part,
+    Steadiness,
+)
+from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
 
 MARGIN = 0.05
 """Of macro F1, and of the bias, in shares: what is smaller does not matter."""
@@ -37,6 +46,11 @@ class JudgePassport:
     labels_sha256: str
     """Of the label file's bytes."""
     found: Calibration
+    asked: AskedJudge | None = None
+    """None: its decisions were in the labels."""
+    steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
+    unjudged: int = 0
+    """Items about which it gave no decision; they are in no figure."""
 
     @property
     def agreement(self) -> str:
@@ -59,7 +73,9 @@ class JudgePassport:
             return "bad"
         if low is None or high is None or self.agreement != AS_WELL:
             return "warn"
-        return "bad" if low > MARGIN or high < -MARGIN else "good" if low >= -MARGIN and high <= MARGIN else "warn"
+        if low > MARGIN or high < -MARGIN:
+            return "bad"
+        return "good" if low >= -MARGIN and high <= MARGIN and not self._moved and not self.unjudged else "warn"
 
     @property
     def verdict(self) -> list[str]:
@@ -67,7 +83,25 @@ class JudgePassport:
         sentences = [self._agreement_in_words(), self._bias_in_words()]
         if self.grade == "bad" and self.agreement == AS_WELL:
             sentences.reverse()
-        return [*sentences, *self._categories_in_words()]
+        return [*sentences, *self._steadiness_in_words(), *self._categories_in_words()]
+
+    @property
+    def _moved(self) -> list[tuple[Change, Steadiness]]:
+        """What surely changes how often it says `met`."""
+        return [(change, one) for change, one in self.steadiness.items() if not one.shift.holds_0]
+
+    def _steadiness_in_words(self) -> Iterator[str]:
+        if self.unjudged:
+            yield f"It gave no decision about {formats.counted(self.unjudged, 'item')}, which are in no figure."
+        for change, one in self._moved:
+            points, more = (
+                formats.points(abs(one.shift.value or 0.0)),
+                "more" if (one.shift.value or 0.0) > 0 else "less",
+            )
+            yield f"It can be moved: with {change}, it says 'met' {points} points {more} often."
+        again = self.steadiness.get(Change.AGAIN)
+        if again is not None:
+            yield f"Asked the same again, it decides otherwise in {formats.percent(again.flips.value or 0.0)} of cases."
 
     def _agreement_in_words(self) -> str:
         found, judge, physicians = self.found, self.found.total.judge, self.found.total.physicians
@@ -146,15 +180,20 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     found, document = passport.found, calibration_document(passport.found)
     figures = {"judge": document["judge"], "physicians": document["physicians"]}
     return {
-        "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column, "date": date,
+        "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column or None, "date": date,
         "eval_factory": __version__,
         "label_set": {
             "sha256": passport.labels_sha256, "items": found.total.items, "labels": found.total.labels,
             "physicians": found.physicians, "conversations": found.conversations,
         },
+        "asked": None if passport.asked is None else asdict(passport.asked), "unjudged": passport.unjudged,
         "verdict": passport.verdict, "method": METHOD,
+        "steadiness": {str(change): asdict(one) for change, one in passport.steadiness.items()},
         "figures": {**figures, "f1_macro_difference": asdict(found.gap)}, "categories": document["categories"],
         "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
+        "languages": {name: asdict(part) for name, part in found.languages.items()},
+        "says_met": found.says_met, "usual_lengths": None if found.usual_lengths is None else list(found.usual_lengths),
+        "pairs": pairs_as_lines(found.pairs, list(found.categories)),
     }  # fmt: skip
 
 
@@ -175,6 +214,22 @@ def parts_table(parts: Mapping[str, Part], name: str) -> Table:
     return Table(head, rows, 5)
 
 
+def steadiness_table(found: Mapping[Change, Steadiness]) -> Table:
+    """A row a change of the question."""
+    rows = [
+        [str(change), str(one.decisions), _percent(one.flips), _with_interval(one.shift, points=True)]
+        for change, one in found.items()
+    ]
+    return Table(["question", "asked", "decides otherwise", "more often met, points"], rows, 3)
+
+
+def _percent(figure: Figure) -> str:
+    value, low, high = (
+        None if one is None else formats.percent(one) for one in (figure.value, figure.ci_low, figure.ci_high)
+    )
+    return f"{value} ({low} to {high})" if low is not None else f"{value}"
+
+
 def _figure(figures: Figures | None, key: str) -> str:
     return "-" if figures is None else _with_interval(getattr(figures, key), points=key == "bias")
 
@@ -187,6 +242,8 @@ def passport_text(passport: JudgePassport) -> str:
     for name, part in found.categories.items():
         if (judge := part.judge) is not None:
             rows.append([one_line(name, 34), str(part.items), _coefficient(judge.f1_macro), _figure(judge, "bias")])
+    if passport.steadiness:
+        lines += [*screen(steadiness_table(passport.steadiness)), ""]
     if rows:
         lines += [*screen(Table(["category", "items", "macro F1", NAMES["bias"]], rows, 3)), ""]
     for sentence in passport.verdict:
@@ -210,10 +267,13 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     hints = (
         f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure.",
         "Thirds of the items. A judge whose bias grows with the length rewards long answers.",
+        "The same was asked again, and about answers with words at their end that change nothing of what they say.",
     )
     parts = [
         ("categories", "Categories", hints[0], parts_table(found.categories, "category")),
         ("lengths", "Length of the answer", hints[1], parts_table(found.lengths, "characters")),
+        ("languages", "Language", hints[0], parts_table(found.languages, "language")),
+        ("steadiness", "Is it steady?", hints[2], steadiness_table(passport.steadiness)),
     ]
     # SVG and tables are ours, and escape what is in them
     text = page_environment().get_template("judge_passport.html.j2").render(

@@ -176,6 +176,10 @@ def rubric_headline(found: results.RubricReport) -> str:
         said.append(f"agreement of the judges (Krippendorff's alpha): {formats.coefficient(found.krippendorff_alpha)}")
     if found.unanimous is not None:
         said.append(f"all judges say the same of {formats.percent(formats.rounded(found.unanimous))}")
+    if (fixed := found.correction) is not None:
+        ends = f"{formats.score(fixed.ci_low)} to {formats.score(fixed.ci_high)}"
+        judge = f"{fixed.judge}'s own score is {formats.score(fixed.judge_score)}"
+        said.append(f"without the judge's mistakes the score is {formats.score(fixed.value)} ({ends}); {judge}")
     return "; ".join(said)
 
 

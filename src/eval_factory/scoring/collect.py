@@ -32,6 +32,7 @@ from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
+from eval_factory.scoring.rubric_correction import RubricCorrection
 from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_labels
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
@@ -71,10 +72,11 @@ def collect(
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
+    correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
-    steps = _steps(corrections, readability, jury, rubric, orders, floors, stated)
+    steps = _steps(corrections, readability, jury, rubric, correction, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
     for state in run.request_states():
         key = key_of(state)
@@ -94,11 +96,12 @@ def collect(
     return with_clinicians(_result(draft, records, provenance), plan.rundir)
 
 
-def _steps(
+def _steps(  # noqa: PLR0913 - the list of the parts
     corrections: Corrections,
     readability: Readability,
     jury: Jury | None,
     rubric: RubricTally | None,
+    correction: RubricCorrection | None,
     orders: ChoiceOrderCheck | None,
     floors: FloorScores,
     stated: StatedModels,
@@ -110,18 +113,21 @@ def _steps(
     steps: list[Callable[[Draft], None] | None] = [
         jury.count if jury else None,  # notes, reasons and causes name who failed to judge
         rubric.complete if rubric else None,  # cases that nobody decided are no values; tags make groups
+        correction.complete if correction else None,  # by the cases that the judges decided
         _keep_slots,  # in HELM's metrics alone, and before others are made of them
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete if jury else None,  # marks of empty answers: the last change of a value
         _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
+        correction.publish if correction else None,  # its interval in the place of that of the cases' values
         _choose_main,  # all that follows asks which values the main metric lacks
         orders.complete if orders else None,  # its score over all orders: none that could be the main one
         _report_requests,  # what failed comes before what is odd
         readability.report,  # the first reason against reporting: a setting may mend it
         jury.judgements if jury else None,  # the second: the same command may
         rubric.report if rubric else None,  # no run has both, jury and rubric
+        correction.report if correction else None,  # a part of the rubric's report
         partial(_report_models, stated),  # the last reason against reporting
         floors.complete,  # finished scores are held against them
         _report_labels,  # the other end: as high as labels allow

@@ -10,12 +10,21 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.scoring.intervals import FEWEST, effective_clusters, interval_of_mean, mean_end_weight, t_quantile
+from eval_factory.core.nouns import Word
+from eval_factory.scoring.intervals import (
+    FEWEST,
+    NO_INTERVAL,
+    effective_clusters,
+    interval_of_mean,
+    mean_end_weight,
+    t_quantile,
+)
+from eval_factory.scoring.judge_correction import LabelledPairs
 from eval_factory.tasks.physician_labels import LabelledItem
 
 if TYPE_CHECKING:
@@ -69,6 +78,26 @@ class Part:
     physicians: Figures | None
 
 
+class Change(Word):
+    """How a question was changed that a judge was asked again."""
+
+    AGAIN = "asked again"
+    PADDED = "polite words added"
+    PRAISED = "praise of itself added"
+    REORDERED = "criteria in another order"
+
+
+@dataclass(frozen=True)
+class Steadiness:
+    """Of the decisions about changed questions, beside those about the same ones as they were."""
+
+    decisions: int
+    flips: Figure
+    """The share of those that are another one."""
+    shift: Figure
+    """How much more often the judge says `met`, in shares."""
+
+
 @dataclass(frozen=True)
 class Calibration:
     total: Part
@@ -81,14 +110,19 @@ class Calibration:
     categories: Mapping[str, Part]
     lengths: Mapping[str, Part]
     """Thirds by the answer's characters; none where lengths are not known."""
+    languages: Mapping[str, Part] = field(default_factory=dict)
+    pairs: Sequence[LabelledPairs] = ()
+    """Decisions of the judge and of physicians, as a score's correction needs them."""
+    usual_lengths: tuple[float, float] | None = None
+    """Between which nine of ten answers are, in characters."""
+    says_met: float = 0.0
+    """The judge, as a share of the items."""
 
 
 def calibration_of(items: Sequence[LabelledItem]) -> Calibration:
     """All figures of at least one item; some have the labels of two physicians."""
-    by_category: dict[str, list[LabelledItem]] = defaultdict(list)
-    for item in items:
-        if item.category is not None:
-            by_category[item.category].append(item)
+    lengths = [item.length for item in items if item.length is not None]
+    ends = statistics.quantiles(lengths, n=20, method="inclusive") if len(lengths) > 1 else None
     said = {item.judged for item in items}
     return Calibration(
         total=part_of(items, fewest=1),
@@ -96,9 +130,46 @@ def calibration_of(items: Sequence[LabelledItem]) -> Calibration:
         physicians=len({name for item in items for name in item.physicians}),
         gap=_gap(items),
         always=said.pop() if len(said) == 1 else None,
-        categories=pooled({name: part_of(by_category[name]) for name in sorted(by_category)}),
+        categories=pooled(_parts_by((item.category, item) for item in items)),
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
+        languages=pooled(_parts_by((item.language, item) for item in items)),
+        pairs=_labelled_pairs(items),
+        usual_lengths=None if ends is None else (ends[0], ends[-1]),
+        says_met=statistics.fmean(item.judged for item in items),
     )
+
+
+def _parts_by(named: Iterable[tuple[str | None, LabelledItem]]) -> dict[str, Part]:
+    found: dict[str, list[LabelledItem]] = defaultdict(list)
+    for name, item in named:
+        if name is not None:
+            found[name].append(item)
+    return {name: part_of(found[name]) for name in sorted(found)}
+
+
+def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
+    counts: dict[tuple[str, str | None], Counter[tuple[bool, bool]]] = defaultdict(Counter)
+    for item in items:
+        counts[item.conversation, item.category].update((item.judged, label) for label in item.labels)
+    kinds = ((True, True), (True, False), (False, True), (False, False))
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in counts))}
+    return [
+        LabelledPairs(numbers[name], category, tuple(found[kind] for kind in kinds))  # type: ignore[arg-type]
+        for (name, category), found in counts.items()
+    ]
+
+
+def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bool]]) -> Steadiness:
+    """`changed`: number of the item, and the decision about it when something was changed; at least one."""
+    clusters = [items[number].conversation for number, _ in changed]
+    moved = [float(met) - float(items[number].judged) for number, met in changed]
+    flipped = [abs(one) for one in moved]
+    flips = interval_of_mean(flipped, clusters=clusters) if len(changed) > 1 else NO_INTERVAL
+    shift = interval_of_mean(moved, scale=(-1.0, 1.0), clusters=clusters) if len(changed) > 1 else NO_INTERVAL
+    return Steadiness(
+        len(changed), Figure(statistics.fmean(flipped), flips.low, flips.high),
+        Figure(statistics.fmean(moved), shift.low, shift.high),
+    )  # fmt: skip
 
 
 def part_of(items: Sequence[LabelledItem], fewest: int = FEWEST_ITEMS) -> Part:
@@ -251,7 +322,7 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
 def pooled(parts: Mapping[str, Part]) -> dict[str, Part]:
     """Parts with each figure pooled partially over those that have it with an interval, where these are three."""
     found = dict(parts)
-    for who, name in ((who, field.name) for who in ("judge", "physicians") for field in fields(Figures)):
+    for who, name in ((who, one.name) for who in ("judge", "physicians") for one in fields(Figures)):
         figures: dict[str, Any] = {key: getattr(getattr(part, who), name, Figure(None)) for key, part in parts.items()}
         own = {key: one for key, one in figures.items() if one.ci_low is not None and one.ci_high > one.ci_low}
         if len(own) < FEWEST_POOLED:

@@ -152,7 +152,7 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     _, of_cases = mean_on_a_scale(values, (min(least, *values), max(most, *values)), cases.clusters)
     mean = statistics.fmean(values)
     t = t_quantile(min(units, effective_clusters(cases.clusters)) - 1)
-    of_met, both, of_not_met = variances[0, 0], variances[0, 1], variances[1, 1]
+    (of_met, both), (_, of_not_met) = variances.tolist()
     square = tells**2 - t * t * (of_met + of_not_met + 2 * both)
     half = mean * tells - t * t * possible * (of_not_met + both)
     constant = mean**2 - t * t * (of_cases + possible**2 * of_not_met)

@@ -31,6 +31,7 @@ from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.floors import LATE, MISSING_FLOORS
+from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
 
@@ -192,6 +193,8 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     data.update(packaged_data(plan.evaluation.task.helm.run_spec))
     if plan.evaluation.benchmark is not None:
         data.update(plan.evaluation.benchmark.sha256)
+    if plan.evaluation.run.config.params.extra.judge_passport is not None:
+        data[PASSPORT] = sha256_of(plan.rundir.model_configs / PASSPORT)
     return data
 
 

@@ -1,8 +1,8 @@
 """Physicians' decisions about criteria and a judge's beside them, as HealthBench's meta-evaluation is published.
 
 A line is an answer and a criterion (arXiv 2505.08775, section 6; MIT): `prompt` (or `prompt_id`), `completion`,
-`rubric`, `category`, `binary_labels`, `anonymized_physician_ids`, and a field with the judge's decision. Only what
-figures are made of is kept: no text of a line is, and no message quotes one.
+`rubric`, `category`, `binary_labels`, `anonymized_physician_ids`, and a field with the judge's decision, unless judges
+are asked. Texts are kept for judges who are asked, and no message quotes one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,21 @@ from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
-from eval_factory.tasks.message_files import MessageFile, name_problems, read_rows, text_problems
+from eval_factory.tasks.message_files import MessageFile, message_problems, name_problems, read_rows, text_problems
+from eval_factory.tasks.rubric_case import USER
 
-LABELS, PHYSICIANS, CATEGORY = "binary_labels", "anonymized_physician_ids", "category"
+LABELS, PHYSICIANS, CATEGORY, LANGUAGE = "binary_labels", "anonymized_physician_ids", "category", "language"
 _NO_BOOLEAN = "must be true or false, without quotes"
-_OWN = ("prompt", "prompt_id", "completion", "rubric", LABELS, PHYSICIANS, CATEGORY)
+_OWN = ("prompt", "prompt_id", "completion", "rubric", LABELS, PHYSICIANS, CATEGORY, LANGUAGE)
+
+
+@dataclass(frozen=True)
+class LabelledAnswer:
+    """What a judge is asked about."""
+
+    messages: tuple[Mapping[str, str], ...]
+    answer: str
+    criterion: str
 
 
 @dataclass(frozen=True)
@@ -35,24 +45,41 @@ class LabelledItem:
     category: str | None = None
     length: int | None = None
     """Of the answer, in characters; None where the file does not hold it."""
+    language: str | None = None
+    text: LabelledAnswer | None = None
+    """Where judges are to be asked."""
 
 
-def read_labels(file: Path, column: str) -> MessageFile[LabelledItem]:
-    """Every item and every mistake. `column`: with the judge's decision. Raises OSError: it cannot be read."""
-    fields, missing = dict[str, None](), f"{one_line(column)}: is missing"
+def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:
+    """Every item and every mistake.
+
+    Args:
+        column: with the judge's decision; None where judges are to be asked: items then hold texts, and `judged` says
+            nothing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fields, missing = dict[str, None](), f"{one_line(column or '')}: is missing"
 
     def problems_of(row: Mapping[str, Any]) -> Iterator[str]:
         fields.update(dict.fromkeys(row))
         yield from _problems(row)
-        if row.get(column) is None:
+        if column is None:
+            yield from _text_problems(row)
+        elif row.get(column) is None:
             yield missing
         elif not isinstance(row[column], bool):
             yield f"{one_line(column)}: {_NO_BOOLEAN}"
 
     found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column))
     others = "lines have one; all have it or none has"
-    found.all_or_none(CATEGORY, [item.category for item in found.rows], others)
-    if fields and column not in fields:
+    for name, values in (
+        (CATEGORY, [one.category for one in found.rows]),
+        (LANGUAGE, [one.language for one in found.rows]),
+    ):
+        found.all_or_none(name, values, others)
+    if column is not None and fields and column not in fields:
         names = [one_line(name) for name in fields if name not in _OWN]
         hint = did_you_mean(column, names) or (f"; other fields: {', '.join(names[:10])}" if names else "")
         found.problems = [problem for problem in found.problems if not problem.endswith(missing)]
@@ -72,8 +99,9 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield "prompt: is missing; it (or prompt_id) says which lines are of one conversation"
     if row.get("completion") is not None and not isinstance(row["completion"], str):
         yield "completion: must be text"
-    if row.get(CATEGORY) is not None:
-        yield from name_problems(CATEGORY, row[CATEGORY])
+    for name in (CATEGORY, LANGUAGE):
+        if row.get(name) is not None:
+            yield from name_problems(name, row[name])
     if not isinstance(labels, list) or not labels:
         yield f"{LABELS}: must be a list of physicians' decisions such as [true, false]"
     else:
@@ -90,11 +118,28 @@ def _problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{PHYSICIANS}: the same physician is named twice"
 
 
-def _item(row: Mapping[str, Any], column: str) -> LabelledItem:
+def _text_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """What a judge cannot be asked without."""
+    if isinstance(row.get("prompt"), list):
+        yield from message_problems("prompt", row["prompt"], own=False)
+    elif not isinstance(row.get("prompt"), str):
+        yield "prompt: is missing; the judge is shown the conversation"
+    if row.get("completion") is None:
+        yield "completion: is missing; it is the answer that the judge is asked about"
+    yield from text_problems("rubric", row.get("rubric"))
+
+
+def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
     name, answer = row.get("prompt_id"), row.get("completion")
     if name is None:
         name = hashlib.sha256(json.dumps(row["prompt"], sort_keys=True).encode()).hexdigest()
+    text = None
+    if column is None:
+        prompt = row["prompt"]
+        turns = [{"role": USER, "content": prompt}] if isinstance(prompt, str) else prompt
+        messages = tuple({"role": turn["role"], "content": turn["content"]} for turn in turns)
+        text = LabelledAnswer(messages, row["completion"], row["rubric"])
     return LabelledItem(
-        name, row[column], tuple(row[LABELS]), tuple(row[PHYSICIANS]), row.get(CATEGORY),
-        None if answer is None else len(answer),
+        name, column is not None and row[column], tuple(row[LABELS]), tuple(row[PHYSICIANS]), row.get(CATEGORY),
+        None if answer is None else len(answer), row.get(LANGUAGE), text,
     )  # fmt: skip

@@ -25,6 +25,9 @@ UNCLIPPED = ".unclipped"
 LENGTH_ADJUSTED = ".length_adjusted"
 """Ends the name of HealthBench Professional's score as if each answer had 2,000 characters; not clipped."""
 
+JUDGE_CORRECTED = ".judge_corrected"
+"""Ends the name of a rubric's score without its judge's mistakes, as far as the judge's passport shows these."""
+
 RUBRICS, TAGS, _CLUSTER, CANARY, ANSWER, SAMPLE = "rubrics", "tags", "cluster", "canary", "answer", "sample"
 """What HELM keeps of a case beside its instance."""
 

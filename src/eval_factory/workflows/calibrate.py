@@ -1,78 +1,149 @@
-"""A judge's decisions that are there already, held against physicians': read, computed, written. Nobody is asked."""
+"""Judges held against physicians: decisions read or asked for, figures computed, passports written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TextIO
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, sha256_of
 from eval_factory.core.safe_files import renamed_together, write_atomic
 from eval_factory.report.judge_passport import JudgePassport, passport_document, passport_page
-from eval_factory.scoring.judge_calibration import calibration_of
+from eval_factory.scoring.judge_calibration import calibration_of, steadiness_of
+from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.file_problems import shortened
-from eval_factory.tasks.physician_labels import read_labels
+from eval_factory.tasks.physician_labels import LabelledItem, read_labels
+from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, ask_judges
 
-PASSPORT, PAGE = "judge_passport.yaml", "judge_passport.html"
+PAGE = "judge_passport.html"
+PROBES = 50
+"""Answers of which it is asked again, where nothing else is said: 200 requests to each judge."""
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What was found: `passport.found` has the figures, `passport.verdict` the sentences; and what was written."""
+    """What was found: a passport's `found` has the figures, `verdict` the sentences; and what was written."""
 
-    passport: JudgePassport
+    passports: tuple[JudgePassport, ...]
     files: tuple[Path, ...] = ()
     unchanged: bool = False
     """Whether the files were there already, with the same bytes."""
 
+    @property
+    def passport(self) -> JudgePassport:
+        """The first judge's."""
+        return self.passports[0]
+
 
 def calibrate(
-    labels: Path, column: str, judge: str | None = None, to: Path | None = None, *, today: str | None = None
+    labels: Path, columns: Sequence[str], judge: str | None = None, to: Path | None = None, *, today: str | None = None
 ) -> Calibrated:
-    """As `api.calibrate`. `today`: of a passport that is not there yet, YYYY-MM-DD."""
+    """Decisions that are there already; nobody is asked.
+
+    Args:
+        columns: fields with a judge's decision each.
+        judge: what the one judge is called, if not as its field.
+        today: of a passport that is not there yet, YYYY-MM-DD.
+    """
+    passports, digest = [], _digest(labels)
+    for column in columns:
+        found = calibration_of(_read(labels, column))
+        passports.append(JudgePassport(judge or column, column, digest, found))
+    return _written(passports, to, today)
+
+
+def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str], screen: TextIO) -> Calibrated:
+    """The judges of a run config are asked about each labelled answer."""
+    digest, items = _digest(labels), _read(labels, None)
+    _refuse_others(asking.to)
+    answered = ask_judges(items, asking, env=env, screen=screen)
+    passports = []
+    for name, decisions in answered.decisions.items():
+        judged = [replace(item, judged=bool(met)) for item, met in zip(items, decisions, strict=True)]
+        decided = [item for item, met in zip(judged, decisions, strict=True) if met is not None]
+        of_same = {
+            change: [(number, met) for number, met in changed if decisions[number] is not None]
+            for change, changed in answered.changed[name].items()
+        }
+        steadiness = {change: steadiness_of(judged, changed) for change, changed in of_same.items() if changed}
+        passports.append(
+            JudgePassport(
+                name, "", digest, calibration_of(decided), answered.judges[name], steadiness, len(items) - len(decided)
+            )
+        )
+    return _written(passports, asking.to, None)
+
+
+def _digest(labels: Path) -> str:
     try:
-        read, digest = read_labels(labels, column), sha256_of(labels)
+        return sha256_of(labels)
     except FileNotFoundError:
         raise ConfigError(f"{labels}: there is no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         raise ConfigError(f"{labels}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _read(labels: Path, column: str | None) -> list[LabelledItem]:
+    try:
+        read = read_labels(labels, column)
+    except OSError as error:
+        raise ConfigError(f"{labels}: cannot be read: {error.strerror or error}") from None
     if read.problems:
         raise ConfigError([f"{labels}: {problem}" for problem in shortened(read.problems, inside="the file")])
-    judge = judge or column
-    before = None if to is None else _date_of_same(to, digest, judge, column)
-    passport = JudgePassport(judge, column, digest, calibration_of(read.rows))
-    date = before or today or datetime.now(timezone.utc).date().isoformat()
-    return Calibrated(passport) if to is None else _written(passport, to, date)
+    return read.rows
 
 
-def _date_of_same(folder: Path, digest: str, judge: str, column: str) -> str | None:
-    """The date of the passport that is there, or None. Raises ConfigError: the folder holds something else."""
-    refused = "name a folder that is new or empty"
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(f"--to {folder}: is no folder; {refused}")
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if not names:
-        return None
-    if PASSPORT not in names or names - {PASSPORT, PAGE}:
-        raise ConfigError(f"--to {folder}: holds something else, and nothing is overwritten; {refused}")
-    there = load_mapping(folder / PASSPORT, "a judge's passport", inside=folder)
-    label_set = there.get("label_set")
-    same = isinstance(label_set, dict) and label_set.get("sha256") == digest
-    if not same or (there.get("judge"), there.get("judge_labels")) != (judge, column):
-        raise ConfigError(f"--to {folder}: holds the passport of another judge or of other labels; {refused}")
-    return str(there.get("date"))
-
-
-def _written(passport: JudgePassport, folder: Path, date: str) -> Calibrated:
-    written = {
-        folder / PASSPORT: to_yaml(passport_document(passport, date)), folder / PAGE: passport_page(passport, date),
-    }  # fmt: skip
-    if all(file.is_file() and file.read_bytes() == text.encode() for file, text in written.items()):
-        return Calibrated(passport, tuple(written), unchanged=True)
-    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+def _written(passports: Sequence[JudgePassport], to: Path | None, today: str | None) -> Calibrated:
+    """One passport into the folder itself, several into folders of the judges' names."""
+    if to is None:
+        return Calibrated(tuple(passports))
+    names = [] if len(passports) == 1 else [passport.judge for passport in passports]
+    _refuse_others(to)
+    texts: dict[Path, str] = {}
+    for passport in passports:
+        folder = to / passport.judge if names else to
+        date = _date_of_same(folder, passport) or today or datetime.now(timezone.utc).date().isoformat()
+        texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
+        texts[folder / PAGE] = passport_page(passport, date)
+    if all(file.is_file() and file.read_bytes() == text.encode() for file, text in texts.items()):
+        return Calibrated(tuple(passports), tuple(texts), unchanged=True)
+    for folder in {file.parent for file in texts}:
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with renamed_together():
-        for file, text in written.items():
+        for file, text in texts.items():
             write_atomic(file, text, mode=PRIVATE)
-    return Calibrated(passport, tuple(written))
+    return Calibrated(tuple(passports), tuple(texts))
+
+
+_REFUSED = "name a folder that is new or empty"
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raises ConfigError: it is no folder, or holds what `calibrate` did not write."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(f"--to {folder}: is no folder; {_REFUSED}")
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    of_judges = {name for name in names if (folder / name / PASSPORT).is_file()}
+    alone = (PAGE in names and PASSPORT not in names) or (RUN in names and QUESTIONS not in names)
+    if alone or names - of_judges - {PASSPORT, PAGE, QUESTIONS, RUN}:
+        raise ConfigError(f"--to {folder}: holds something else, and nothing is overwritten; {_REFUSED}")
+
+
+def _date_of_same(folder: Path, passport: JudgePassport) -> str | None:
+    """The date of the passport that is there, or None. Raises ConfigError: it is another one, or something else."""
+    _refuse_others(folder)
+    if not (folder / PASSPORT).exists():
+        return None
+    there = load_mapping(folder / PASSPORT, "a judge's passport", inside=folder)
+    label_set, asked = there.get("label_set"), there.get("asked")
+    same = isinstance(label_set, dict) and label_set.get("sha256") == passport.labels_sha256
+    as_before = passport.asked.judge_sha256 if passport.asked else None
+    if (asked.get("judge_sha256") if isinstance(asked, dict) else None) != as_before or not same or (
+        there.get("judge"), there.get("judge_labels")
+    ) != (passport.judge, passport.column or None):  # fmt: skip
+        raise ConfigError(f"--to {folder}: holds the passport of another judge or of other labels; {_REFUSED}")
+    return str(there.get("date"))

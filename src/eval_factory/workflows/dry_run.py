@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.rules import data_faults
+from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.helm.command import command_line
@@ -31,7 +32,15 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
     text = redactor_of(evaluation, env).text(text)
-    return DryRun(own_lines(text), tuple(data_faults(evaluation.task, evaluation.run.config.params.extra)))
+    faults = data_faults(evaluation.task, evaluation.run.config.params.extra)
+    if evaluation.run.config.params.extra.judge_passport is not None:
+        from eval_factory.scoring.judge_passports import check_passport  # few runs have one
+
+        try:
+            check_passport(plan)
+        except EvalFactoryError as error:
+            faults = [*faults, str(error)]
+    return DryRun(own_lines(text), tuple(faults))
 
 
 def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = ()) -> str:

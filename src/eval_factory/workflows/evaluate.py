@@ -35,6 +35,7 @@ from eval_factory.report.checksums import digests_of, forget_checksums, write_ch
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
+from eval_factory.scoring.judge_passports import check_passport
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
@@ -153,6 +154,8 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
+    if evaluation.run.config.params.extra.judge_passport is not None:
+        check_passport(plan)
     helm = evaluation.task.helm
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream)
     if needs_sandbox(helm.run_spec, helm.arguments):

@@ -22,6 +22,7 @@ from eval_factory.helm import names
 from eval_factory.helm.model_files import model_files
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
 from eval_factory.report.documents import run_config
+from eval_factory.scoring.judge_passports import PASSPORT, passport_text
 from eval_factory.workflows.context import RunContext, start_over
 from eval_factory.workflows.resume import DataRead, archive_other_results
 
@@ -51,6 +52,8 @@ def prepare(
     ready_cache(rundir, log)
     for name, text in model_files(plan, debug=debug).items():
         write_atomic(rundir.model_configs / name, text, mode=PRIVATE)
+    if (passport := passport_text(plan)) is not None:
+        write_atomic(rundir.model_configs / PASSPORT, passport, mode=PRIVATE)
     write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())

@@ -365,7 +365,7 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
         if not env.get(name):
             yield f"a secret of the configuration: set {name}"
     extra = plan.evaluation.run.config.params.extra
-    for name in ("data_path", "data_dir", "benchmark"):
+    for name in ("data_path", "data_dir", "benchmark", "judge_passport"):
         path = getattr(extra, name)
         if path is not None and not Path(path).exists():
             yield f"config.params.extra.{name}: {path} is not there; put it there, or write its new place"

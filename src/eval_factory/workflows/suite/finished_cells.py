@@ -33,7 +33,7 @@ READ_WHEN_COLLECTED = frozenset(
     f"config.params.extra.{name}"
     for name in (
         "data_dir", "offline", "allow_code_execution", "on_failure", "min_coverage", "max_judge_failures",
-        "max_model_mismatch", "max_unreadable", "prices",
+        "max_model_mismatch", "max_unreadable", "prices", "judge_passport",
     )
 )  # fmt: skip
 """What changes nothing that is asked, and what stands in a result."""
@@ -65,7 +65,7 @@ def finished(plan: Plan) -> FinishedResult | None:
 def reads_own_data(plan: Plan) -> bool:
     """Whether the same configuration may read other data today."""
     extra = plan.evaluation.run.config.params.extra
-    return bool(extra.data_path or extra.benchmark or extra.data_dir or extra.offline)
+    return bool(extra.data_path or extra.benchmark or extra.data_dir or extra.offline or extra.judge_passport)
 
 
 def is_complete_run(plan: Plan) -> bool:

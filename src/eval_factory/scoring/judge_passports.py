@@ -1,0 +1,128 @@
+"""A judge's passport, as a run reads it: is it of this judge, and which labels does it hold?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.plain_yaml import YamlError, load_mapping
+from eval_factory.helm.criterion_prompt import criterion_template
+from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.scoring.judge_correction import LabelledPairs
+
+PASSPORT = "judge_passport.yaml"
+KEY = "config.params.extra.judge_passport"
+
+
+@dataclass(frozen=True)
+class AskedJudge:
+    """A judge that was asked for its passport."""
+
+    judge_sha256: str
+    """`judge_sha256`."""
+    model: str
+    stated_models: Mapping[str, int]
+    """What its answers call the model themselves -> how many of them."""
+    prompt_sha256: Sequence[str]
+    sampling: Sequence[Mapping[str, Any]]
+    """Each set of fields with which requests were answered; the most frequent first."""
+    criteria_per_request: int
+    first_answer: str | None
+    last_answer: str | None
+    cost_per_1000: float | None = None
+    """Requests, in dollars; None where no price is known."""
+
+
+@dataclass(frozen=True)
+class StoredPassport:
+    """What a score's correction needs."""
+
+    judge: str
+    """Its name in the run."""
+    date: str
+    sha256: str
+    """Of judge_passport.yaml."""
+    pairs: Sequence[LabelledPairs]
+    says_met: float
+    usual_lengths: tuple[float, float] | None
+
+
+def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
+    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a request.
+
+    Not where it is served, nor its key: the same model may be reached by another way.
+    """
+    prompts = [criterion_template(alone=size == 1) for size in sorted({1, criteria_per_request})]
+    is_judge = {
+        "model": judge.model_id, "sampling": dict(judge.adapter.params_to_add), "prompts": prompts,
+        "criteria_per_request": criteria_per_request,
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(is_judge, sort_keys=True).encode()).hexdigest()
+
+
+def passport_text(plan: Plan) -> str | None:
+    """That the configuration names; None where it names none. Raises PrerequisiteError: it is not there."""
+    folder = plan.evaluation.run.config.params.extra.judge_passport
+    if folder is None:
+        return None
+    try:
+        return (Path(folder) / PASSPORT).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        made = "'eval-factory calibrate --judges-from' makes one (docs/trust-a-judge.md)"
+        reason = getattr(error, "strerror", None) or "is no text"
+        raise PrerequisiteError(f"{KEY}: {folder}: {PASSPORT}: {reason}\n  {made}") from None
+
+
+def check_passport(plan: Plan) -> None:
+    """Raises EvalFactoryError: the passport that the configuration names is not there, or not of its judge."""
+    if passport_text(plan) is not None:
+        passport_of(plan, Path(str(plan.evaluation.run.config.params.extra.judge_passport)))
+
+
+def passport_of(plan: Plan, folder: Path) -> StoredPassport:
+    """The passport in a folder, which is that of one of the run's judges.
+
+    Raises:
+        ConfigError: it is another judge's, or of nobody who was asked.
+    """
+    file, problem = folder / PASSPORT, f"{KEY}: {folder}"
+    document = load_mapping(file, "a judge's passport", inside=folder)
+    extra = plan.evaluation.run.config.params.extra
+    try:
+        asked = document["asked"]
+        if asked is None:
+            own = "its decisions were in the labels, so nobody knows how it was asked"
+            raise ConfigError(f"{problem}: {document['judge']} was not asked: {own}; 'calibrate --judges-from' asks it")
+        hashes = {judge_sha256(judge, extra.criteria_per_request or 1): judge.role for judge in plan.judges}
+        known = hashes.get(asked["judge_sha256"])
+        if known is None:
+            made_of = "model, temperature, top_p, max_tokens, criteria_per_request or this program's prompt differ"
+            judges = ", ".join(f"{judge.role} ({judge.model_id})" for judge in plan.judges)
+            raise ConfigError(
+                f"{problem}: is of another judge ({asked['model']}) than this run asks, {judges}: {made_of}"
+            )
+        categories, pairs = list(document["categories"]), []
+        for line in document["pairs"]:
+            conversation, category, *counts = map(int, line.split())
+            both, judge, physician, none = counts
+            name = categories[category - 1] if category else None
+            pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
+        lengths = document["usual_lengths"]
+        return StoredPassport(
+            known, str(document["date"]), hashlib.sha256(file.read_bytes()).hexdigest(), pairs,
+            float(document["says_met"]), None if lengths is None else (float(lengths[0]), float(lengths[1])),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError, YamlError):
+        raise ConfigError(f"{problem}: {PASSPORT} is not as 'calibrate' writes it: make it again") from None
+
+
+def pairs_as_lines(pairs: Sequence[LabelledPairs], categories: Sequence[str]) -> list[str]:
+    """A line each: number of the conversation, of its category from 1 (0: none), and the four counts."""
+    number: dict[str | None, int] = {None: 0}
+    number |= {name: at for at, name in enumerate(categories, start=1)}
+    return [" ".join(map(str, (one.conversation, number[one.category], *one.counts))) for one in pairs]
