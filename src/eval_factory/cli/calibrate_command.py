@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 
 import click
@@ -32,7 +33,9 @@ def calibrate(
     same command goes on where it was stopped. Or their decisions are in COLUMN, and nobody is asked.
     """
     from eval_factory import api  # imported here: `ls` is to be quick
+    from eval_factory.core.tables import screen as table_on_screen
     from eval_factory.report.judge_passport import calibration_document, passport_text
+    from eval_factory.report.juries import HINT, juries_table
 
     if bool(judge_labels) == (judges_from is not None):
         raise ConfigError("calibrate: give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels COLUMN")
@@ -47,7 +50,8 @@ def calibrate(
         documents = {one.judge: calibration_document(one.found) for one in made.passports}
         text = json.dumps(documents if len(documents) > 1 else documents[made.passport.judge], indent=2) + "\n"
     else:
-        text = own_lines("\n".join(map(passport_text, made.passports)))
+        juries = ["\n".join([*table_on_screen(juries_table(made.juries)), "", *textwrap.wrap(HINT, 80), ""])]
+        text = own_lines("\n".join([*map(passport_text, made.passports), *(juries if made.juries else [])]))
     lasting(sys.stdout).write(text)
     for path in made.files:
         click.echo(f"{path}{': is there already, unchanged' if made.unchanged else ''}", err=as_json)

@@ -255,6 +255,7 @@ class Extra(StrictModel):
     claude_judge_api_key: VariableName | None
     judges: Annotated[_Jury | None, _different("name", "judges")]
     judge_passport: PathText | None
+    probe_judges: Annotated[bool, Field(strict=True)]
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]

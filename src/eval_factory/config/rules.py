@@ -99,6 +99,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         ]
     if params.extra.criteria_per_request is not None and not task.helm.rubric:
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
+    if params.extra.probe_judges and not task.helm.judges:
+        problems.append(f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out")
     if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
         about = "a passport is about the criteria of a rubric, and this program's prompt"
         problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")

@@ -27,6 +27,7 @@ LIMITS = "EVAL_FACTORY_LIMITS"
 BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
+PROBE_JUDGES = "EVAL_FACTORY_PROBE_JUDGES"
 
 ON_STDIN = "on standard input"
 """What PROBED says while the endpoints are still being asked."""
@@ -80,6 +81,8 @@ class HelmRunSettings:
     """A folder of <scenario>.json: the names of files that GitHub would be asked for."""
     all_files: bool | None = None
     """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
+    probe_judges: bool = False
+    """Whether judges are asked about an answer that says nothing, too."""
     without: frozenset[str] = frozenset()
     """Patches of HELM that the user switched off."""
     limits: SharedLimitsSettings | None = None
@@ -103,6 +106,7 @@ class HelmRunSettings:
             _FILE_LISTS: self.file_lists,
             LIMITS: None if self.limits is None else json.dumps(vars(self.limits), default=dict),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
+            PROBE_JUDGES: "1" if self.probe_judges else None,
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
             PRICES: json.dumps({role: asdict(price) for role, price in self.prices.items()}) if self.prices else None,
@@ -129,6 +133,7 @@ class HelmRunSettings:
             pins=None if pins is None else Pins(**pins),
             file_lists=env.get(_FILE_LISTS),
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
+            probe_judges=env.get(PROBE_JUDGES) == "1",
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),
             budget=Budget(**(_json(env, BUDGET) or {})),

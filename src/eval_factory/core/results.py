@@ -216,6 +216,8 @@ class RubricReport:
     krippendorff_alpha: float | None = None
     unanimous: float | None = None
     """Share of the criteria that several judges decided on which all say the same."""
+    length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
+    """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None: not defined."""
     correction: JudgeCorrection | None = None
     """Where the run has a judge's passport that can correct its score."""
 
@@ -396,6 +398,17 @@ class Floor:
 
 
 @dataclass(frozen=True)
+class JudgeProbe:
+    """What judges say of an answer that says nothing, to some of the questions."""
+
+    instances: int
+    value: float
+    """The mean over questions of the judges' mean."""
+    means: Mapping[str, float]
+    """Judge -> what it gives it in the mean, as it gives marks to the model; of a rubric the share of the points."""
+
+
+@dataclass(frozen=True)
 class Validity:
     """What a reader has to know to trust the scores, or not."""
 
@@ -419,6 +432,8 @@ class Validity:
     """Label of a score -> what it has to be better than to say anything; of those metrics for which it is known."""
     rubric: RubricReport | None = None
     choice_orders: ChoiceOrders | None = None
+    judge_probe: JudgeProbe | None = None
+    """With `extra.probe_judges`."""
 
     @property
     def coverage(self) -> float:

@@ -60,6 +60,7 @@ LIMITED_RECORDS_FILE = "limited_records.json"
 CODE_EXECUTION_FILE = "code_execution.json"
 JUDGE_PROMPTS_FILE = "judge_prompts.json"
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
+JUDGE_PROBE_FILE = "judge_probe.json"
 """In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
 SQL_TOTAL_LIMIT_S = 600.0

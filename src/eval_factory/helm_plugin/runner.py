@@ -32,7 +32,7 @@ from eval_factory.core.helm_run_settings import PROBED, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
-from eval_factory.helm import names
+from eval_factory.helm import judge_probe, names
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
@@ -82,6 +82,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._annotated: ScenarioState | None = None
         asking = _Unanswered(self.executor)
         self.executor: Any = _Reporting(asking, self._before_asking, lambda _state: self._after_asking())
+        self._judging = self.annotator_executor
         self.annotator_executor: Any = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)
 
     def _get_run_path(self, run_spec: RunSpec) -> str:
@@ -198,8 +199,27 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)
+        if state.annotator_specs and HelmRunSettings.from_environment(os.environ).probe_judges:
+            self._probe_judges(state)
         self._annotated = state
         self._session.events.emit(logs.PHASE, phase=logs.SCORING)
+
+    def _probe_judges(self, state: ScenarioState) -> None:
+        """What the judges say of an answer that says nothing, to a few questions; no failure of it is the run's."""
+        plain = [one for one in state.request_states if one.instance.perturbation is None]
+        drawn = sorted(plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest())[
+            : judge_probe.COUNT
+        ]
+        asked = [replace(one, annotations=None, result=answered(judge_probe.ANSWER)) for one in drawn]
+        try:
+            found = self._judging.execute(replace(state, request_states=asked))
+        except Exception as error:  # a limit is reached, or an annotator raises what it likes
+            reason = safe_message(error, self._session.redactor)
+            message = f"what judges say of an answer that says nothing is not known: {reason}"
+            self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
+            return
+        annotations = [one.annotations for one in found.request_states]
+        judge_probe.write(Path(self.output_path), [str(one.instance.id) for one in drawn], annotations)
 
 
 def import_what_it_uses(run_spec: RunSpec) -> None:
@@ -214,6 +234,12 @@ def answer_in_data(state: RequestState) -> str | None:
     return found
 
 
+def answered(text: str) -> RequestResult:
+    """As if a model had said it."""
+    output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
+    return RequestResult(True, [], [output], cached=True, request_time=0)
+
+
 class _Unanswered:
     """HELM's executor, which asks nobody where the data hold the answers."""
 
@@ -224,16 +250,11 @@ class _Unanswered:
         return getattr(self._inner, name)
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
-        answers = [answer_in_data(one) for one in scenario_state.request_states]
-        if None in answers:
+        answers = [text for one in scenario_state.request_states if (text := answer_in_data(one)) is not None]
+        if len(answers) < len(scenario_state.request_states):
             return self._inner.execute(scenario_state)
-        ended = {"reason": "stop"}
-        results = [
-            RequestResult(True, [], [GeneratedOutput(text, 0, [], finish_reason=ended)], cached=True, request_time=0)
-            for text in answers
-        ]
-        both = zip(scenario_state.request_states, results, strict=True)
-        return replace(scenario_state, request_states=[replace(one, result=result) for one, result in both])
+        both = zip(scenario_state.request_states, answers, strict=True)
+        return replace(scenario_state, request_states=[replace(one, result=answered(text)) for one, text in both])
 
 
 class _Reporting:

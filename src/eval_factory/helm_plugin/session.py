@@ -116,7 +116,7 @@ class Session:
 
     def expect(self, role: str, total: int) -> None:
         with self.lock:
-            self.counters[role].total = total
+            self.counters[role].total += total
 
     def expect_more(self, role: str) -> None:
         """One request that nobody expected: a question that is asked again."""

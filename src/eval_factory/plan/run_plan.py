@@ -60,6 +60,7 @@ CHANGES_RESULTS = frozenset(
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
+        "probe_judges",
     )
     | _paths("target.api_endpoint", "model_id", "type")
     | _paths(
@@ -287,7 +288,8 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    for name, usual in (("criteria_per_request", None), ("shuffle_choices", None), ("upstream", HELM.name)):
+    usual_values = {"criteria_per_request": None, "shuffle_choices": None, "upstream": HELM.name, "probe_judges": False}
+    for name, usual in usual_values.items():
         if leaves[f"config.params.extra.{name}"] == usual:  # as before there was such a key
             del leaves[f"config.params.extra.{name}"]
     if evaluation.benchmark is not None:

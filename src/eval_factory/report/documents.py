@@ -133,8 +133,10 @@ def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str
 def _validity(result: results.TaskResult) -> dict[str, Any]:
     """Whether it may be reported first, the words last; a jury only where there is one."""
     record = asdict(result.validity)
-    if record["rubric"] is not None and record["rubric"]["correction"] is None:
-        del record["rubric"]["correction"]
+    if record["rubric"] is not None:
+        for name in ("length_correlation", "correction"):
+            if not record["rubric"][name]:
+                del record["rubric"][name]
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
     last = {name: record.pop(name) for name in ("failures", "notes")}
     if record["jury"] is not None:

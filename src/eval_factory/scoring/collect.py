@@ -27,6 +27,7 @@ from eval_factory.scoring.floors import FloorScores
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.probed_judges import ProbedJudges
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
@@ -74,9 +75,10 @@ def collect(
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
+    probe = ProbedJudges.of(plan, run, rubric, jury)
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
-    steps = _steps(corrections, readability, jury, rubric, correction, orders, floors, stated)
+    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, floors, stated)
     seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
     for state in run.request_states():
         key = key_of(state)
@@ -102,6 +104,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     jury: Jury | None,
     rubric: RubricTally | None,
     correction: RubricCorrection | None,
+    probe: ProbedJudges | None,
     orders: ChoiceOrderCheck | None,
     floors: FloorScores,
     stated: StatedModels,
@@ -129,6 +132,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         rubric.report if rubric else None,  # no run has both, jury and rubric
         correction.report if correction else None,  # a part of the rubric's report
         partial(_report_models, stated),  # the last reason against reporting
+        probe.complete if probe else None,  # what it says is a floor
         floors.complete,  # finished scores are held against them
         _report_labels,  # the other end: as high as labels allow
         jury.report if jury else None,  # how far a score by judges can be trusted
@@ -248,6 +252,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
             draft.floors,
             draft.rubric,
             draft.choice_orders,
+            draft.judge_probe,
         ),
         usage=draft.usage,
         provenance=provenance,

@@ -16,6 +16,7 @@ from eval_factory.core import formats
 from eval_factory.core.results import Floor, Score
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
+from eval_factory.helm.judge_probe import NAME as PADDED_NAME
 from eval_factory.helm.trivial_answers import (
     EMPTY_NAME,
     MAJORITY_NAME,
@@ -121,14 +122,20 @@ class FloorScores:
             self._failed = error
 
     def complete(self, draft: Draft) -> None:
-        """A jury's floor is assumed: the mark of an answer with nothing in it, which no judge is asked about."""
-        lowest = draft.tally.ratings.form.lowest
-        of_jury = {
-            one.label: Floor(EMPTY_NAME, lowest, len(one.values), {EMPTY_NAME: lowest}, assumed=True)
-            for one in draft.metrics
-            if is_judged(one, draft.jury_metric)
-        }
-        draft.floors = self._floors() | of_jury
+        """Of judges the floor is what they said of a text that says nothing. Where they were not asked, a jury's is
+        assumed: the mark of an answer with nothing in it."""
+        lowest, probe = draft.tally.ratings.form.lowest, draft.judge_probe
+        measured = {} if probe is None else {PADDED_NAME: probe.value}
+        by_judges = {}
+        for one in draft.metrics:
+            of_jury = is_judged(one, draft.jury_metric)
+            if not of_jury and not (probe is not None and draft.run.rubric and one.label == draft.run.rubric[0]):
+                continue
+            answers = measured | ({EMPTY_NAME: lowest} if of_jury else {})
+            best = max(answers, key=answers.__getitem__)
+            count = len(one.values) if probe is None else probe.instances
+            by_judges[one.label] = Floor(best, answers[best], count, answers, assumed=probe is None)
+        draft.floors = self._floors() | by_judges
         draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()])
 
     def _floors(self) -> dict[str, Floor]:

@@ -181,19 +181,19 @@ def part_of(items: Sequence[LabelledItem], fewest: int = FEWEST_ITEMS) -> Part:
     interval = interval_of_mean(apart, scale=(-1.0, 1.0), clusters=[item.conversation for item in items])
     # the difference of the means, not the mean of the differences: its last digits are the published ones
     bias = statistics.fmean(item.judged for item in items) - statistics.fmean(means)
-    pairs, among = _pairs_of(items)
+    pairs, among = pairs_of(items)
     judge = _figures(pairs, Figure(bias, interval.low, interval.high))
     return Part(len(items), labels, judge, _figures(among, Figure(0.0, 0.0, 0.0)) if among else None)
 
 
-def _pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
+def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
     """The judge with each physician, and each ordered pair of physicians."""
     among = [(item.conversation, one, other) for item in items for one, other in permutations(item.labels, 2)]
     return [(item.conversation, item.judged, label) for item in items for label in item.labels], among
 
 
 def _figures(pairs: Sequence[Pair], bias: Figure) -> Figures:
-    tables, weights = _tables(pairs)
+    tables, weights = tables_of(pairs)
     f1, kappa, ac1 = _by_jackknife(tables, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
     return Figures(f1, kappa, ac1, _right(pairs, True), _right(pairs, False), bias)
 
@@ -207,12 +207,17 @@ def _right(pairs: Sequence[Pair], label: bool) -> Figure:
     return Figure(statistics.fmean(found), interval.low, interval.high)
 
 
+def f1_of_tables(tables: NDArray[Any], pairs: Sequence[Pair]) -> Figure:
+    """Macro F1 with its interval; `tables` of shape (conversations, 4) in the order of the pairs' conversations."""
+    return _by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]
+
+
 def _gap(items: Sequence[LabelledItem]) -> Figure:
     """Both tables of a conversation are left out together: the two agreements depend on each other."""
     import numpy as np  # imported here, as everywhere: `ls` needs none of it
 
-    pairs, among = _pairs_of(items)
-    (one, weights), (other, more) = _tables(pairs), _tables(among, pairs)
+    pairs, among = pairs_of(items)
+    (one, weights), (other, more) = tables_of(pairs), tables_of(among, pairs)
 
     def difference(tables: NDArray[Any]) -> NDArray[Any]:
         apart: NDArray[Any] = agreement_of(tables[..., :4]) - agreement_of(tables[..., 4:])
@@ -221,7 +226,7 @@ def _gap(items: Sequence[LabelledItem]) -> Figure:
     return _by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[0]
 
 
-def _tables(pairs: Sequence[Pair], named: Sequence[Pair] = ()) -> tuple[NDArray[Any], list[float]]:
+def tables_of(pairs: Sequence[Pair], named: Sequence[Pair] = ()) -> tuple[NDArray[Any], list[float]]:
     """Of each conversation its counts (both met, only the first, only the second, none), shape (conversations, 4), and
     of each kind the pairs of its pseudo-cluster. `named`: pairs with all conversations, in their order."""
     import numpy as np

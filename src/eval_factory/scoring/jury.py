@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from eval_factory.core import formats
-from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, Score, Stats
+from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, RankCorrelation, Score, Stats
 from eval_factory.helm import output
 from eval_factory.helm.judge_output import injection_signs, says_nothing
 from eval_factory.helm.model_files import roles_by_deployment
@@ -176,7 +176,12 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
             f"the judges agree more than different models do ({coefficient}): does one model, or a cache, answer for"
             " several of them?",
         )
-    for judge, found in report.length_correlation.items():
+    yield from notes_on_length(report.length_correlation)
+
+
+def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Iterator[Note]:
+    """Judges whose marks follow the length of the answers."""
+    for judge, found in correlations.items():
         if found is None or found.count < _ENOUGH_TO_TELL or max(found.ci_low, -found.ci_high) <= FOLLOWS_LENGTH:
             continue
         rho, low, high = map(formats.mean_rating, (found.rho, found.ci_low, found.ci_high))

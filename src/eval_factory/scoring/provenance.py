@@ -112,7 +112,7 @@ def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
     of_the_plugin = (
         names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
-        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE,
+        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE, names.JUDGE_PROBE_FILE,
     )  # fmt: skip
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
     files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]

@@ -14,11 +14,11 @@ from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.agreement import ordinal_alpha
+from eval_factory.scoring.agreement import length_correlation, ordinal_alpha
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
-from eval_factory.scoring.jury import judges_that_failed
+from eval_factory.scoring.jury import judges_that_failed, notes_on_length
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
@@ -257,11 +257,17 @@ class RubricTally:
 
         A decision of each judge about each criterion is due, those about answers that did not come among them.
         """
-        draft.rubric = report_of(self.cases, self.judges)
+        by_length = {judge: length_correlation(self._scores_and_lengths(judge)) for judge in self.judges}
+        draft.rubric = replace(report_of(self.cases, self.judges), length_correlation=by_length)
+        draft.notes.extend(notes_on_length(by_length))
         due = len(self.judges) * sum(len(case.criteria) for case in self.cases.values())
         draft.judgements = Judgements(due, sum(one.asked - one.unjudged for one in draft.rubric.judges.values()))
         most = draft.plan.evaluation.run.config.params.extra.max_judge_failures
         draft.not_reportable += judges_that_failed(draft.tally.judges, most, "criteria")
+
+    def _scores_and_lengths(self, judge: str) -> list[tuple[float, int]]:
+        scores = ((self.cases[key].score_by(judge), length) for key, length in self.lengths.items())
+        return [(score, length) for score, length in scores if score is not None]
 
     def group(self, draft: Draft) -> None:
         """The groups of cases, clipped as published, and those of criteria, of which few cases make no group either."""

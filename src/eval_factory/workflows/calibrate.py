@@ -12,14 +12,16 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, sha256_of
 from eval_factory.core.safe_files import renamed_together, write_atomic
-from eval_factory.report.judge_passport import JudgePassport, passport_document, passport_page
+from eval_factory.report.judge_passport import JudgePassport, passport_document, passport_page, size_of
+from eval_factory.report.juries import juries_document, juries_page
 from eval_factory.scoring.judge_calibration import calibration_of, steadiness_of
 from eval_factory.scoring.judge_passports import PASSPORT
+from eval_factory.scoring.jury_choice import BestJury, best_juries
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.physician_labels import LabelledItem, read_labels
-from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, ask_judges
+from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, Decisions, ask_judges
 
-PAGE = "judge_passport.html"
+PAGE, JURIES, JURIES_PAGE = "judge_passport.html", "juries.yaml", "juries.html"
 PROBES = 50
 """Answers of which it is asked again, where nothing else is said: 200 requests to each judge."""
 
@@ -29,6 +31,8 @@ class Calibrated:
     """What was found: a passport's `found` has the figures, `verdict` the sentences; and what was written."""
 
     passports: tuple[JudgePassport, ...]
+    juries: tuple[BestJury, ...] = ()
+    """Where there are several judges: the best of each odd size."""
     files: tuple[Path, ...] = ()
     unchanged: bool = False
     """Whether the files were there already, with the same bytes."""
@@ -49,11 +53,13 @@ def calibrate(
         judge: what the one judge is called, if not as its field.
         today: of a passport that is not there yet, YYYY-MM-DD.
     """
-    passports, digest = [], _digest(labels)
+    passports, digest, decisions = [], _digest(labels), {}
+    items: list[LabelledItem] = []
     for column in columns:
-        found = calibration_of(_read(labels, column))
-        passports.append(JudgePassport(judge or column, column, digest, found))
-    return _written(passports, to, today)
+        items = _read(labels, column)
+        decisions[column] = [item.judged for item in items]
+        passports.append(JudgePassport(judge or column, column, digest, calibration_of(items)))
+    return _written(passports, _juries(items, decisions, {}), to, today)
 
 
 def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str], screen: TextIO) -> Calibrated:
@@ -75,7 +81,19 @@ def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str],
                 name, "", digest, calibration_of(decided), answered.judges[name], steadiness, len(items) - len(decided)
             )
         )
-    return _written(passports, asking.to, None)
+    costs = {name: judge.cost_per_1000 for name, judge in answered.judges.items()}
+    return _written(passports, _juries(items, answered.decisions, costs), asking.to, None)
+
+
+def _juries(
+    items: Sequence[LabelledItem], decisions: Mapping[str, Decisions], costs: Mapping[str, float | None]
+) -> tuple[BestJury, ...]:
+    """By the items of which all judges decided."""
+    if len(decisions) < 2:
+        return ()
+    complete = [number for number, said in enumerate(zip(*decisions.values(), strict=True)) if None not in said]
+    of_all = {name: [bool(given[number]) for number in complete] for name, given in decisions.items()}
+    return tuple(best_juries([items[number] for number in complete], of_all, costs)) if complete else ()
 
 
 def _digest(labels: Path) -> str:
@@ -97,10 +115,12 @@ def _read(labels: Path, column: str | None) -> list[LabelledItem]:
     return read.rows
 
 
-def _written(passports: Sequence[JudgePassport], to: Path | None, today: str | None) -> Calibrated:
+def _written(
+    passports: Sequence[JudgePassport], juries: tuple[BestJury, ...], to: Path | None, today: str | None
+) -> Calibrated:
     """One passport into the folder itself, several into folders of the judges' names."""
     if to is None:
-        return Calibrated(tuple(passports))
+        return Calibrated(tuple(passports), juries)
     names = [] if len(passports) == 1 else [passport.judge for passport in passports]
     _refuse_others(to)
     texts: dict[Path, str] = {}
@@ -109,14 +129,17 @@ def _written(passports: Sequence[JudgePassport], to: Path | None, today: str | N
         date = _date_of_same(folder, passport) or today or datetime.now(timezone.utc).date().isoformat()
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
         texts[folder / PAGE] = passport_page(passport, date)
+    if juries:
+        texts[to / JURIES] = to_yaml(juries_document(juries))
+        texts[to / JURIES_PAGE] = juries_page(juries, size_of(passports[0].found))
     if all(file.is_file() and file.read_bytes() == text.encode() for file, text in texts.items()):
-        return Calibrated(tuple(passports), tuple(texts), unchanged=True)
+        return Calibrated(tuple(passports), juries, tuple(texts), unchanged=True)
     for folder in {file.parent for file in texts}:
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with renamed_together():
         for file, text in texts.items():
             write_atomic(file, text, mode=PRIVATE)
-    return Calibrated(tuple(passports), tuple(texts))
+    return Calibrated(tuple(passports), juries, tuple(texts))
 
 
 _REFUSED = "name a folder that is new or empty"
@@ -129,7 +152,7 @@ def _refuse_others(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     of_judges = {name for name in names if (folder / name / PASSPORT).is_file()}
     alone = (PAGE in names and PASSPORT not in names) or (RUN in names and QUESTIONS not in names)
-    if alone or names - of_judges - {PASSPORT, PAGE, QUESTIONS, RUN}:
+    if alone or names - of_judges - {PASSPORT, PAGE, QUESTIONS, RUN, JURIES, JURIES_PAGE}:
         raise ConfigError(f"--to {folder}: holds something else, and nothing is overwritten; {_REFUSED}")
 
 

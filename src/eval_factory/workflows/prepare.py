@@ -8,6 +8,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
     settings = HelmRunSettings(pins=run_data.pins_of(plan), all_files=run_data.takes_all_files(plan, env))
+    settings = replace(settings, probe_judges=plan.evaluation.run.config.params.extra.probe_judges)
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
     if plan.evaluation.run.config.params.extra.offline:
