@@ -16,8 +16,8 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "tutorial.md": "half an hour, step by step",
     },
     "How to begin": {
-        "install.md": "pip, pipx, uv, with and without torch",
-        "coming-from.md": "what you typed in EvalFactory, helm-run, lm_eval, inspect_ai or NeMo Evaluator",
+        "install.md": "pip, pipx, uv, without torch",
+        "coming-from.md": "EvalFactory, helm-run, lm_eval, inspect_ai, NeMo Evaluator",
         "python.md": "programs, notebooks, data frames",
     },
     "How to run": {
@@ -27,8 +27,8 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "offline.md": "data bundles",
         "scale.md": "several servers, memory, time, what breaks first",
         "slurm.md": "evaluations and suites as jobs",
-        "serve.md": "models that the suite serves itself, here or in a job of Slurm",
-        "kubernetes.md": "an example: an Indexed Job",
+        "serve.md": "models that the suite serves itself",
+        "kubernetes.md": "an example",
         "ci.md": "GitHub and GitLab",
     },
     "How to choose or make a benchmark": {
@@ -42,7 +42,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "compare.md": "is one model better than another",
         "gate.md": "a policy, held against results",
         "trust-a-judge.md": "a judge held against physicians' labels",
-        "clinicians.md": "a score corrected by people who rate a sample of the answers",
+        "clinicians.md": "a score corrected by people's ratings",
         "report.md": "pages, plots, tables and texts for papers",
         "view.md": "tables, prompts and answers in a browser",
         "verify.md": "was it altered; how to sign it",
@@ -60,18 +60,18 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "results.md": "scores, floors, failures, notes, usage",
         "suite-results.md": "fields, win rates, ranks, comparisons",
         "statistics.md": "how each interval is made, and how often it holds",
-        "validity.md": "what right, empty and random answers score, beside bare HELM",
-        "errata.md": "known defects of benchmarks, and their remedy",
+        "validity.md": "what known answers score, beside bare HELM",
+        "errata.md": "known defects, and their remedy",
         "helm.md": "its traps",
-        "upstreams.md": "crfm-helm and medhelm: which is which, and how to run either",
+        "upstreams.md": "crfm-helm or medhelm",
         "glossary.md": "the terms",
         "design.md": "where to look for what",
         "development.md": "checks, tests, locks, releases",
     },
 }
 INTRODUCTION = """\
-What eval-factory is, and the shortest way to a first result: `README.md` of the project. What is promised about keys,
-logs, offline runs and executed code: `SECURITY.md`. New here? Begin with the tutorial.
+What eval-factory is: `README.md` of the project. What is promised about keys, logs, offline runs and executed code:
+`SECURITY.md`. New here? Begin with the tutorial.
 """
 
 

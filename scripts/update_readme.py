@@ -45,25 +45,29 @@ def tasks_page() -> str:
     lines = [
         "# Tasks", GENERATED,
         "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
-        "what to mind, known defects. Instances are those of the test split, where somebody has counted them.",
-        "*Public since*: the month by which the paper or the data were public, where known. Answers of public tasks",
-        "are public.",
-        "A star: we ran the task on its real data. We ran the others on small invented data in the same form,",
+        "what to mind, known defects. Instances are the test split's, where counted. *Public since*: the month by",
+        "which paper or data were public, where known. Answers of public tasks are public.",
+        "A star: we ran the task on its real data; the others on small invented data in the same form,",
         "which show that the task runs and that gold answers get full marks, and nothing about a model.",
     ]  # fmt: skip
     for kind, belongs in KINDS.items():
         lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
         lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
-    lines += ["", "## Files of your own", "", "What `extra.data_path` has to be, or to hold, by task."]
+    lines += ["", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon."]
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in framework.evaluations:
         layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
         layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
     for rules, names in layouts.items():
         if rules:
-            held = (rule.removeprefix("data_path itself is ") for rule in rules)
-            lines += ["", f"{', '.join(names)}:", "", *(f"- `{rule}`" for rule in held)]
+            lines += ["", f"{', '.join(names)}:", "", *(f"- `{_in_short(rule)}`" for rule in rules)]
     return "\n".join(lines) + "\n"
+
+
+def _in_short(rule: str) -> str:
+    """What a message says of a file, as a line of the page."""
+    short = rule.removeprefix("data_path itself is ").replace(" with the columns ", ": ")
+    return short.replace(", and one in", "; and one in").replace(", for subject=", "; for subject=")
 
 
 HEAD = ("| task | what it measures | main metric | instances | public since |", "|---|---|---|---|---|")
@@ -84,10 +88,10 @@ def errata_page() -> str:
     lines = [
         "# Errata", GENERATED,
         f"Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, version {known.version} of the",
-        "list; one whose name begins with `medhelm-` is medhelm's alone. A corrected score stands beside HELM's own,",
-        "named `<metric>.corrected`, and never in its place; `validity.notes` says so, and",
-        "`provenance.errata_version` names the version. Of the gold answers each corrected score is full",
-        "(`tests/integration/test_gold_answers.py`, `tests/integration/test_invented_data.py`).", "",
+        "list (`provenance.errata_version`); `medhelm-...` is medhelm's alone. A corrected score stands beside HELM's",
+        "own, named `<metric>.corrected`, and never in its place; `validity.notes` says so. Of the gold answers each",
+        "corrected score is full (`tests/integration/test_gold_answers.py`,",
+        "`tests/integration/test_invented_data.py`).", "",
     ]  # fmt: skip
     for entry in known.errata:
         lines += [*_erratum(entry), ""]
@@ -101,8 +105,10 @@ def _erratum(entry: Erratum) -> list[str]:
     if len(entry.run_specs) > MANY and first.id != entry.id:
         where = f"the same tasks as [{first.id}](#{first.id})"
     where += f" ({only})" if only else ""
+    same = next(one for one in load_errata().errata if one.corrected == entry.corrected)
+    corrected = entry.corrected if same.id == entry.id else f"as in [{same.id}](#{same.id})"
     remedy = (
-        f"Corrected in `{entry.label}`: {entry.corrected}." if entry.corrected
+        f"Corrected in `{entry.label}`: {corrected}." if entry.corrected
         else f"Patched inside helm-run: {entry.patched}." if entry.patched
         else f"Cannot occur here: {entry.avoided}."
     )  # fmt: skip
