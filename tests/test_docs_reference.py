@@ -49,7 +49,7 @@ def test_every_variable_that_the_source_reads_is_there(root: Path) -> None:
     others = {
         "AF_UNIX", "CLIENT_ID", "CLIENT_SECRET", "TOKEN_URL", "GOLD_RESPONSE", "O_NOFOLLOW", "PRETTY_NAME",
         "BENCHMARK_OUTPUT_BASE_URL", "PROJECT_ID", "PROMPT_TEMPLATE", "WAYLAND_DISPLAY",
-        "TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG",
+        "RUN_CONFIG", "TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG",
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "OPENBLAS_NUM_THREADS",
     }  # fmt: skip
     texts = [file.read_text("utf-8") for file in (root / "src").rglob("*.py")]

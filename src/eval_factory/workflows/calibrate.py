@@ -21,7 +21,7 @@ from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.physician_labels import LabelledItem, read_labels
 from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, Decisions, ask_judges
 
-PAGE, JURIES, JURIES_PAGE = "judge_passport.html", "juries.yaml", "juries.html"
+PAGE, JURIES, JURIES_PAGE, JUDGES = "judge_passport.html", "juries.yaml", "juries.html", "judges"
 PROBES = 50
 """Answers of which it is asked again, where nothing else is said: 200 requests to each judge."""
 
@@ -118,14 +118,14 @@ def _read(labels: Path, column: str | None) -> list[LabelledItem]:
 def _written(
     passports: Sequence[JudgePassport], juries: tuple[BestJury, ...], to: Path | None, today: str | None
 ) -> Calibrated:
-    """One passport into the folder itself, several into folders of the judges' names."""
+    """One passport into the folder itself, several into folders of the judges' names below it."""
     if to is None:
         return Calibrated(tuple(passports), juries)
-    names = [] if len(passports) == 1 else [passport.judge for passport in passports]
+    several = len(passports) > 1
     _refuse_others(to)
     texts: dict[Path, str] = {}
     for passport in passports:
-        folder = to / passport.judge if names else to
+        folder = to / JUDGES / passport.judge if several else to
         date = _date_of_same(folder, passport) or today or datetime.now(timezone.utc).date().isoformat()
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
         texts[folder / PAGE] = passport_page(passport, date)
@@ -150,9 +150,8 @@ def _refuse_others(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"--to {folder}: is no folder; {_REFUSED}")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    of_judges = {name for name in names if (folder / name / PASSPORT).is_file()}
     alone = (PAGE in names and PASSPORT not in names) or (RUN in names and QUESTIONS not in names)
-    if alone or names - of_judges - {PASSPORT, PAGE, QUESTIONS, RUN, JURIES, JURIES_PAGE}:
+    if alone or names - {PASSPORT, PAGE, QUESTIONS, RUN, JUDGES, JURIES, JURIES_PAGE}:
         raise ConfigError(f"--to {folder}: holds something else, and nothing is overwritten; {_REFUSED}")
 
 

@@ -32,6 +32,7 @@ from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.journal import read_answers_by_role
+from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations
@@ -102,7 +103,7 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
     """As its files are, or where they are others now, as the file says that was made of it for HELM.
     Raises ConfigError: that file is not there."""
     data = result.provenance.dataset_files
-    others = ("scenarios/", "hub:", f"{DATA_PATH}/")  # that are no custom benchmark's own files
+    others = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)  # that are no custom benchmark's own files
     recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)}
     try:
         own = load_benchmark(path)
@@ -135,6 +136,7 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
             has_clusters=document.get("has_clusters", False),
             has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
             is_rubric=is_rubric,
+            has_answers=document.get("has_answers", False),
             jury_form=jury_form_in(rundir.model_configs),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -151,7 +153,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
         # what the collector reads as it lies there; but the cache copied, for SQLite writes beside it
-        for folder in ("helm", "logs", "annotations"):
+        for folder in ("helm", "logs", "annotations", "model_configs"):
             (shadow.root / folder).symlink_to((rundir.root / folder).absolute(), target_is_directory=True)
         for original in (*rundir.answers, rundir.own_data):
             if original.is_file():

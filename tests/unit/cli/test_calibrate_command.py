@@ -58,7 +58,13 @@ def test_mistakes_end_it_with_code_2(labels: Path, tmp_path: Path) -> None:
         assert isinstance(done.exception, ConfigError)
         assert done.exception.exit_code == 2
     assert "did you mean 'judge_label'?" in str(calibrate(labels, "--judge-labels", "judge_labl").exception)
-    assert "Missing option '--judge-labels'" in calibrate(labels).output
+    for wrong in ([], ["--judge-labels", COLUMN, "--judges-from", "c.yml"]):
+        assert "give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels" in str(
+            calibrate(labels, *wrong).exception
+        )
+    assert "--to DIR is missing" in str(calibrate(labels, "--judges-from", "c.yml").exception)
+    two = calibrate(labels, "--judge-labels", COLUMN, "--judge-labels", "other", "--judge", "x")
+    assert "leave out --judge" in str(two.exception)
 
 
 def test_a_folder_that_cannot_be_written(labels: Path) -> None:

@@ -21,7 +21,7 @@ def labels(tmp_path: Path) -> Path:
 
 
 def on(day: int, labels: Path, to: Path, judge: str = "invented") -> Calibrated:
-    return calibrate(labels, COLUMN, judge, to, today=f"2026-11-{day}")
+    return calibrate(labels, [COLUMN], judge, to, today=f"2026-11-{day}")
 
 
 def test_the_passport_says_whose_it_is_and_of_what(labels: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_mistakes_come_with_file_and_line_and_nothing_is_written(tmp_path: Path)
 ])  # fmt: skip
 def test_a_file_that_cannot_be_read(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        calibrate(tmp_path / name, COLUMN)
+        calibrate(tmp_path / name, [COLUMN])
 
 
 def test_from_python(labels: Path, tmp_path: Path) -> None:

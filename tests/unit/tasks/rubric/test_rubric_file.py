@@ -105,7 +105,7 @@ LIST_OF_CRITERIA = 'rubrics: must be a list of criteria such as [{"criterion": "
         (rubric(pionts=1), "rubrics.0.pionts: is no known field, did you mean 'points'?"),
         ({"tags": [1]}, "tags.0: must be text"), ({"reference": ""}, "reference: is empty"),
         ({"cluster": 5}, "cluster: must be text"),
-        ({"zzz": 1}, "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary"),
+        ({"zzz": 1}, "zzz: is no known field; known here: id, messages, rubrics, reference, cluster, tags, canary, answer, sample"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_said_with_its_field(tmp_path: Path, change: dict[str, Any], said: str) -> None:
