@@ -280,7 +280,8 @@ def calibrate(
     """Hold judges' decisions against physicians'.
 
     Args:
-        labels: JSON lines in the form of HealthBench's meta-evaluation.
+        labels: JSON lines in the form of HealthBench's meta-evaluation; or the folder of a run whose answers people
+            rated: its judges are held against them.
         judge_labels: the fields with the decisions of judges who are not asked.
         judge: of one field, what its judge is called; of a run config, the judges to ask; all where none is named.
         to: a folder for the passports: new, empty, or with those of the same labels. Who asks judges needs one.
@@ -297,6 +298,8 @@ def calibrate(
     from eval_factory.workflows.ask_judges import Asking
 
     folder, names = None if to is None else Path(to), several(judge)
+    if Path(labels).is_dir() and judges_from is None and not judge_labels:
+        return work.calibrate_run(Path(labels), names, folder)
     if judges_from is None:
         return work.calibrate(Path(labels), several(judge_labels), names[0] if names else None, folder)
     if folder is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +176,11 @@ def test_a_passport_of_another_judge_is_refused(
     asked = endpoint.judged
     warmer = [{"name": "kind", "model_id": LENIENT, "temperature": 0.7}]
     for extra, code, message in (
-        ({"judge_passport": str(to), "judges": warmer}, 2, "is of another judge (judge/lenient) than this run asks, kind"),
+        (
+            {"judge_passport": str(to), "judges": warmer},
+            2,
+            "is of another judge (judge/lenient) than this run asks, kind",
+        ),
         ({"judge_passport": str(tmp_path / "none")}, 3, "No such file or directory"),
     ):
         given = json.loads(config.read_text())
@@ -244,3 +250,62 @@ def test_the_floor_of_a_jury_is_measured(run_program: Run, tmp_path: Path) -> No
     assert floor["answers"]["padded generic answer"] == validity["judge_probe"]["value"]
     assert (floor["instances"], floor.get("assumed")) == (10, None)
     assert set(validity["judge_probe"]["means"]) == {one["name"] for one in JUDGES}
+
+
+def rated(folder: Path, sheets: Path, says: Callable[[str, str], str]) -> None:
+    """People rate answers of a run, and what they say is imported. `says`: (rater, criterion) -> rating."""
+    made = program("annotate", "export", str(folder), "--n", "40", "--raters", "2", "--out", str(sheets))
+    assert made.returncode == 0, made.stderr
+    for rater in ("1", "2"):
+        file = sheets / f"rater_{rater}.csv"
+        rows = list(csv.DictReader(io.StringIO(file.read_text("utf-8-sig"), newline="")))
+        for row in rows:
+            row["rating"] = says(rater, row["item"] + row["asked"])
+        with file.open("w", encoding="utf-8-sig", newline="") as out:
+            writer = csv.DictWriter(out, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        read = program("annotate", "import", str(folder), str(file))
+        assert read.returncode == 0, read.stderr
+
+
+def test_a_rubrics_judge_is_held_against_who_rated_its_own_run(
+    config: Path, endpoint: RubricEndpoint, tmp_path: Path
+) -> None:
+    run = program("run_eval", "--run_config", str(config))
+    assert run.returncode == 0, run.stderr
+    assert "nobody has rated its answers" in program("calibrate", str(tmp_path / "out")).stderr
+
+    def says(rater: str, criterion: str) -> str:
+        name = criterion[criterion.index("run ") :]
+        return "yes" if is_met(name) is (chance(rater, name) < 0.95) else "no"
+
+    rated(tmp_path / "out", tmp_path / "sheets", says)
+    asked = endpoint.judged
+    made = program("calibrate", str(tmp_path / "out"), "--to", str(tmp_path / "p"))
+    assert made.returncode == 0, made.stderr
+    assert "judge kind: 120 items, 240 labels of 2 physicians, 40 conversations" in made.stdout
+    assert "The judge is lenient" in made.stdout
+    changed(config, judge_passport=str(tmp_path / "p"))
+    again = program("run_eval", "--run_config", str(config))
+    assert (again.returncode, endpoint.judged) == (0, asked), again.stderr
+    correction = Outcome(0, "", "", tmp_path / "out").document()["validity"]["rubric"]["correction"]
+    assert correction["ci_low"] < true_score(config) + 0.1
+    assert correction["labels"] == 240
+
+
+def test_a_jurys_marks_on_a_scale_are_held_against_who_rated_them(run_program: Run, tmp_path: Path) -> None:
+    medication_questions(tmp_path / "out" / "helm", 41)
+    with JuryEndpoint() as jury:
+        jury.odd_ways = ["good"]
+        params = {"limit_samples": 40, "parallelism": 8, "extra": {"judges": JUDGES}}
+        outcome = run_program("medication_qa", jury.url, params=params, env={**CANARIES, "HF_HUB_OFFLINE": "1"})
+    assert outcome.returncode == 0, outcome.stderr
+    rated(tmp_path / "out", tmp_path / "sheets", lambda rater, item: str(1 + int(4 * chance(item)) + (rater == "2")))
+    made = program("calibrate", str(tmp_path / "out"), "--judge", JUDGES[0]["name"], "--to", str(tmp_path / "p"))
+    assert made.returncode == 0, made.stderr
+    passport = yaml.safe_load((tmp_path / "p" / "judge_passport.yaml").read_text())
+    assert passport["marks"] == [1, 2, 3, 4, 5]
+    assert (passport["asked"], passport["figures"]["judge"]["f1_macro"]["value"]) == (None, None)
+    assert passport["figures"]["physicians"]["kappa"]["value"] > 0.5
+    assert "of 100" in made.stdout or "No leniency" in made.stdout

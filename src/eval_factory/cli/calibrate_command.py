@@ -15,7 +15,7 @@ from eval_factory.core.foreign_text import own_lines
 
 
 @click.command("calibrate")
-@click.argument("labels", type=HomePath(), metavar="LABELS.jsonl")
+@click.argument("labels", type=HomePath(), metavar="LABELS")
 @click.option("--judge-labels", multiple=True, metavar="COLUMN", help="The field with a judge's decision, a boolean.")
 @click.option("--judges-from", type=HomePath(), metavar="RUN_CONFIG", help="Ask the judges of a rubric's run config.")
 @click.option("--judge", multiple=True, metavar="NAME", help="Which of them; or what the one in COLUMN is called.")
@@ -31,15 +31,18 @@ def calibrate(
     LABELS has a line an answer and criterion, in the form of HealthBench's meta-evaluation: prompt, completion, rubric,
     category, binary_labels, anonymized_physician_ids. Judges are asked about each (--judges-from), as in a run; the
     same command goes on where it was stopped. Or their decisions are in COLUMN, and nobody is asked.
+
+    LABELS may be the folder of a run whose answers people rated ('annotate'): its judges are held against them.
     """
     from eval_factory import api  # imported here: `ls` is to be quick
     from eval_factory.core.tables import screen as table_on_screen
     from eval_factory.report.judge_passport import calibration_document, passport_text
     from eval_factory.report.juries import HINT, juries_table
 
-    if bool(judge_labels) == (judges_from is not None):
+    rated = labels.is_dir() and not judge_labels and judges_from is None
+    if not rated and bool(judge_labels) == (judges_from is not None):
         raise ConfigError("calibrate: give --judges-from RUN_CONFIG, whose judges are asked, or --judge-labels COLUMN")
-    if judges_from is None and (len(judge) > 1 or (judge and len(judge_labels) > 1)):
+    if judge_labels and (len(judge) > 1 or (judge and len(judge_labels) > 1)):
         raise ConfigError("calibrate: several judges are called as their fields are: leave out --judge")
     with named_if_not_written(to or labels):
         made = api.calibrate(

@@ -108,6 +108,8 @@ class JudgePassport:
         if found.always is not None:
             said = "met" if found.always else "not met"
             return f"The judge said {said!r} of everything: nothing shows that it can tell good from bad."
+        if found.physicians == 1:
+            return "One physician alone: how far physicians agree with each other, which is the ceiling, is not known."
         if judge is None or physicians is None or found.gap.ci_low is None:
             few = formats.counted(found.conversations, "conversation")
             return (
@@ -117,7 +119,10 @@ class JudgePassport:
             own = f"kappa {_with_interval(physicians.kappa)}"
             why = "these labels cannot show how good the judge is"
             return f"The physicians' own agreement is not shown to be better than chance ({own}): {why}."
-        both = f"macro F1 {_coefficient(judge.f1_macro)} beside {_coefficient(physicians.f1_macro)}"
+        kind, one, other = "macro F1", judge.f1_macro, physicians.f1_macro
+        if found.marks:
+            kind, one, other = "weighted kappa", judge.kappa, physicians.kappa
+        both = f"{kind} {_coefficient(one)} beside {_coefficient(other)}"
         ends = f"{_points(found.gap.ci_low)} to {_points(found.gap.ci_high)}"
         as_well = "the judge agrees with the physicians as well as they agree with each other"
         words = {
@@ -133,8 +138,11 @@ class JudgePassport:
             return "Whether the judge is lenient or strict cannot be said."
         if not self.bias.holds_0:
             kind, more = ("lenient", "more") if value > 0 else ("strict", "less")
-            by = f"{formats.points(abs(value))} points {more} often than the physicians"
             ends = " to ".join(map(formats.points, sorted((abs(low), abs(high)))))
+            if self.found.marks:
+                by = f"{formats.points(abs(value))} points of 100 {'higher' if value > 0 else 'lower'}"
+                return f"The judge is {kind}: its marks are {by} than the physicians' ({ends})."
+            by = f"{formats.points(abs(value))} points {more} often than the physicians"
             return f"The judge is {kind}: it says 'met' {by} ({ends})."
         if low >= -MARGIN and high <= MARGIN:
             return f"The judge is neither lenient nor strict by more than {_MARGIN} points."
@@ -192,7 +200,8 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "figures": {**figures, "f1_macro_difference": asdict(found.gap)}, "categories": document["categories"],
         "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
         "languages": {name: asdict(part) for name, part in found.languages.items()},
-        "says_met": found.says_met, "usual_lengths": None if found.usual_lengths is None else list(found.usual_lengths),
+        "marks": list(found.marks), "says_met": found.says_met,
+        "usual_lengths": None if found.usual_lengths is None else list(found.usual_lengths),
         "pairs": pairs_as_lines(found.pairs, list(found.categories)),
     }  # fmt: skip
 

@@ -25,6 +25,7 @@ from eval_factory.core.annotations import (
     has_judges,
     read_annotations,
 )
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import Clinicians, CorrectedScore, JudgeAgreement, Score, TaskResult, TooFewRated
 from eval_factory.core.rundir import RunDir
 from eval_factory.scoring.agreement import Unit, agreement_among, agreement_with
@@ -65,6 +66,46 @@ def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
     if not annotations.ratings or score is None:
         return {}
     return _read(result, annotations, _alike(annotations), score).people()
+
+
+@dataclass(frozen=True)
+class RatedItem:
+    """One question about one answer."""
+
+    conversation: str
+    ratings: Mapping[str, float]
+    """Rater -> rating."""
+    marks: Mapping[str, float]
+    """Judge -> mark; the metric itself where the result has no judges."""
+    category: str | None
+    """Of a rubric's criterion the first tag, of a jury's its name."""
+    length: int
+
+
+def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[RatedItem], list[float]]:
+    """What people rated of a result and judges did, and all ratings that there are, the least first.
+
+    Raises:
+        PrerequisiteError: ratings.jsonl cannot be read, or nobody has rated an answer of this result.
+    """
+    annotations, score = read_annotations(rundir.ratings), result.scores.get(result.main_metric)
+    if not annotations.ratings or score is None:
+        raise PrerequisiteError(
+            f"{rundir.root}: nobody has rated its answers; 'eval-factory annotate' makes the sheets"
+        )
+    found = _read(result, annotations, _alike(annotations), score)
+    items = []
+    for record in result.instances:
+        if (one := found.rated.get(AnswerKey(record.id, record.trial))) is None:
+            continue
+        for number, unit in one.units():
+            of_rubric = found.asked.kind == CRITERIA_SHEET
+            tags = list(record.criteria[number].get("tags") or ()) if of_rubric else [one.questions[number].name]
+            marks = {judge: given[number] for judge, given in one.marks.items() if number in given}
+            items.append(RatedItem(
+                record.cluster or record.id, unit, marks, str(tags[0]) if tags else None, len(record.completion or "")
+            ))  # fmt: skip
+    return items, sorted(choice.value for choice in found.asked.choices)
 
 
 _ByRater = dict[str, dict[int, float]]

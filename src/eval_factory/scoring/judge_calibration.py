@@ -117,6 +117,8 @@ class Calibration:
     """Between which nine of ten answers are, in characters."""
     says_met: float = 0.0
     """The judge, as a share of the items."""
+    marks: Sequence[float] = ()
+    """Of ratings on a scale all that there are; empty where decisions were made."""
 
 
 def calibration_of(items: Sequence[LabelledItem]) -> Calibration:
@@ -194,7 +196,7 @@ def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
 
 def _figures(pairs: Sequence[Pair], bias: Figure) -> Figures:
     tables, weights = tables_of(pairs)
-    f1, kappa, ac1 = _by_jackknife(tables, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
+    f1, kappa, ac1 = by_jackknife(tables, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
     return Figures(f1, kappa, ac1, _right(pairs, True), _right(pairs, False), bias)
 
 
@@ -209,7 +211,7 @@ def _right(pairs: Sequence[Pair], label: bool) -> Figure:
 
 def f1_of_tables(tables: NDArray[Any], pairs: Sequence[Pair]) -> Figure:
     """Macro F1 with its interval; `tables` of shape (conversations, 4) in the order of the pairs' conversations."""
-    return _by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]
+    return by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]
 
 
 def _gap(items: Sequence[LabelledItem]) -> Figure:
@@ -223,7 +225,7 @@ def _gap(items: Sequence[LabelledItem]) -> Figure:
         apart: NDArray[Any] = agreement_of(tables[..., :4]) - agreement_of(tables[..., 4:])
         return apart[..., :1]
 
-    return _by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[0]
+    return by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[0]
 
 
 def tables_of(pairs: Sequence[Pair], named: Sequence[Pair] = ()) -> tuple[NDArray[Any], list[float]]:
@@ -262,8 +264,8 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
         return np.stack([f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)], axis=-1)
 
 
-def _by_jackknife(
-    tables: NDArray[Any], weights: Sequence[float], pairs: Sequence[Pair],
+def by_jackknife(
+    tables: NDArray[Any], weights: Sequence[float], pairs: Sequence[tuple[str, Any, Any]],
     function: Callable[[NDArray[Any]], NDArray[Any]], *, lowest: Sequence[float],
 ) -> list[Figure]:  # fmt: skip
     """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t of their effective

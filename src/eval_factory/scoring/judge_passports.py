@@ -65,6 +65,12 @@ def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
     return hashlib.sha256(json.dumps(is_judge, sort_keys=True).encode()).hexdigest()
 
 
+def prompt_hashes(criteria_per_request: int) -> set[str]:
+    """As a run of this version writes them down."""
+    templates = (criterion_template(alone=size == 1) for size in {1, criteria_per_request})
+    return {hashlib.sha256(template.encode()).hexdigest() for template in templates}
+
+
 def passport_text(plan: Plan) -> str | None:
     """That the configuration names; None where it names none. Raises PrerequisiteError: it is not there."""
     folder = plan.evaluation.run.config.params.extra.judge_passport

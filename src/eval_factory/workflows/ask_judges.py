@@ -112,7 +112,7 @@ def ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[st
     if evaluated.not_reportable is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.not_reportable}")
     found = _read(evaluated.result, cases, [judge.role for judge in plan.judges], len(items))
-    about = {judge.role: _about(judge, evaluated.result, at_once) for judge in plan.judges}
+    about = {judge.role: about_judge(judge, evaluated.result, at_once) for judge in plan.judges}
     return Answered(*found, about)
 
 
@@ -206,7 +206,7 @@ def _read(
     return dict(decisions), changed
 
 
-def _about(judge: EndpointPlan, result: TaskResult, at_once: int) -> AskedJudge:
+def about_judge(judge: EndpointPlan, result: TaskResult, at_once: int) -> AskedJudge:
     asked, spent = result.provenance.endpoints[judge.role], result.usage.all_runs.roles.get(judge.role)
     cost = None if spent is None else spent.cost
     priced = None if cost is None or not cost.priced_requests else 1000 * cost.value / cost.priced_requests

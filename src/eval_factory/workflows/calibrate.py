@@ -10,16 +10,22 @@ from typing import TextIO
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
-from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, sha256_of
+from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, sha256_of
 from eval_factory.core.safe_files import renamed_together, write_atomic
+from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.judge_passport import JudgePassport, passport_document, passport_page, size_of
 from eval_factory.report.juries import juries_document, juries_page
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.scoring.clinicians import RatedItem, rated_items
 from eval_factory.scoring.judge_calibration import calibration_of, steadiness_of
-from eval_factory.scoring.judge_passports import PASSPORT
+from eval_factory.scoring.judge_passports import PASSPORT, AskedJudge, prompt_hashes
 from eval_factory.scoring.jury_choice import BestJury, best_juries
+from eval_factory.scoring.rating_calibration import RatedByJudge, calibration_of_ratings
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.physician_labels import LabelledItem, read_labels
-from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, Decisions, ask_judges
+from eval_factory.tasks.upstreams import HELM
+from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, Decisions, about_judge, ask_judges
+from eval_factory.workflows.recollect import stored_evaluation
 
 PAGE, JURIES, JURIES_PAGE, JUDGES = "judge_passport.html", "juries.yaml", "juries.html", "judges"
 PROBES = 50
@@ -83,6 +89,51 @@ def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str],
         )
     costs = {name: judge.cost_per_1000 for name, judge in answered.judges.items()}
     return _written(passports, _juries(items, answered.decisions, costs), asking.to, None)
+
+
+def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = None) -> Calibrated:
+    """The judges of a run, held against the people who rated its answers (`annotate import`). Nobody is asked.
+
+    Raises:
+        ConfigError: there is no such judge.
+        PrerequisiteError: there is no result, or nobody has rated its answers.
+    """
+    stored, rundir = load_result(folder), RunDir(folder)
+    rated, marks = rated_items(stored.result, rundir)
+    known = list(dict.fromkeys(judge for item in rated for judge in item.marks))
+    for name in judges:
+        if name not in known:
+            raise ConfigError(f"--judge {name}: {folder} has no such judge; there are {', '.join(known)}")
+    asked, digest = _judges_of(rundir, stored), sha256_of(rundir.ratings)
+    passports, decisions = [], {}
+    for name in judges or known:
+        by_judge = [item for item in rated if name in item.marks]
+        if len(marks) > 2:
+            of_ratings = [
+                RatedByJudge(one.conversation, one.marks[name], one.ratings, one.category) for one in by_judge
+            ]
+            found = calibration_of_ratings(of_ratings, marks)
+        else:
+            found = calibration_of([_labelled(one, one.marks[name] == marks[-1], marks[-1]) for one in by_judge])
+        decisions[name] = [item.marks[name] == marks[-1] if name in item.marks else None for item in rated]
+        passports.append(JudgePassport(name, "", digest, found, asked.get(name), {}, len(rated) - len(by_judge)))
+    items = [_labelled(one, judged=False, met=marks[-1]) for one in rated]
+    return _written(passports, _juries(items, decisions, {}) if len(marks) == 2 else (), to, None)
+
+
+def _labelled(item: RatedItem, judged: bool, met: float) -> LabelledItem:
+    labels = tuple(rating == met for rating in item.ratings.values())
+    return LabelledItem(item.conversation, judged, labels, tuple(item.ratings), item.category, item.length)
+
+
+def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
+    """The judges of a rubric as they were asked; none whose prompt is not this version's."""
+    evaluation, _ = stored_evaluation(rundir, stored)
+    if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
+        return {}
+    at_once = evaluation.run.config.params.extra.criteria_per_request or 1
+    found = {judge.role: about_judge(judge, stored.result, at_once) for judge in make_plan(evaluation, rundir).judges}
+    return {name: one for name, one in found.items() if set(one.prompt_sha256) == prompt_hashes(at_once)}
 
 
 def _juries(
