@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""How often the intervals of `calibrate` hold the truth, where that is hard: docs/trust-a-judge.md.
+"""How often the intervals of `calibrate`, and of a score corrected by labels, hold the truth: docs/trust-a-judge.md.
 
-    python benchmarks/judge_coverage.py [--samples 1000]
+    python benchmarks/judge_coverage.py [--samples 1000] [--only agreement|correction]
 
 Label sets are drawn from populations whose figures are known: rare faults, a judge at the ceiling, conversations of
-unequal size, few conversations; and categories in each of which the judge is another one.
+unequal size, few conversations; and categories in each of which the judge is another one. For a corrected score a run
+is drawn beside them.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eval_factory.scoring.judge_calibration import Calibration, Figure, agreement_of, calibration_of
+from eval_factory.scoring.judge_correction import JudgedCases, LabelledPairs, corrected_by_labels, weights_of
 from eval_factory.tasks.physician_labels import LabelledItem
 
 Right = tuple[float, float]
@@ -118,10 +121,126 @@ def coverage_of_categories(apart: float, samples: int) -> dict[str, float]:
     return held(pairs)
 
 
+Kind = tuple[float, float, float, Right]
+"""Its share of the conversations with labels, and of the run's cases; the share that is met in it, and the judge."""
+
+
+def judged_alike(judge: Right = (0.9, 0.7), labels: float = 0.6, run: float | None = None) -> Sequence[Kind]:
+    """The share that is met in the labels, and in the run where that is another."""
+    return [(1.0, 1.0, labels, judge)] if run is None else [(1.0, 0.0, labels, judge), (0.0, 1.0, run, judge)]
+
+
+class Labelled(NamedTuple):
+    """Items of conversations, and a run's cases of sources: their numbers in turn."""
+
+    kinds: Sequence[Kind] = judged_alike()
+    conversations: int = 100
+    sizes: Sequence[int] = (3,)
+    cases: int = 200
+    sources: Sequence[int] = (1,)
+    criteria: tuple[int, int] = (4, 12)
+    negative: float = 0.0
+    """The share of criteria with points below 0: a case meets as many of them as it misses of the others."""
+    physician: Right | None = None
+    """Two of an item, one in ten has three. None: one who is always right."""
+    by_category: bool = False
+
+
+LEANS = ((0.6, 0.2, (0.97, 0.5)), (0.3, 0.3, (0.9, 0.75)), (0.1, 0.5, (0.7, 0.95)))
+TO_CORRECT = {
+    "usual": Labelled(),
+    "better model": Labelled(judged_alike(labels=0.5, run=0.85)),
+    "worse model": Labelled(judged_alike(labels=0.8, run=0.3)),
+    "negative points": Labelled(negative=0.3),
+    "negative points, better model": Labelled(judged_alike(labels=0.5, run=0.85), negative=0.3),
+    "20 conversations": Labelled(conversations=20),
+    "12 conversations": Labelled(conversations=12),
+    "rare faults, 60 labels": Labelled(judged_alike((0.98, 0.6), 0.97), 60, (1,)),
+    "rare faults, 300 labels": Labelled(judged_alike((0.98, 0.6), 0.97), 300, (1,)),
+    "rarely met": Labelled(judged_alike((0.7, 0.97), 0.05), 60, (2,)),
+    "judge at the ceiling": Labelled(judged_alike((0.99, 0.15)), 200, (2,)),
+    "judge near the ceiling": Labelled(judged_alike((0.995, 0.3), 0.7), 400, (2,), 300),
+    "perfect judge": Labelled(judged_alike((1.0, 1.0))),
+    "nearly perfect judge": Labelled(judged_alike((0.99, 0.97), 0.8), 60),
+    "lenient judge": Labelled(judged_alike((0.97, 0.5), 0.5), 150, (2,), 300),
+    "strict judge": Labelled(judged_alike((0.6, 0.95), 0.7), 150, (2,), 300),
+    "20 cases": Labelled(cases=20),
+    "cases in unequal clusters": Labelled(sources=UNEQUAL),
+    "unequal conversations": Labelled(sizes=UNEQUAL),
+    "few large conversations": Labelled(conversations=40, sizes=(*[30] * 4, *[2] * 36)),
+    "one criterion a case": Labelled(judged_alike((0.85, 0.75), 0.7), 60, (1,), 500, criteria=(1, 1)),
+    "physicians disagree": Labelled(sizes=(2,), physician=(0.85, 0.75)),
+    "physicians disagree, lenient judge": Labelled(judged_alike((0.97, 0.5)), sizes=(2,), physician=(0.85, 0.75)),
+    "physicians disagree, rare faults": Labelled(judged_alike((0.97, 0.6), 0.9), sizes=(2,), physician=(0.97, 0.7)),
+    "another mix": Labelled([(one, run, 0.6, judge) for one, run, judge in LEANS], by_category=True),
+    "another mix and shares": Labelled([(one, run, 0.9 - one, judge) for one, run, judge in LEANS], by_category=True),
+}
+
+
+def _sources(rng: np.random.Generator, these: Sequence[Kind], of: int, count: int) -> tuple[Any, Any, Any]:
+    """Of each its kind, the share that it meets (correlated with 0.2), and its judge. `of`: labels 0, a run 1."""
+    kind = rng.choice(len(these), count, p=[one[of] for one in these])
+    met = np.array([one[2] for one in these])[kind]
+    return kind, rng.beta(4 * met, 4 * (1 - met)), np.array([one[3] for one in these])[kind]
+
+
+def _said(rng: np.random.Generator, met: Any, right: Any) -> Any:
+    return rng.random(len(met)) < np.where(met, right[..., 0], 1 - right[..., 1])
+
+
+def _labels(rng: np.random.Generator, one: Labelled) -> list[LabelledPairs]:
+    kind, share, judge = _sources(rng, one.kinds, 0, one.conversations)
+    of = np.repeat(np.arange(one.conversations), np.resize(one.sizes, one.conversations))
+    met, labels = rng.random(len(of)) < share[of], 1 if one.physician is None else 2 + (rng.random(len(of)) < 0.1)
+    judged, item = _said(rng, met, judge[of]), np.repeat(np.arange(len(of)), labels)
+    cell = 2 * ~judged[item] + ~_said(rng, met[item], np.array(one.physician or (1.0, 1.0)))
+    tables = np.bincount(4 * of[item] + cell, minlength=4 * one.conversations).reshape(-1, 4).tolist()
+    return [LabelledPairs(at, str(kind[at]), (a, b, c, d)) for at, (a, b, c, d) in enumerate(tables)]
+
+
+def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, float]:
+    """Both ends, nan where there are none, and the share of points above 0 that those below it would take away."""
+    numbers = rng.integers(one.criteria[0], one.criteria[1] + 1, one.cases)
+    case, source = np.repeat(range(one.cases), numbers), np.repeat(range(one.cases), np.resize(one.sources, one.cases))
+    kind, share, judge = (each[source[case]] for each in _sources(rng, one.kinds, 1, one.cases))
+    signs = np.where(rng.random(len(case)) < one.negative, -1, 1)
+    signs[np.cumsum(numbers) - numbers] = 1  # each case has some to win
+    points = rng.integers(1, 11, len(case)) * signs
+    points = points / np.bincount(case, np.maximum(points, 0))[case]
+    judged = _said(rng, rng.random(len(case)) < np.where(points > 0, share, 1 - share), judge)
+    given, possible = np.bincount(case, points * judged), np.bincount(case, points)
+    below_0, labels, pairs = 1 - float(possible.mean()), _labels(rng, one), Counter[str | None]()
+    for label in labels:
+        pairs[label.category] += sum(label.counts)
+    of_run: dict[str | None, float] = {str(at): float(abs(points[kind == at]).sum()) for at in range(len(one.kinds))}
+    weights = weights_of(pairs, of_run, least=10) if one.by_category else {}
+    cases = JudgedCases(given.tolist(), possible.tolist(), source[: one.cases].tolist(), -below_0)
+    found = corrected_by_labels(cases, labels, weights)
+    return (np.nan, np.nan, below_0) if found is None else (found.ci_low, found.ci_high, below_0)
+
+
+def coverage_of_correction(situation: str, samples: int) -> tuple[float, float, float]:
+    """Of intervals the share that hold what a random physician would say; of samples that without one; their width."""
+    one = TO_CORRECT[situation]
+    drawn = np.array([corrected(np.random.default_rng(seed), one) for seed in range(samples)])
+    met, (right, wrong) = sum(share * met for _, share, met, _ in one.kinds), one.physician or (1.0, 1.0)
+    true = met * right + (1 - met) * (1 - wrong) - (1 - met) * drawn[:, 2].mean()
+    low, high = drawn[~np.isnan(drawn[:, 0]), :2].T
+    holds = (low <= true + 1e-12) & (true <= high + 1e-12)
+    return float(holds.mean()), 1 - len(low) / samples, float((high - low).mean())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=1000)
-    samples = parser.parse_args().samples
+    parser.add_argument("--only", choices=("agreement", "correction"))
+    args = parser.parse_args()
+    samples, only = args.samples, args.only
+    for name in TO_CORRECT if only != "agreement" else ():
+        covers, none, width = (100 * each for each in coverage_of_correction(name, samples))
+        print(f"corrected, {name}: {covers:.1f}, none {none:.1f}, width {width:.1f}", flush=True)
+    if only == "correction":
+        return
     rows = {name: coverage(name, samples) for name in SITUATIONS}
     rows |= {f"categories, {apart} apart": coverage_of_categories(apart, samples // 5) for apart in (0.0, 0.1, 0.25)}
     for name, found in rows.items():

@@ -8,8 +8,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from eval_factory.core import formats
-from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Provenance, Score
+from eval_factory.core.results import MODEL_ROLE, PASSPORT_FILE, InstanceRecord, Provenance, Score
 from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
 Key = str
 """The id of an instance; split and perturbation are those of the score."""
@@ -30,6 +31,7 @@ class InstanceValues:
     """What an instance shares its source with, where the task declares that."""
     lowest: Mapping[Key, float] = field(default_factory=dict)
     """Of a rubric's cases the least score that each can have; the highest is 1."""
+    metric: str | None = None
 
     @property
     def keys(self) -> AbstractSet[Key]:
@@ -49,7 +51,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
         asked.setdefault(key, []).append(record.prompt)
         if record.cluster is not None:
             clusters[key] = record.cluster
-        if record.lowest_score is not None:
+        if record.lowest_score is not None and not (score.metric or "").endswith(JUDGE_CORRECTED):
             lowest[key] = record.lowest_score
         if value is not None and record.error is None:
             values.setdefault(key, []).append(value)
@@ -65,6 +67,7 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
         unscored=failed - unanswered,
         clusters=clusters,
         lowest=lowest,
+        metric=score.metric,
     )
 
 
@@ -125,6 +128,9 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("helm", f"{both} were scored by different versions of HELM: {versions}")
     if judges := _other_judges(one.provenance, other.provenance):
         yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
+    passports = {of.dataset_files.get(PASSPORT_FILE) for of in (one.provenance, other.provenance)}
+    if (a.values.metric or "").endswith(JUDGE_CORRECTED) and len(passports) > 1:
+        yield Reason("judges", f"{both} were corrected with different passports of their judge")
     handled = [side.stored.extra.get("on_failure", "exclude") for side in (a, b)]
     if handled[0] != handled[1]:
         yield Reason("settings", f"{both} count failed instances differently: on_failure {' and '.join(handled)}")
@@ -163,8 +169,11 @@ def _other_prompts(a: Side, b: Side) -> str | None:
 
 
 def _other_data(one: Provenance, other: Provenance) -> str | None:
-    """By content: the same file may lie in different places."""
-    files, others = one.dataset_files, other.dataset_files
+    """By content: the same file may lie in different places. A judge's passport is none of what was asked."""
+    files, others = (
+        {name: digest for name, digest in record.dataset_files.items() if name != PASSPORT_FILE}
+        for record in (one, other)
+    )
     if sorted(files.values()) == sorted(others.values()):
         return None
     return formats.first_of(sorted({name for name, _ in files.items() ^ others.items()}), 3) or None

@@ -542,6 +542,8 @@ class AskedEndpoint:
         return next(iter(self.stated_models), self.model)
 
 
+PASSPORT_FILE = "judge_passport.yaml"
+"""A judge's passport among `dataset_files`: a score of its own is made with it, and no other one."""
 PACKAGED = "package:"
 """What the names of data begin with in `dataset_files` that come with the package."""
 

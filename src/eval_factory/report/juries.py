@@ -38,8 +38,8 @@ def juries_document(juries: Sequence[BestJury]) -> dict[str, Any]:
     }
 
 
-def juries_page(juries: Sequence[BestJury], size: str) -> str:
-    """One offline page. `size`: of what the figures are."""
+def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
+    """One offline page. `size`: of what the figures are, in words; `items`: how many."""
     from markupsafe import Markup  # imported here, as the rest of the page
 
     from eval_factory.report.drawing import svg
@@ -47,7 +47,7 @@ def juries_page(juries: Sequence[BestJury], size: str) -> str:
     from eval_factory.report.plot_kinds import PlottedValue, dot_plot
 
     rows = [
-        PlottedValue(", ".join(one.judges), value, one.cross_validated.ci_low, one.cross_validated.ci_high, 0)
+        PlottedValue(", ".join(one.judges), value, one.cross_validated.ci_low, one.cross_validated.ci_high, items)
         for one in juries
         if (value := one.cross_validated.value) is not None
     ]

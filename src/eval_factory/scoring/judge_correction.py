@@ -31,8 +31,8 @@ from eval_factory.scoring.intervals import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PSEUDO_CLUSTERS = 0.75
-"""Of each kind of pair, as in `judge_calibration`; benchmarks/judge_coverage.py prints what intervals cover with it."""
+PSEUDO_CLUSTERS = 0.5
+"""Of each kind of pair, as in `judge_calibration`, which needs 0.75; benchmarks/judge_coverage.py prints what intervals cover with it."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def weights_of(
 def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> CorrectedByLabels | None:
-    """None where the labels cannot tell: there are too few, or the judge's `met` and `not met` say too little.
+    """None where the labels cannot tell: there are too few, the judge's `met` and `not met` say too little, or it says
+    `met` more or less often than its sensitivity and specificity allow.
 
     Args:
         weights: of a pair of labels, by its category; 1 where a category is not named.
@@ -121,6 +122,8 @@ def corrected_by_labels(
     variances = (len(rows) - 1) / len(rows) * apart.T @ apart
     ends = _interval(cases, _rates(rows.sum(axis=0)), variances, units)
     if ends is None or not sensitivity + specificity > 1:  # also where one is nan
+        return None
+    if ends[0] > 1 or ends[1] < cases.lowest:  # the judge of the run cannot be the one of the labels
         return None
     mean = _corrected(cases.in_points(), statistics.fmean(cases.possible), sensitivity, specificity)
     value = min(1.0, max(cases.lowest, mean))
@@ -156,7 +159,7 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     square = tells**2 - t * t * (of_met + of_not_met + 2 * both)
     half = mean * tells - t * t * possible * (of_not_met + both)
     constant = mean**2 - t * t * (of_cases + possible**2 * of_not_met)
-    if not (tells > 0 and square > 0):
+    if square <= 0:
         return None
     root = math.sqrt(max(0.0, half * half - square * constant))
-    return (half - root) / square, (half + root) / square
+    return float(half - root) / square, float(half + root) / square

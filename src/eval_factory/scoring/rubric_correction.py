@@ -99,13 +99,24 @@ class RubricCorrection:
             stats = replace(
                 score.stats, mean=found.value, ci_low=found.ci_low, ci_high=found.ci_high, stderr=None, ci_method=METHOD
             )
-            draft.scores[self.label] = replace(score, value=self.found.value, stats=stats, scale=None)
+            of_cases = self._possible(found)
+            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=of_cases)
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
+
+    def _possible(self, found: CorrectedByLabels) -> tuple[float, float]:
+        """The least and the greatest value that a case can have: a mistaken judge would have given nothing, or all."""
+        ends = []
+        for case in self.rubric.cases.values():
+            if not (most := positive_points(case.criteria)):
+                continue
+            possible = sum(one.points for one in case.criteria) / most
+            ends += [found.of_case(case.lowest(), possible), found.of_case(1.0, possible)]
+        return min(ends), max(ends)
 
     def _notes(self) -> Iterator[str]:
         judge, passport = self.passport.judge, self.passport
         if self.found is None:
-            told = "its labels are too few, or its 'met' and 'not met' say too little"
+            told = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
             yield f"{self.label}: absent, the passport of judge {judge} cannot correct its score: {told}"
             return
         labels = formats.counted(sum(sum(one.counts) for one in passport.pairs), "label")

@@ -182,7 +182,7 @@ def _written(
         texts[folder / PAGE] = passport_page(passport, date)
     if juries:
         texts[to / JURIES] = to_yaml(juries_document(juries))
-        texts[to / JURIES_PAGE] = juries_page(juries, size_of(passports[0].found))
+        texts[to / JURIES_PAGE] = juries_page(juries, size_of(passports[0].found), passports[0].found.total.items)
     if all(file.is_file() and file.read_bytes() == text.encode() for file, text in texts.items()):
         return Calibrated(tuple(passports), juries, tuple(texts), unchanged=True)
     for folder in {file.parent for file in texts}:

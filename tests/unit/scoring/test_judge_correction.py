@@ -1,0 +1,170 @@
+"""A score without its judge's mistakes: Rogan and Gladen's formula, and an interval that holds the true score."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from judge_coverage import TO_CORRECT, coverage_of_correction
+from scipy import stats
+
+from eval_factory.scoring import judge_correction
+from eval_factory.scoring.judge_correction import JudgedCases, LabelledPairs, corrected_by_labels, weights_of
+from unit.scoring.known import near, there
+
+EIGHT_OF_TEN = (8, 1, 2, 9)
+"""A judge of sensitivity 0.8 and specificity 0.9."""
+
+
+def judged(given: Sequence[float], possible: Any = None, clusters: Any = None, lowest: float = 0.0) -> JudgedCases:
+    return JudgedCases(given, possible or [1.0] * len(given), clusters or range(len(given)), lowest)
+
+
+def labelled(*tables: tuple[int, int, int, int], category: str | None = None) -> list[LabelledPairs]:
+    """Of one conversation each."""
+    return [LabelledPairs(at, category, table) for at, table in enumerate(tables)]
+
+
+def test_one_criterion_a_case_has_rogan_and_gladens_share() -> None:
+    """(0.52 + 0.9 - 1) / (0.8 + 0.9 - 1)."""
+    found = there(corrected_by_labels(judged([1.0] * 52 + [0.0] * 48), labelled(*[EIGHT_OF_TEN] * 20), {}))
+    assert (found.value, found.sensitivity, found.specificity) == (near(0.6), near(0.8), near(0.9))
+
+
+def test_points_below_0_lessen_what_the_judge_gives_for_nothing() -> None:
+    """(0.5 - 0.1 * 0.8) / 0.7, where all criteria together give 0.8: it is the mean of the corrected cases."""
+    cases = judged([0.2, 0.8] * 30, [0.7, 0.9] * 30, lowest=-0.2)
+    found = there(corrected_by_labels(cases, labelled(*[EIGHT_OF_TEN] * 20), {}))
+    assert (found.value, found.of_case(0.2, 0.7)) == (near(0.6), near(0.13 / 0.7))
+    both = zip(cases.given, cases.possible, strict=True)
+    assert statistics.fmean(found.of_case(*case) for case in both) == near(found.value)
+
+
+def by_grid(cases: JudgedCases, tables: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """The least and the greatest score that a t test does not reject, without a formula for its roots."""
+    sizes = [sum(table) for table in tables]
+    units = sum(sizes) ** 2 / sum(size**2 for size in sizes)
+    extra = 0.5 * max(statistics.fmean(sizes), sum(sizes) / units - statistics.fmean(sizes) / 2)
+    rows = [list(table) for table in tables] + [[extra * (at == kind) for at in range(4)] for kind in range(4)]
+
+    def rates(these: Sequence[Sequence[float]]) -> tuple[float, float]:
+        both, judge, physician, none = map(sum, zip(*these, strict=True))
+        return both / (both + physician), none / (none + judge)
+
+    left_out = [rates(rows[:at] + rows[at + 1 :]) for at in range(len(rows))]
+    spread = (len(rows) - 1) ** 2 / len(rows) * np.cov(np.array(left_out).T)
+    sensitivity, specificity = rates(rows)
+    possible = statistics.fmean(cases.possible)
+    values = np.array(cases.given) - (1 - specificity) * np.array(cases.possible)
+    names, counts = np.unique(np.array(cases.clusters), return_counts=True)
+    sources = len(values) ** 2 / (counts**2).sum()
+    size = max(counts.mean(), len(values) / sources - counts.mean() / 2)
+    scale = np.array([cases.lowest, 1]) - (1 - specificity) * possible
+    ends = np.array([min(scale[0], values.min()), max(scale[1], values.max())])
+    mean = (values.sum() + size * ends.sum()) / (len(values) + 2 * size)
+    totals = [(values[np.array(cases.clusters) == name] - mean).sum() for name in names] + list(size * (ends - mean))
+    of_cases = len(totals) / (len(totals) - 1) * np.square(totals).sum() / (len(values) + 2 * size) ** 2
+    score = np.linspace(-0.5, 1, 750_001)
+    apart = statistics.fmean(cases.given) - sensitivity * score - (1 - specificity) * (possible - score)
+    slope = np.stack([-score, possible - score])
+    variance = of_cases + np.einsum("is,ij,js->s", slope, spread, slope)
+    held = score[np.abs(apart) <= stats.t.ppf(0.975, min(units, sources) - 1) * np.sqrt(variance)]
+    return held.min(), held.max()
+
+
+@pytest.mark.parametrize("cases", [60, 300])
+@pytest.mark.parametrize("sizes", [(1,), (9, 2, 2, 1, 1, 1)])
+@pytest.mark.parametrize("below_0", [0.0, 0.6])
+def test_an_interval_holds_every_score_that_a_test_does_not_reject(cases: int, sizes: Any, below_0: float) -> None:
+    rng = np.random.default_rng(7)
+    possible, source = 1 - below_0 * rng.random(cases), np.repeat(range(cases), np.resize(sizes, cases))[:cases]
+    given = possible - 1 + (2 - possible) * rng.beta(0.6 if cases == 60 else 12, 0.4 if cases == 60 else 12, cases)
+    tables = rng.multinomial(3 * np.resize(sizes, 9000 // cases), (0.5, 0.04, 0.04, 0.42)).tolist()
+    run = judged(given.tolist(), possible.tolist(), source.tolist(), float(possible.mean()) - 1)
+    found = there(corrected_by_labels(run, labelled(*tables), {}))
+    assert (found.ci_low, found.ci_high) == near(by_grid(run, tables), abs=2e-6)
+    assert run.lowest < found.ci_low < found.value < found.ci_high < 1
+
+
+def test_a_judge_without_mistakes_leaves_the_score_and_its_cases() -> None:
+    cases = judged([0.2, 0.9, -0.1] * 20, [1.0, 0.9, 0.5] * 20, lowest=-0.2)
+    found = there(corrected_by_labels(cases, labelled(*[(2, 0, 0, 2)] * 40), {}))
+    assert (found.value, cases.in_points(), found.of_case(-0.1, 0.5)) == (near(1 / 3), near(1 / 3), near(-0.1))
+
+
+USUAL, NO_MISTAKES = judged([0.4, 0.6] * 30), labelled(*[(8, 0, 0, 8)] * 300)
+NOT_KNOWN: dict[str, tuple[JudgedCases, list[LabelledPairs]]] = {
+    "no labels": (USUAL, []),
+    "empty labels": (USUAL, labelled(*[(0, 0, 0, 0)] * 30)),
+    "met of everything": (USUAL, labelled(*[(3, 1, 0, 0)] * 50)),
+    "nothing that is not met": (USUAL, labelled(*[(5, 0, 1, 0)] * 50)),
+    "by chance": (USUAL, labelled(*[(3, 3, 2, 2)] * 90)),
+    "hardly better than chance": (USUAL, labelled(*[(4, 3, 2, 2)] * 8)),
+    "worse than chance": (USUAL, labelled(*[(1, 9, 9, 1)] * 50)),
+    "one source": (judged([0.4, 0.6] * 30, clusters=["a"] * 60), NO_MISTAKES),
+    "nearly two sources": (judged([0.4, 0.6] * 30, clusters=["a"] * 33 + ["b"] * 27), NO_MISTAKES),
+}
+
+
+@pytest.mark.parametrize("name", NOT_KNOWN)
+def test_nothing_is_said_that_cannot_be_known(name: str) -> None:
+    assert corrected_by_labels(*NOT_KNOWN[name], {}) is None
+
+
+def test_two_sources_and_five_conversations_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of five, pseudo-clusters as large as they are would leave no interval."""
+    there(corrected_by_labels(judged([0.4, 0.6] * 30, clusters=["a", "b"] * 30), NO_MISTAKES, {}))
+    monkeypatch.setattr(judge_correction, "PSEUDO_CLUSTERS", 0.01)
+    four, five = (corrected_by_labels(USUAL, labelled(*[EIGHT_OF_TEN] * count), {}) for count in (4, 5))
+    assert (four is None, five is None) == (True, False)
+
+
+@pytest.mark.parametrize("given", [-0.3, -0.1, 0.0, 0.1, 0.12, 0.78, 0.8, 0.82, 0.9, 1.0])
+def test_value_and_interval_stay_in_the_scale(given: float) -> None:
+    found = corrected_by_labels(judged([given] * 60, lowest=-0.3), labelled(*[EIGHT_OF_TEN] * 20), {})
+    assert found is None or -0.3 <= found.ci_low <= found.value <= found.ci_high <= 1
+    assert not -0.1 < given < 0.8 or there(found).value == near((given - 0.1) / 0.7), "it is not clipped"
+
+
+def test_labels_of_a_conversation_are_one_and_count_as_their_category_does() -> None:
+    one, other = (8, 1, 2, 9), (2, 1, 0, 3)
+    parts = labelled(*[one] * 15, category="a") + labelled(*[other] * 15, category="b") + labelled(*[other] * 15)
+    whole = labelled(*[(2 * 8 + 3 * 2 + 2, 2 + 3 + 1, 4, 2 * 9 + 3 * 3 + 3)] * 15)
+    found = corrected_by_labels(USUAL, [*parts, LabelledPairs("c", "none", one)], {"a": 2, "b": 3, "none": 0})
+    assert there(found) == corrected_by_labels(USUAL, whole, {})
+
+
+def test_labels_get_the_mix_of_the_run() -> None:
+    pairs: dict[str | None, int] = {"a": 30, "b": 10}
+    assert weights_of(pairs, {"a": 15.0, "b": 5.0}, least=10) == near({"a": 1.0, "b": 1.0}), "it is the same"
+    weights = weights_of(pairs, {"a": 5.0, "b": 15.0}, least=10)
+    assert (weights, sum(weights[name] * pairs[name] for name in pairs)) == (near({"a": 1 / 3, "b": 3.0}), near(40))
+
+
+def test_what_has_too_few_labels_is_like_all_that_are_labelled() -> None:
+    """Half of the points are of category a; the others are of one with nine pairs, of none, and of no name."""
+    pairs: dict[str | None, int] = {"a": 60, "b": 9, None: 31, "elsewhere": 20}
+    weights = weights_of(pairs, {"a": 8.0, "b": 3.0, "c": 4.0, None: 1.0}, least=10)
+    assert weights == near({"a": 0.5 + 0.5 * 120 / 60, "b": 0.5, None: 0.5, "elsewhere": 0.5})
+    assert weights_of(pairs, {}, least=10) == dict.fromkeys(pairs, 1.0) == weights_of(pairs, {"a": 0.0}, least=10)
+
+
+def test_a_lenient_judges_score_is_wrong_and_the_interval_holds_the_true_one() -> None:
+    """It says met of 97 % of what is met and of half of the rest. Half is met, so it gives 73.5 % for 50 %."""
+    rng, chances = np.random.default_rng(3), (0.485, 0.25, 0.015, 0.25)
+    held = wrong = 0
+    for _ in range(200):
+        cases = judged((rng.binomial(6, 0.735, 150) / 6).tolist())
+        found = there(corrected_by_labels(cases, labelled(*rng.multinomial(2, chances, 120).tolist()), {}))
+        held += found.ci_low <= 0.5 <= found.ci_high
+        wrong += abs(cases.in_points() - 0.5) > 0.05
+    assert (wrong, held >= 180) == (200, True)
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("name", TO_CORRECT)
+def test_intervals_hold_the_true_score(name: str) -> None:
+    assert coverage_of_correction(name, 1_000)[0] > 0.93
