@@ -186,7 +186,8 @@ def calibration_document(found: Calibration) -> dict[str, Any]:
 def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     """What judge_passport.yaml holds. `date`: YYYY-MM-DD."""
     found, document = passport.found, calibration_document(passport.found)
-    figures = {"judge": document["judge"], "physicians": document["physicians"]}
+    difference = "kappa_difference" if found.marks else "f1_macro_difference"
+    figures = {"judge": document["judge"], "physicians": document["physicians"], difference: asdict(found.gap)}
     return {
         "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column or None, "date": date,
         "eval_factory": __version__,
@@ -197,7 +198,7 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "asked": None if passport.asked is None else asdict(passport.asked), "unjudged": passport.unjudged,
         "verdict": passport.verdict, "method": METHOD,
         "steadiness": {str(change): asdict(one) for change, one in passport.steadiness.items()},
-        "figures": {**figures, "f1_macro_difference": asdict(found.gap)}, "categories": document["categories"],
+        "figures": figures, "categories": document["categories"],
         "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
         "languages": {name: asdict(part) for name, part in found.languages.items()},
         "marks": list(found.marks), "says_met": found.says_met,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PSEUDO_CLUSTERS = 0.5
-"""Of each kind of pair, as in `judge_calibration`, which needs 0.75; benchmarks/judge_coverage.py prints what intervals cover with it."""
+"""Of each kind of pair; `judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints what intervals cover."""
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             known, str(document["date"]), hashlib.sha256(file.read_bytes()).hexdigest(), pairs,
             float(document["says_met"]), None if lengths is None else (float(lengths[0]), float(lengths[1])),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError, YamlError):
+    except (LookupError, TypeError, ValueError, AttributeError, YamlError):
         raise ConfigError(f"{problem}: {PASSPORT} is not as 'calibrate' writes it: make it again") from None
 
 

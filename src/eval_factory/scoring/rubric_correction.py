@@ -55,7 +55,7 @@ class RubricCorrection:
         for one in self.passport.pairs:
             pairs[one.category] += sum(one.counts)
         weights = weights_of(pairs, points, FEWEST_ITEMS)
-        labelled = {name for name, count in pairs.items() if count >= FEWEST_ITEMS}
+        labelled = {name for name, count in pairs.items() if name is not None and count >= FEWEST_ITEMS}
         self.matched = sum(points[name] for name in points if name in labelled) / (sum(points.values()) or 1.0)
         of_all = JudgedCases(
             [given for given, _ in cases.values()], [possible for _, possible in cases.values()],

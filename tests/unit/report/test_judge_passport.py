@@ -13,7 +13,7 @@ from eval_factory.report.judge_passport import (
     passport_page,
     passport_text,
 )
-from eval_factory.scoring.judge_calibration import Calibration, Figure, Figures, Part
+from eval_factory.scoring.judge_calibration import Calibration, Change, Figure, Figures, Part, Steadiness
 
 SURE, FAIR, NEAR = Figure(0.5, 0.4, 0.6), Figure(0.0, -0.02, 0.02), Figure(0.01, -0.02, 0.04)
 
@@ -95,6 +95,38 @@ def test_a_verdict_never_says_calibrated() -> None:
     for found in (passport(), passport(always=True), passport(Figure(0.1, -0.2, 0.3))):
         assert "calibrated" not in passport_page(found, "2026-11-27").lower()
         assert 2 <= len(found.verdict) <= 3
+
+
+STILL, LENIENT = Steadiness(80, Figure(0.0, 0.0, 0.05), FAIR), Steadiness(80, Figure(0.25), Figure(0.2, 0.1, 0.3))
+
+
+def test_a_judge_that_can_be_moved_or_left_something_open_is_not_good() -> None:
+    steady = replace(passport(), steadiness={Change.AGAIN: STILL, Change.PADDED: STILL})
+    moved = replace(passport(), steadiness={Change.AGAIN: STILL, Change.PRAISED: LENIENT})
+    strict = replace(LENIENT, shift=Figure(-0.2, -0.3, -0.1))
+    assert [one.grade for one in (steady, moved, replace(passport(), unjudged=1))] == ["good", "warn", "warn"]
+    assert steady.verdict[2:] == ["Asked the same again, it decides otherwise in 0.0 % of cases."]
+    assert "It can be moved: with praise of itself added, it says 'met' 20.0 points more often." in moved.verdict
+    assert "20.0 points less often" in " ".join(replace(moved, steadiness={Change.PADDED: strict}).verdict)
+    assert "It gave no decision about 1 item, which are in no figure." in replace(passport(), unjudged=1).verdict
+    lines = passport_text(moved).splitlines()
+    assert "praise of itself added 80 25.0 % +20.0 (+10.0 to +30.0)" in [" ".join(one.split()) for one in lines]
+    assert max(map(len, lines)) <= 80
+    assert "Is it steady?" in passport_page(moved, "2026-11-27")
+    assert passport_document(moved, "2026-11-27")["steadiness"]["praise of itself added"]["decisions"] == 80
+
+
+def test_marks_on_a_scale_have_words_of_their_own() -> None:
+    found = passport(bias=Figure(0.06, 0.01, 0.11))
+    found = replace(found, found=replace(found.found, marks=(1.0, 2.0, 3.0)))
+    assert "(weighted kappa 0.500 beside 0.500" in found.verdict[0]
+    assert (
+        found.verdict[1]
+        == "The judge is lenient: its marks are 6.0 points of 100 higher than the physicians' (1.0 to 11.0)."
+    )
+    assert "kappa_difference" in passport_document(found, "2026-11-27")["figures"]
+    alone = replace(found, found=replace(found.found, physicians=1))
+    assert alone.verdict[0].startswith("One physician alone")
 
 
 CATEGORIES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.tasks.physician_labels import LabelledItem, read_labels
+from eval_factory.tasks.physician_labels import LabelledAnswer, LabelledItem, read_labels
 from invented_labels import COLUMN, SECRET, line, written_labels
 
 
@@ -88,3 +88,29 @@ def test_what_is_no_file_of_labels(content: bytes, expected: str, tmp_path: Path
     (tmp_path / "labels.jsonl").write_bytes(content)
     (found,) = read_labels(tmp_path / "labels.jsonl", COLUMN).problems
     assert found.startswith(expected)
+
+
+def test_what_a_judge_is_asked_about(tmp_path: Path) -> None:
+    rows = [line(3, judged=None, language="de"), line(4, judged=None, prompt="a question", language="en")]
+    found = read_labels(written_labels(tmp_path / "labels.jsonl", rows), None)
+    assert found.problems == []
+    texts = [item.text for item in found.rows]
+    assert texts[0] == LabelledAnswer(
+        ({"role": "user", "content": f"{SECRET} asks 3"},), f"{SECRET} xxx", f"{SECRET} is greeted"
+    )
+    assert texts[1] is not None
+    assert texts[1].messages == ({"role": "user", "content": "a question"},)
+    assert [item.language for item in found.rows] == ["de", "en"]
+    for changed, expected in (
+        ({"prompt": None, "prompt_id": "x"}, "prompt: is missing; the judge is shown the conversation"),
+        ({"prompt": [{"role": "doctor", "content": SECRET}]}, "prompt.0.role: must be one of"),
+        ({"completion": None}, "completion: is missing; it is the answer that the judge is asked about"),
+        ({"rubric": None}, "rubric: is missing"),
+    ):
+        told = read_labels(written_labels(tmp_path / "labels.jsonl", [line(judged=None, **changed)]), None).problems
+        assert told[0].startswith(f"line 1: {expected}"), told
+        assert not any(SECRET in problem for problem in told)
+    mixed = [line(1, language="de"), line(2)]
+    assert problems(tmp_path, *mixed) == [
+        "line 2: language: is missing, and 1 other lines have one; all have it or none has"
+    ]

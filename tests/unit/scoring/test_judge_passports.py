@@ -1,0 +1,97 @@
+"""What makes a judge this one, and passports that a run refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.judge_correction import LabelledPairs
+from eval_factory.scoring.judge_passports import (
+    PASSPORT,
+    check_passport,
+    judge_sha256,
+    pairs_as_lines,
+    passport_of,
+    prompt_hashes,
+)
+from unit.builders import plan
+
+PAIRS = [LabelledPairs(0, "b", (1, 2, 3, 4)), LabelledPairs(1, None, (0, 0, 0, 1)), LabelledPairs(1, "a", (5, 0, 0, 0))]
+
+
+def planned(folder: Path, **judge: Any) -> Plan:
+    judges = [{"name": "gpt", "model_id": "judge/one", **judge}, {"name": "other", "model_id": "judge/two"}]
+    extra = {"config.params.extra.judges": judges, "config.params.extra.judge_passport": str(folder)}
+    return plan({"config.type": "healthbench", **extra})
+
+
+def written(folder: Path, of: Plan, **changes: Any) -> Path:
+    asked = {"judge_sha256": judge_sha256(of.judges[0], 1), "model": "judge/one"}
+    document = {
+        "judge": "gpt-somewhere", "date": "2026-11-27", "asked": asked, "categories": {"a": {}, "b": {}},
+        "pairs": pairs_as_lines(PAIRS, ["a", "b"]), "says_met": 0.7, "usual_lengths": [10, 99.5],
+    }  # fmt: skip
+    (folder / PASSPORT).write_text(to_yaml({**document, **changes}))
+    return folder
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    found = passport_of(planned(tmp_path), written(tmp_path, planned(tmp_path)))
+    assert (found.judge, found.date, found.says_met, found.usual_lengths) == ("gpt", "2026-11-27", 0.7, (10, 99.5))
+    assert list(found.pairs) == PAIRS
+    assert (
+        passport_of(planned(tmp_path), written(tmp_path, planned(tmp_path), usual_lengths=None)).usual_lengths is None
+    )
+
+
+def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(tmp_path: Path) -> None:
+    own = planned(tmp_path).judges[0]
+    same = [
+        replace(own, url="https://elsewhere.example/v1"),
+        replace(own, key_names=("X",)),
+        replace(own, parallelism=1),
+    ]
+    assert {judge_sha256(judge, 1) for judge in same} == {judge_sha256(own, 1)}
+    others = [planned(tmp_path, **given).judges[0] for given in (
+        {"model_id": "judge/three"}, {"temperature": 0.5}, {"top_p": 0.5}, {"max_tokens": 7},
+    )]  # fmt: skip
+    hashes = {judge_sha256(judge, at_once) for judge in (own, *others) for at_once in (1, 5)}
+    assert len(hashes) == 10
+    assert (len(prompt_hashes(1)), len(prompt_hashes(5))) == (1, 2)
+    assert prompt_hashes(1) < prompt_hashes(5)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"asked": {"judge_sha256": "ab", "model": "judge/nine"}}, "is of another judge (judge/nine) than this run asks, gpt"),
+    ({"asked": None}, "gpt-somewhere was not asked: its decisions were in the labels"),
+    ({"pairs": ["0 1 2"]}, "is not as 'calibrate' writes it"),
+    ({"pairs": ["0 9 1 2 3 4"]}, "is not as 'calibrate' writes it"),
+    ({"pairs": 7}, "is not as 'calibrate' writes it"),
+    ({"usual_lengths": ["x"]}, "is not as 'calibrate' writes it"),
+])  # fmt: skip
+def test_what_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    of = planned(tmp_path)
+    written(tmp_path, of, **changes)
+    with pytest.raises(ConfigError) as raised:
+        check_passport(of)
+    assert message in str(raised.value)
+
+
+def test_a_passport_that_is_not_there_says_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="'eval-factory calibrate --judges-from' makes one"):
+        check_passport(planned(tmp_path / "none"))
+    check_passport(plan())
+
+
+def test_a_task_without_a_rubric_takes_none(tmp_path: Path) -> None:
+    for task in ("pubmed_qa", "medication_qa"):
+        with pytest.raises(ConfigError, match=r"judge_passport: .* has none of this program"):
+            plan({"config.type": task, "config.params.extra.judge_passport": str(tmp_path)})
+    with pytest.raises(ConfigError, match="probe_judges: pubmed_qa is not scored by judges"):
+        plan({"config.params.extra.probe_judges": True})
