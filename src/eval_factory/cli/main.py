@@ -30,8 +30,7 @@ PROGRAM = "eval-factory"
 _LATER = {
     "run_command": ("run_eval",),
     "suite_command": ("run_suite", "suite", "import_config"),
-    "result_commands": ("compare", "gate", "report"),
-    "calibrate_command": ("calibrate",),
+    "result_commands": ("compare", "gate", "report", "calibrate"),
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
     "data": ("data",),
     "leaderboard": ("leaderboard",),

@@ -32,7 +32,8 @@ from eval_factory.core.helm_run_settings import PROBED, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
-from eval_factory.helm import judge_probe, names
+from eval_factory.helm import names
+from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
@@ -207,10 +208,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _probe_judges(self, state: ScenarioState) -> None:
         """What the judges say of an answer that says nothing, to a few questions; no failure of it is the run's."""
         plain = [one for one in state.request_states if one.instance.perturbation is None]
-        drawn = sorted(plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest())[
-            : judge_probe.COUNT
-        ]
-        asked = [replace(one, annotations=None, result=answered(judge_probe.ANSWER)) for one in drawn]
+        drawn = sorted(plain, key=lambda one: hashlib.sha256(str(one.instance.id).encode()).digest())[:PADDED_QUESTIONS]
+        asked = [replace(one, annotations=None, result=answered(PADDED_ANSWER)) for one in drawn]
         try:
             found = self._judging.execute(replace(state, request_states=asked))
         except Exception as error:  # a limit is reached, or an annotator raises what it likes
@@ -219,7 +218,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
             return
         annotations = [one.annotations for one in found.request_states]
-        judge_probe.write(Path(self.output_path), [str(one.instance.id) for one in drawn], annotations)
+        write_judge_probe(Path(self.output_path), [str(one.instance.id) for one in drawn], annotations)
 
 
 def import_what_it_uses(run_spec: RunSpec) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
+from eval_factory.scoring.jury_choice import BestJury
 
 MARGIN = 0.05
 """Of macro F1, and of the bias, in shares: what is smaller does not matter."""
@@ -306,3 +307,52 @@ def _plot(found: Calibration) -> str:
             rows.append(PlottedValue(name, one.value, one.ci_low, one.ci_high, found.total.items))
     title = "Macro F1: the judge with the physicians, and the physicians with each other"
     return svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0))) if rows else ""
+
+
+HINT = (
+    "Of each size the jury that agrees best with the physicians. Cross-validated: on conversations that had no part in"
+    " the choice; the other figure has the luck of the choice in it. Cost: dollars per 1,000 criteria."
+)
+
+
+def juries_table(juries: Sequence[BestJury]) -> Table:
+    rows = []
+    for one in juries:
+        figure = one.cross_validated
+        ends = [formats.coefficient(end) for end in (figure.ci_low, figure.ci_high) if end is not None]
+        shown = formats.coefficient(figure.value, missing="-") + (" ({} to {})".format(*ends) if ends else "")
+        cost = "-" if one.cost_per_1000 is None else formats.short(one.cost_per_1000)
+        rows.append([one_line(", ".join(one.judges)), shown, formats.coefficient(one.f1_macro), cost])
+    return Table(["jury", "macro F1, cross-validated", "by which it was chosen", "cost"], rows, 3)
+
+
+def juries_document(juries: Sequence[BestJury]) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "about": HINT,
+        "juries": [asdict(one) | {"judges": list(one.judges)} for one in juries],
+    }
+
+
+def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
+    """One offline page. `size`: of what the figures are, in words; `items`: how many."""
+    from markupsafe import Markup  # imported here, as the rest of the page
+
+    from eval_factory.report.drawing import svg
+    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+    from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+
+    rows = [
+        PlottedValue(", ".join(one.judges), value, one.cross_validated.ci_low, one.cross_validated.ci_high, items)
+        for one in juries
+        if (value := one.cross_validated.value) is not None
+    ]
+    title = "Macro F1 with the physicians, cross-validated"
+    plot = svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0))) if rows else ""
+    style = tables_style()
+    # SVG and table are ours, and escape what is in them
+    text = page_environment().get_template("juries.html.j2").render(
+        hint=HINT, size=size, version=__version__, policy=policy(style, ""), style=Markup(STYLE),  # noqa: S704
+        plot=Markup(plot), table=Markup(in_html(juries_table(juries))),  # noqa: S704
+    )  # fmt: skip
+    return text.replace(STYLE, style)

@@ -23,11 +23,10 @@ from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.floors import FloorScores
+from eval_factory.scoring.floors import FloorScores, ProbedJudges
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.probed_judges import ProbedJudges
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers

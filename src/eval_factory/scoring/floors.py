@@ -6,31 +6,37 @@ lenient ones are made of them here, by the rules that the model's answers are re
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from eval_factory.core import formats
-from eval_factory.core.results import Floor, Score
+from eval_factory.core.results import Floor, JudgeProbe, Score
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
-from eval_factory.helm.judge_probe import NAME as PADDED_NAME
+from eval_factory.helm.criterion_output import decisions_of
 from eval_factory.helm.trivial_answers import (
     EMPTY_NAME,
     MAJORITY_NAME,
+    PADDED_NAME,
+    JudgedProbe,
     StrategyScores,
     TrivialScores,
+    read_judge_probe,
     read_trivial_scores,
     with_answer,
 )
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.jury import Jury
 from eval_factory.scoring.lenient import LENIENT, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.readability import AnswerForm
+from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
@@ -211,3 +217,59 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
         )
         not_asked = "No judge was asked what a text gets that fits every question"
         yield Note(Importance.BACKGROUND, f"{assumed}. {not_asked}")
+
+
+FEWEST_PROBED = 3
+"""Questions, for a floor."""
+
+
+@dataclass(frozen=True)
+class ProbedJudges:
+    probes: Sequence[JudgedProbe]
+    run: output.HelmRun
+    rubric: RubricTally | None
+    judges: Mapping[str, str]
+    """Of a jury: judge -> its name in HELM's annotations."""
+
+    @classmethod
+    def of(cls, plan: Plan, run: output.HelmRun, rubric: RubricTally | None, jury: Jury | None) -> ProbedJudges | None:
+        """None where judges were not asked about one."""
+        if not plan.evaluation.run.config.params.extra.probe_judges or not (rubric or jury):
+            return None
+        return cls(read_judge_probe(plan.rundir.helm), run, rubric, jury.names if jury else {})
+
+    def complete(self, draft: Draft) -> None:
+        marks = self._by_rubric() if self.rubric is not None else self._by_jury()
+        of_all = [statistics.fmean(by_judge.values()) for by_judge in marks if by_judge]
+        if len(of_all) < FEWEST_PROBED:
+            too_few = "the judges gave too few marks to a text that says nothing"
+            draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
+            return
+        judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
+        means = {judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges}
+        draft.judge_probe = JudgeProbe(len(of_all), statistics.fmean(of_all), means)
+        said = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
+        draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
+
+    def _by_jury(self) -> list[dict[str, float]]:
+        """Of each question: judge -> the mean of its ratings."""
+        found: list[dict[str, float]] = []
+        if (jury := self.run.jury) is None:
+            return found
+        for one in self.probes:
+            of_each = ((judge, output.ratings_of(one.annotations, jury, self.judges[judge])) for judge in self.judges)
+            found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each if rated})
+        return found
+
+    def _by_rubric(self) -> list[dict[str, float]]:
+        """Of each question: judge -> the share of the points that it gives."""
+        found = []
+        cases = {key[0]: case for key, case in self.rubric.cases.items()} if self.rubric is not None else {}
+        judges = self.rubric.judges if self.rubric is not None else ()
+        for one in self.probes:
+            if (case := cases.get(one.instance)) is None:
+                continue
+            judged = replace(case, votes=tuple(decisions_of(one.annotations, judges, len(case.criteria))))
+            by_judge = {judge: judged.score_by(judge) for judge in judges}
+            found.append({judge: score for judge, score in by_judge.items() if score is not None})
+        return found

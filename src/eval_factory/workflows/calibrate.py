@@ -13,8 +13,14 @@ from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, sha256_of
 from eval_factory.core.safe_files import renamed_together, write_atomic
 from eval_factory.plan.run_plan import make_plan
-from eval_factory.report.judge_passport import JudgePassport, passport_document, passport_page, size_of
-from eval_factory.report.juries import juries_document, juries_page
+from eval_factory.report.judge_passport import (
+    JudgePassport,
+    juries_document,
+    juries_page,
+    passport_document,
+    passport_page,
+    size_of,
+)
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import RatedItem, rated_items
 from eval_factory.scoring.judge_calibration import calibration_of, steadiness_of

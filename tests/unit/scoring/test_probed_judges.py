@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import JudgeProbe
-from eval_factory.helm import judge_probe, names, output
-from eval_factory.helm.judge_probe import JudgedProbe
-from eval_factory.scoring.probed_judges import ProbedJudges
+from eval_factory.helm import names, output
+from eval_factory.helm.trivial_answers import JudgedProbe, read_judge_probe, write_judge_probe
+from eval_factory.scoring.floors import ProbedJudges
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft
@@ -66,11 +66,11 @@ def test_too_few_marks_are_no_floor_and_a_note() -> None:
 
 @pytest.mark.parametrize("broken", [None, "{", "[1]", '[{"instance": 1}]'])
 def test_what_was_written_is_read_and_nothing_else(broken: str | None, tmp_path: Path) -> None:
-    judge_probe.write(tmp_path, ["1", "2"], [{"x": 1}, None])
-    assert judge_probe.read(tmp_path) == [JudgedProbe("1", {"x": 1}), JudgedProbe("2", {})]
+    write_judge_probe(tmp_path, ["1", "2"], [{"x": 1}, None])
+    assert read_judge_probe(tmp_path) == [JudgedProbe("1", {"x": 1}), JudgedProbe("2", {})]
     file = tmp_path / "judge_probe.json"
     if broken is None:
         file.unlink()
     else:
         file.write_text(broken)
-    assert judge_probe.read(tmp_path) == []
+    assert read_judge_probe(tmp_path) == []
