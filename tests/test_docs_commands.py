@@ -157,6 +157,7 @@ FOLDERS = {
 LENIENT = "exact_match.lenient"
 NOT_MADE = {
     "policy.yml": "a policy of the reader's; tests/unit/analysis/test_gate.py",
+    "my_rubric/run_config.yml": "of the README's new_benchmark, which runs it; elsewhere parsed only",
     "run_entries_medhelm_public.conf": "a file of HELM's repository; tests/integration/test_leaderboard.py",
 }
 """Files that a page speaks of and does not show; a command that names one is parsed only."""

@@ -164,3 +164,28 @@ def test_data_of_the_package_count_too() -> None:
     many = side("A", **provenance(dataset_files={f"file {number}": "0" for number in range(5)}))
     (reason,) = reasons_against(unrecorded, many)
     assert reason.message.endswith(": file 0, file 1, file 2 and 2 more")
+
+
+def test_a_judges_passport_is_no_data_and_another_one_makes_another_corrected_score() -> None:
+    files = {"scenarios/x/test.json": "f" * 64}
+    a, same, other = (
+        side(name, **provenance(dataset_files={**files, "judge_passport.yaml": digest * 64}))
+        for name, digest in (("A", "1"), ("B", "1"), ("C", "2"))
+    )
+    without = side("D", **provenance(dataset_files=files))
+    assert not [reason for one in (same, other, without) for reason in reasons_against(a, one)]
+    corrected = [
+        replace(one, values=replace(one.values, metric="rubric_score.judge_corrected"))
+        for one in (a, same, other, without)
+    ]
+    found = [[reason.message for reason in reasons_against(corrected[0], one)] for one in corrected[1:]]
+    assert found == [[], *[[f"A and {name} were corrected with different passports of their judge"] for name in "CD"]]
+
+
+def test_the_lowest_score_of_a_case_is_that_of_the_judges_score_alone() -> None:
+    criteria = ({"criterion": "x", "points": 2}, {"criterion": "y", "points": -1})
+    record = replace(instance("a", 1.0), criteria=criteria)
+    assert values_of([record], score()).lowest == {"a": -0.5}
+    metric = "rubric_score.judge_corrected"
+    record = replace(record, metrics={metric: 1.3})
+    assert values_of([record], replace(score(), metric=metric)).lowest == {}
