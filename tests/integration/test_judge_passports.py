@@ -207,6 +207,22 @@ def test_a_judge_that_says_nothing_gets_no_passport(labels: Path, config: Path, 
     assert not (tmp_path / "p" / "judge_passport.yaml").exists()
 
 
+def test_what_a_judge_leaves_open_is_in_its_passport(labels: Path, config: Path, tmp_path: Path) -> None:
+    def babbles(model: str, conversation: str, criterion: str) -> str:
+        return "Well." if criterion.startswith("labelled 7") else judge(model, conversation, criterion)
+
+    with RubricEndpoint(lambda _messages: "", babbles) as endpoint:
+        given = json.loads(config.read_text())
+        given["target"]["api_endpoint"]["url"] = endpoint.url
+        given["config"]["params"]["extra"]["max_judge_failures"] = 0.15
+        config.write_text(json.dumps(given))
+        made = calibrate(labels, config, tmp_path / "p", "--probes", "0")
+    assert made.returncode == 0, made.stderr
+    passport = yaml.safe_load((tmp_path / "p" / "judge_passport.yaml").read_text())
+    assert (passport["unjudged"], passport["label_set"]["items"]) == (22, 218)
+    assert "It gave no decision about 22 items, which are in no figure." in " ".join(made.stdout.split())
+
+
 def test_several_judges_and_which_jury_agrees_best(labels: Path, config: Path, tmp_path: Path) -> None:
     three = [{"name": f"j{number}", "model_id": model} for number, model in enumerate((LENIENT, STRICT, STRICT))]
     prices = [{"model_id": model, "input_per_million": 1000.0, "output_per_million": 0.0} for model in RIGHT]

@@ -112,6 +112,9 @@ def ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[st
     if evaluated.not_reportable is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.not_reportable}")
     found = _read(evaluated.result, cases, [judge.role for judge in plan.judges], len(items))
+    for name, decisions in found[0].items():
+        if not any(met is not None for met in decisions):
+            raise NotReportableError(f"judge {name} decided nothing: there is nothing to hold against the physicians")
     about = {judge.role: about_judge(judge, evaluated.result, at_once) for judge in plan.judges}
     return Answered(*found, about)
 
@@ -159,7 +162,8 @@ def _document(evaluation: Evaluation, asking: Asking) -> dict[str, Any]:
     params = given["config"].get("params", {})
     extra = {name: value for name, value in params.get("extra", {}).items() if name in _KEPT_EXTRA}
     chosen = [jury[name].model_dump(mode="json", exclude_unset=True) for name in asking.judges or jury]
-    extra |= {"judges": chosen, "benchmark": str(to / QUESTIONS / BENCHMARK)}
+    # what a judge left open is counted in its passport: max_judge_failures alone says how much it may be
+    extra |= {"min_coverage": 0.0, "judges": chosen, "benchmark": str(to / QUESTIONS / BENCHMARK)}
     kept = {name: params[name] for name in _KEPT_PARAMS if name in params}
     config = {"type": "custom", "output_dir": str(to / RUN), "params": {**kept, "extra": extra}}
     endpoint = {**given["target"]["api_endpoint"], "type": "chat", "model_id": "labelled-answers"}
