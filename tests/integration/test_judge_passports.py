@@ -119,7 +119,7 @@ def true_score(config: Path) -> float:
     for case in map(json.loads, cases.read_text().splitlines()):
         points = [one["points"] * (0.9 if is_met(one["criterion"]) else 0.1) for one in case["rubrics"]]
         scores.append(sum(points) / sum(one["points"] for one in case["rubrics"] if one["points"] > 0))
-    return sum(scores) / len(scores)
+    return float(np.mean(scores))
 
 
 def test_a_lenient_judge_is_found_and_its_score_corrected(

@@ -11,7 +11,8 @@ from eval_factory import api
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
-from eval_factory.workflows.calibrate import PAGE, PASSPORT, Calibrated, calibrate
+from eval_factory.scoring.judge_passports import PASSPORT
+from eval_factory.workflows.calibrate import PAGE, Calibrated, calibrate
 from invented_labels import COLUMN, SECRET, drawn, line, written_labels
 
 
