@@ -273,17 +273,6 @@ def test_an_interrupt_ends_all_and_keeps_the_answers(number: int, tmp_path: Path
     assert len(endpoint.requests) <= 40 + 2  # at most what was in flight is asked twice
 
 
-def test_a_second_run_in_one_folder_is_refused(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    from eval_factory.core.rundir import RunDir
-
-    folder = RunDir(tmp_path / "out")
-    folder.create()
-    with folder.locked():
-        outcome = run_program(TASK, endpoint.url)
-    assert outcome.returncode == 5
-    assert f"process {os.getpid()}" in outcome.stderr
-
-
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 HOSTILE = (
     "DROP TABLE patient", "ATTACH DATABASE 'stolen.sqlite' AS stolen", f"{ENDLESS} SELECT count(*) FROM n",

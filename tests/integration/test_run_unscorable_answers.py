@@ -73,15 +73,6 @@ def test_one_unscorable_answer_costs_one_instance(run_program: Run, place_data: 
     assert [error[: len(REASON)] for error in journal(again)] == [REASON]
 
 
-@pytest.mark.medical_data
-def test_what_raises_on_every_answer_fails_the_run(run_program: Run, place_data: PlaceData, tmp_path: Path) -> None:
-    place_data(tmp_path / "out" / "helm", "medec")
-    with ScriptedEndpoint(answering(lambda _number: True)) as endpoint:
-        outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
-    assert outcome.returncode == 4, outcome.stderr
-    assert "ValueError: Exceeds the limit" in outcome.stderr
-
-
 def test_a_log_probability_that_overflows(run_program: Run, endpoint: ScriptedEndpoint) -> None:
     """-1e200 squared is no float; e to the power of a million is none either, but nobody is scored by it."""
     plain = endpoint.reply
