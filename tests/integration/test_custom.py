@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -101,22 +100,6 @@ def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> No
     asked = {line["id"]: line["prompt"].rstrip("\n") for line in lines_of(outcome, "instances.jsonl")}
     assert asked == {"../x": 'a "b", c| d |', "id0": 'one\r\ntwo\rthree\nfour|e"f|', " \t7": "NA||"}
     assert {line["id"] for line in lines_of(outcome)} == set(asked)
-
-
-def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program: Run) -> None:
-    """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
-    filled(example, "question,correct_answer\n" + "".join(f"question {number % 4},B\n" for number in range(200)))
-
-    def answer(_prompt: str) -> str:
-        time.sleep(0.3)  # others ask the same meanwhile
-        return "B"
-
-    with ScriptedEndpoint(answer) as endpoint:
-        outcome = run_program("custom", endpoint.url, params={**benchmark(example), "parallelism": 8})
-    assert outcome.returncode == 0, outcome.stderr
-    usage = outcome.document()["usage"]
-    assert (len(endpoint.requests), usage["requests"], usage["cached"]) == (4, 4, 196)
-    assert sum(line["cached"] for line in lines_of(outcome)) == 196
 
 
 def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> None:
