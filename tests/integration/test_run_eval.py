@@ -147,23 +147,6 @@ def test_the_endpoint_gets_key_and_model_id_and_debug_shows_no_key(
     assert_nothing_leaked(outcome)
 
 
-@pytest.mark.parametrize("status", [401, *more_data(403, 404)])
-def test_what_no_request_can_change_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    endpoint.status = status
-    endpoint.body = {"error": {"message": f"your Authorization was Bearer {CANARY}"}}
-    probed = run_program(TASK, endpoint.url)
-    assert probed.returncode == 3
-    assert (endpoint.probes, len(endpoint.requests)) == (1, 0)
-    assert "check" in probed.stderr
-    outcome = run_program(TASK, endpoint.url, "--no_preflight", params={"parallelism": 1})
-    assert outcome.returncode == 3
-    assert "check" in outcome.stderr
-    assert "Traceback" not in outcome.stderr
-    assert len(endpoint.requests) == 1
-    assert not (outcome.output_dir / "evaluation_config.yaml").exists()
-    assert_nothing_leaked(outcome)
-
-
 def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
     outcome = run_program(TASK, "http://127.0.0.1:9/v1", "--no_preflight")
     assert outcome.returncode == 3

@@ -44,57 +44,6 @@ def test_right_answers_in_other_forms(run_program: Run, endpoint: ScriptedEndpoi
     check_right_in_other_forms(run_program(SAMPLE, endpoint.url, params=params()))
 
 
-ROWS = 200
-EXPLAINED = (
-    "**{right}. {text}**\n\nThis fits the pain. Option {other} is incorrect because the test is negative.",
-    '{{"answer": "{right}", "explanation": "A patient with option {other} has no pain."}}',
-    "{text}",
-)
-
-
-def choices_of_a_table(folder: Path) -> list[tuple[str, dict[str, str]]]:
-    """A table of questions with four options in its prompt -> (what the prompt holds, the right option and another)."""
-    folder.mkdir()
-    (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nC. {c}\nD. {d}\nAnswer:", "utf-8")
-    (folder / "benchmark.yaml").write_text(
-        "name: choices\ndescription: d\nprompt_file: prompt.txt\ndataset_file: data.csv\nmax_tokens: 60\n"
-        "metrics: [{name: exact_match}]\n", "utf-8"
-    )  # fmt: skip
-    lines, asked = ["question,a,b,c,d,correct_answer"], []
-    for number in range(ROWS):
-        right, other = "ABCD"[number % 4], "ABCD"[(number + 1) % 4]
-        lines.append(f"Case {number}: what is it?,ulcer {number},colitis,gout,asthma,{right}")
-        texts = {"A": f"ulcer {number}", "B": "colitis", "C": "gout", "D": "asthma"}
-        row = {"right": right, "other": other, "text": texts[right], "wrong": texts[other]}
-        asked.append((f"Case {number}: ", row))
-    (folder / "data.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    return asked
-
-
-@pytest.mark.parametrize("shape", [EXPLAINED[0], *more_data(*EXPLAINED[1:])])
-def test_right_answers_with_an_explanation_are_right_and_wrong_ones_wrong(
-    shape: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
-) -> None:
-    asked = choices_of_a_table(tmp_path / "bench")
-    extra = {"benchmark": str(tmp_path / "bench" / "benchmark.yaml"), "max_unreadable": 1.0}
-
-    def answer(prompt: str) -> str:
-        return shape.format_map(next(row for case, row in asked if case in prompt))
-
-    endpoint.answer = answer
-    right = run_program("custom", endpoint.url, params={"extra": extra})
-    assert (right.scores()["exact_match"], right.scores()["exact_match.lenient"]) == (0.0, 1.0)
-    notes = "\n".join(right.document()["validity"]["notes"])
-    for part in (f"{ROWS} of {ROWS} answers are not in the form", f"{ROWS} of them state one option in other words or signs",
-                 "exact_match.lenient, which reads the same answers otherwise, is above its own"):  # fmt: skip
-        assert part in notes
-    assert "does not show that the model read the questions" not in notes
-    asked = [(case, {"right": row["other"], "other": row["right"], "text": row["wrong"]}) for case, row in asked]
-    wrong = run_program("custom", endpoint.url, "--fresh", params={"extra": extra})
-    assert (wrong.scores()["exact_match"], wrong.scores()["exact_match.lenient"]) == (0.0, 0.0)
-    assert "does not show that the model read the questions" in "\n".join(wrong.document()["validity"]["notes"])
-
-
 def said(text: str | None, **more: str) -> dict[str, str | None]:
     return {"role": "assistant", "content": text, **more}
 
