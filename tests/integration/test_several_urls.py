@@ -128,22 +128,3 @@ def test_judges_at_two_servers(servers: list[ModelServer], run_program: Run, tmp
     previewed = run_program("medication_qa", model.url, "--dry_run", params=params, env=env).stdout
     shown = [f"#   own at {one.url.removesuffix('/v1')}: JUDGE_KEY" in previewed for one in servers]
     assert shown == [False, True, True]
-
-
-def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[ModelServer], ask: Ask) -> None:
-    one, two, three = servers
-    two.status = 401
-    refused = ask(servers)
-    assert refused.returncode == 3
-    assert f"Authentication error detected: {two.url}/chat/completions answers 401" in refused.stderr
-    two.status = 404
-    assert f"{two.url}/chat/completions answers 404" in ask(servers).stderr
-    two.status = None
-    three.die()
-    gone = ask(servers)
-    assert gone.returncode == 3
-    assert f"cannot reach {three.url}/chat/completions" in gone.stderr
-    assert "without this URL in the list, the run goes on" in gone.stderr
-    assert not asked(servers)
-    assert ask(servers, "--no_preflight").returncode == 0
-    assert set(asked([one, two]).values()) == {1}
