@@ -17,10 +17,6 @@ from jinja2 import Environment
 if TYPE_CHECKING:
     from invented_bundle import Origin
 
-# A busy machine is slow to draw examples: that is no failure.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
-
 # A shell that started the tests in the background, or `nohup`, has them ignore these; the programs that they start
 # would, too.
 with contextlib.suppress(ValueError):  # not in the main thread
@@ -30,6 +26,12 @@ with contextlib.suppress(ValueError):  # not in the main thread
 ROOT = Path(__file__).resolve().parents[1]
 DATA_VARIABLE = "EVAL_FACTORY_MEDICAL_DATA"
 EVERY_TEST = "EVAL_FACTORY_EVERY_TEST"
+
+# A busy machine is slow to draw examples: that is no failure. Before a release more of them are drawn.
+EXAMPLES = 100 if os.environ.get(EVERY_TEST) == "1" else 30
+settings.register_profile("ours", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ours")
+
 ON_DEMAND = {
     "more_data": "another test shows the same, with other data or in another command", "simulation": "samples drawn for seconds",
     "slow_fault": "a fault that takes a minute of waiting",

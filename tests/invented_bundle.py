@@ -101,8 +101,6 @@ class Origin(Loopback):
             **{f"/datasets/org/Some-Calc/resolve/{REVISION}/{name}": data for name, data in hub.items()},
         }  # fmt: skip
         self.altered: dict[str, tuple[int, bytes, dict[str, str]]] = {}
-        self.everything: tuple[int, bytes, dict[str, str]] | None = None
-        """What it answers to all else, if it is a portal."""
         self.fail_first: dict[str, int] = {}
         """Path -> how many times it answers 503 first."""
         self.asked: Counter[str] = Counter()
@@ -120,8 +118,6 @@ class Origin(Loopback):
             return 503, b"later", {"Retry-After": "0"}
         if path in self.altered:
             return self.altered[path]
-        if self.everything is not None:
-            return self.everything
         if path not in self.files:
             return 404, b"no", {}
         return 200, self.files[path], {"ETag": f'"{digest(self.files[path])[:20]}"', "X-Repo-Commit": REVISION}

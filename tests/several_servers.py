@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,6 @@ class ModelServer(ScriptedEndpoint):
         """Prompts that it was at work on when it died."""
         self.answered: list[str] = []
         self.keys: set[str | None] = set()
-        self.told: Callable[[], None] = lambda: None
-        """Called when a request has come."""
-        self.status_of_questions: int | None = None
-        """In place of answers to all but the probe."""
         self.refused = 0
         self.now = self.most = 0
         self.model: str | None = None
@@ -53,11 +49,8 @@ class ModelServer(ScriptedEndpoint):
             self.keys.add(headers.get("Authorization"))
             self.now += 1
             self.most = max(self.most, self.now)
-        self.told()
         try:
             status, answer = super().reply(path, headers, body)
-            if prompt != PROBE:
-                status = self.status_of_questions or status
             time.sleep(0.0 if prompt == PROBE else self.delay_s)
             with self._count:
                 if self.dies_after is not None and len(self.answered) >= self.dies_after:
@@ -93,18 +86,6 @@ class ModelServer(ScriptedEndpoint):
 def _prompt(body: Mapping[str, Any]) -> str:
     prompt: str = body["messages"][-1]["content"] if "messages" in body else body["prompt"]
     return prompt
-
-
-class MostTogether:
-    """How many requests were under way at all of these servers at once."""
-
-    def __init__(self, servers: Sequence[ModelServer]) -> None:
-        self._servers, self.most = servers, 0
-        for server in servers:
-            server.told = self._look
-
-    def _look(self) -> None:
-        self.most = max(self.most, sum(server.now for server in self._servers))
 
 
 def write_questions(folder: Path, number: int, name: str = "made_up") -> Path:

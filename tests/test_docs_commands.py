@@ -223,15 +223,6 @@ def not_there(context: click.Context) -> bool:
     return any(str(path) in NOT_MADE and not path.exists() for path in named)
 
 
-def test_a_file_that_a_block_writes_is_read_and_a_wrong_option_is_found() -> None:
-    (step,) = steps("cat > x.yml << EOF\na: 1\nEOF\n")
-    assert (step.writes, step.text) == ("x.yml", "a: 1\n")
-    wrongs = ("run_eval --no_such_option", "no_such_command", "data no_such_command", "run_eval --limit_samples many")
-    for wrong in wrongs:
-        with pytest.raises(click.ClickException):
-            parsed((PROGRAM, *wrong.split()))
-
-
 def yaml_blocks() -> list[tuple[str, str]]:
     inside = [(name, block) for name in NAMES for block in blocks(ROOT / name, "ya?ml")]
     written = [
@@ -292,9 +283,3 @@ def unknown(document: Any, schema: dict[str, Any], path: str = "") -> list[str]:
             for value in document:
                 found += unknown(value, option["items"], f"{path}[]")
     return found
-
-
-def test_an_unknown_key_of_a_block_is_found() -> None:
-    schema = run_config_schema(load_framework())
-    wrong = {"config": {"type": "x", "params": {"extra": {"judges": [{"name": "a", "modelid": "b"}], "ofline": True}}}}
-    assert unknown(wrong, schema) == [".config.params.extra.judges[].modelid", ".config.params.extra.ofline"]

@@ -60,17 +60,6 @@ def test_links_lead_somewhere_and_named_files_are_there(name: str) -> None:
         assert leaving == []
 
 
-def test_a_broken_link_or_anchor_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# One\n\n## How `it` goes, *really*\n")
-    assert anchors(page) == {"one", "how-it-goes-really"}
-    assert not broken(page, "#one")
-    assert not broken(page, "page.md#how-it-goes-really")
-    assert broken(page, "#two")
-    assert broken(page, "page.md#two")
-    assert broken(page, "other.md")
-
-
 def test_every_page_has_its_place_in_the_navigation() -> None:
     """A new page is added to scripts/docs_navigation.py; docs/README.md, which lists all, is made of it."""
     placed = [name for pages in docs_navigation.NAVIGATION.values() for name in pages]

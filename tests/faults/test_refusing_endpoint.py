@@ -10,16 +10,6 @@ from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
 from faults.test_matrix import BODY_CANARY, INSTANCES, run
 
 
-def test_an_unknown_model_is_said_before_anything_is_asked(tmp_path: Path) -> None:
-    with FaultEndpoint([Fault(400, FOR_EVER)], BODY_CANARY) as endpoint:
-        endpoint.faulty_probe = True
-        outcome = run(tmp_path / "out", endpoint)
-        assert outcome.returncode == 3, outcome.stderr
-        assert "refuses a first short request: HTTP 400\n  it says: no: Bearer [API_KEY_REDACTED]" in outcome.stderr
-        assert list(endpoint.seen.values()) == [2]  # the probe, and once more with more tokens
-    assert not (tmp_path / "out" / "helm" / "runs").exists()
-
-
 def test_a_dead_deployment_stops_the_run_and_it_goes_on_when_that_is_wanted(tmp_path: Path) -> None:
     folder, tries = tmp_path / "out", 2
     with FaultEndpoint([Fault(500, FOR_EVER)], BODY_CANARY) as endpoint:

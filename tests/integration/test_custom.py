@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -78,24 +76,6 @@ def test_the_example_runs_at_once_and_is_not_run_again(tmp_path: Path) -> None:
     assert outcome.document()["provenance"]["dataset_files"]["data.csv"] != files["data.csv"]
 
 
-def test_right_answers_score_1(example: Path, run_program: Run) -> None:
-    gold = {row["question"]: row["correct_answer"] for row in rows_of(example)}
-
-    def answer(prompt: str) -> str:
-        found = re.search(r"^Question: (.*)$", prompt, re.MULTILINE)
-        assert found is not None
-        return gold[found[1]]
-
-    with ScriptedEndpoint(answer) as endpoint:
-        outcome = run_program("custom", endpoint.url, params=benchmark(example))
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.scores()["exact_match"] == 1.0
-    assert {body["max_tokens"] for body in endpoint.requests} == {5}
-    first = lines_of(outcome, "instances.jsonl")[0]
-    assert first["prompt"].startswith("Answer the medical question with the letter")
-    assert [reference["text"] for reference in first["references"]] == ["C", "A", "B", "D"]
-
-
 def test_cells_are_texts(example: Path, run_program: Run) -> None:
     """pandas would make 7.0, nothing, 1.1 and True of these, and HELM would fail at the first of them."""
     cells = ["007", "None", "1.10", "TRUE", "NA", "ü"]
@@ -122,22 +102,6 @@ def test_the_run_asks_what_the_check_read(example: Path, run_program: Run) -> No
     assert {line["id"] for line in lines_of(outcome)} == set(asked)
 
 
-def test_requests_with_equal_prompts_are_all_counted(example: Path, run_program: Run) -> None:
-    """200 rows of four prompts, eight at a time: what waits for an equal request in flight is cached, too."""
-    filled(example, "question,correct_answer\n" + "".join(f"question {number % 4},B\n" for number in range(200)))
-
-    def answer(_prompt: str) -> str:
-        time.sleep(0.3)  # others ask the same meanwhile
-        return "B"
-
-    with ScriptedEndpoint(answer) as endpoint:
-        outcome = run_program("custom", endpoint.url, params={**benchmark(example), "parallelism": 8})
-    assert outcome.returncode == 0, outcome.stderr
-    usage = outcome.document()["usage"]
-    assert (len(endpoint.requests), usage["requests"], usage["cached"]) == (4, 4, 196)
-    assert sum(line["cached"] for line in lines_of(outcome)) == 196
-
-
 def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> None:
     filled(example, "question,correct_answer\nx,A\nx,B\n")
     with ScriptedEndpoint(lambda _prompt: "C") as endpoint:
@@ -152,21 +116,6 @@ def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> 
     assert outcome.scores()["quasi_prefix_exact_match"] == 0.5, "that is why"
     assert f"\n# notes\n#   {same}\n#   {quasi}\n\n# keys\n" in looked.stdout
     assert f"note: {quasi} " in " ".join(outcome.stdout.split()) + " "
-
-
-def test_several_metrics_the_first_is_the_main_one(example: Path, run_program: Run) -> None:
-    text = (example / "benchmark.yaml").read_text("utf-8")
-    (example / "benchmark.yaml").write_text(
-        text.replace("- name: exact_match", "- name: rouge_l\n  - name: exact_match")
-    )
-    data = (example / "data.csv").read_text("utf-8")
-    (example / "data.csv").write_text(re.sub(r",(incorrect_answers|\"\[.*)$", "", data, flags=re.MULTILINE), "utf-8")
-    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
-        outcome = run_program("custom", endpoint.url, params={**benchmark(example), "max_new_tokens": 3})
-    assert outcome.returncode == 0, outcome.stderr
-    assert outcome.document()["main_metric"] == "rouge_l"
-    assert outcome.scores()["rouge_l"] == outcome.scores()["exact_match"] == 2 / 8
-    assert {body["max_tokens"] for body in endpoint.requests} == {3}
 
 
 def test_the_jury_example_runs_at_once_and_judges_without_right_answers(tmp_path: Path, run_program: Run) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
-from integration.invented import CASES, MAKERS
+from integration.invented import MAKERS
 from integration.support import Run
 from scripted_endpoint import ScriptedEndpoint
 
@@ -81,49 +80,6 @@ def test_what_max_length_leaves_out_or_cuts_is_said(run_program: Run, tmp_path: 
         outcome = run_program("medalign", endpoint.url, params=params, env=tokens, output_dir=tmp_path / "second")
     notes = outcome.document()["validity"]["notes"]
     assert any(note.startswith("1 of 6 records are longer than max_length=300") for note in notes), notes
-
-
-def test_edited_data_are_asked_again(run_program: Run, tmp_path: Path) -> None:
-    file = tmp_path / "own.csv"
-    file.write_text(HEADER + "".join(f"So?,Note {n},A\n" for n in CASES))
-    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
-        params = {"extra": {"data_path": str(file)}}
-        outcome = run_program("shc_bmt_med", endpoint.url, params=params)
-        assert outcome.scores()["exact_match"] == 1.0
-        before = outcome.document()["provenance"]["dataset_files"]["data_path"]
-        outcome = run_program("shc_bmt_med", endpoint.url, params=params)
-        assert "complete already" in outcome.stderr
-        asked = len(endpoint.requests)
-        file.write_text(HEADER + "".join(f"So?,Note {n},B\n" for n in [*CASES, 99]))
-        outcome = run_program("shc_bmt_med", endpoint.url, params=params)
-        assert len(endpoint.requests) == asked + 1
-    assert "complete already" not in outcome.stderr
-    assert outcome.scores()["exact_match"] == 0.0
-    assert outcome.document()["provenance"]["dataset_files"]["data_path"] != before
-
-
-def test_a_failed_run_leaves_no_result_of_another_beside_its_configuration(run_program: Run, tmp_path: Path) -> None:
-    file = tmp_path / "own.csv"
-    file.write_text(HEADER + "So?,Note,A\n")
-    params = {"extra": {"data_path": str(file)}}
-    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
-        assert run_program("shc_bmt_med", endpoint.url, params=params).returncode == 0
-        endpoint.status = 401
-        outcome = run_program("shc_bmt_med", endpoint.url, params=params, model_id="org/other")
-        assert outcome.returncode == 3
-        assert "are of another configuration or of other data; moved to results.set-aside-" in outcome.stderr
-        config = yaml.safe_load((outcome.output_dir / "run_config.yml").read_text())
-        assert config["target"]["api_endpoint"]["model_id"] == "org/other"
-        left = {"evaluation_config.yaml", "results.yml", "results.jsonl", "instances.jsonl", "report.html"}
-        left |= {"eval_factory_metrics.json", "report.md"}
-        assert not left & {path.name for path in outcome.output_dir.iterdir()}
-        (aside,) = outcome.output_dir.glob("results.set-aside-*")
-        assert {path.name for path in aside.iterdir()} == left | {"run_config.yml", "packages.txt"}
-        endpoint.status = None
-        asked = len(endpoint.requests)
-        outcome = run_program("shc_bmt_med", endpoint.url, params=params)
-        assert outcome.scores()["exact_match"] == 1.0
-        assert len(endpoint.requests) == asked
 
 
 @pytest.mark.parametrize("task", ["shc_bmt_med", "n2c2_ct_matching"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from eval_factory.tasks.framework import load_framework
 from integration.invented import CASES, MAKERS, gold_for
 from integration.jury_endpoint import judgement
-from integration.support import TASK_DATA, Run
+from integration.support import Run
 from scripted_endpoint import ScriptedEndpoint
 
 HIGHEST_MARK = 5
@@ -58,66 +57,3 @@ def test_gold_answers_give_full_marks(
     assert bool(other_data) is (known.about.instances is not None)  # these are not the real ones
     corrected = outcome.scores().get(f"{known.helm.main_metric}.corrected")
     assert corrected in (None, full)
-
-
-def test_options_that_are_the_letters_are_noted(run_program: Run, tmp_path: Path) -> None:
-    """Always B: HELM's quasi_prefix_exact_match is right even where A is."""
-    invented = MAKERS["shc_bmt_med"](tmp_path / "own data", tmp_path)
-    with ScriptedEndpoint(lambda _prompt: "B") as endpoint:
-        outcome = run_program("shc_bmt_med", endpoint.url, params={"extra": invented.extra})
-    assert outcome.returncode == 0, outcome.stderr
-    assert (outcome.scores()["exact_match"], outcome.scores()["quasi_prefix_exact_match"]) == (0.5, 1.0)
-    assert any(note.startswith("3 of 6 instances: HELM's quasi") for note in outcome.document()["validity"]["notes"])
-
-
-def test_every_task_was_tried() -> None:
-    """On real data, or on invented ones."""
-    jury_on_real_data = {"aci_bench", "medi_qa", "mtsamples_replicate", "mtsamples_procedures"}
-    tried = {*MAKERS, *TASK_DATA, *jury_on_real_data, "sample_medical_qa"}
-    elsewhere = {"med_dialog", "custom"}  # its two subsets; test_custom.py
-    elsewhere |= {
-        "healthbench",
-        "healthbench_hard",
-        "healthbench_consensus",
-        "healthbench_professional",
-    }  # test_rubrics.py
-    elsewhere |= {"medxpertqa_text", "longhealth"}  # test_published_choices.py
-    # By hand, each once: one benchmark more through helm-run takes seconds of every test run.
-    elsewhere |= {"careqa", "afrimed_qa", "metamedqa", "med_qa", "med_mcqa"}
-    elsewhere |= {"mmlu_pro_health", "healthqa_br", "mmlu_clinical_afr"}
-    assert tried | elsewhere == set(load_framework().names())
-    assert all(task.about.tried is not None for task in load_framework().evaluations)
-
-
-@pytest.mark.parametrize(
-    ("break_it", "message"),
-    [
-        ("no folder", r"there is no such folder"),
-        ("wrong level", r"test.findings.tok: there is no such file; in .* there is: own/"),
-        ("a file", r"is a file, not the folder"),
-    ],
-)
-def test_a_wrong_layout_is_said_before_anything_is_asked(
-    break_it: str, message: str, run_program: Run, tmp_path: Path
-) -> None:
-    MAKERS["mimic_rrs"](tmp_path / "data" / "own", tmp_path)
-    (tmp_path / "file").write_text("x")
-    path = {"no folder": "nowhere", "wrong level": "data", "a file": "file"}[break_it]
-    with ScriptedEndpoint(lambda _prompt: "x") as endpoint:
-        outcome = run_program("mimic_rrs", endpoint.url, params={"extra": {"data_path": path}})
-        assert not endpoint.requests
-        assert not endpoint.probes
-    assert outcome.returncode == 3
-    assert re.search(message, outcome.stderr)
-    assert "data_path/test.impression.tok" in outcome.stderr
-
-
-def test_missing_sentence_tokenizer_is_said(run_program: Run, tmp_path: Path) -> None:
-    invented = MAKERS["medbullets_freetext"](tmp_path, tmp_path / "out" / "helm" / "scenarios")
-    env = {"NLTK_DATA": str(tmp_path), "HOME": str(tmp_path), "HTTPS_PROXY": "http://127.0.0.1:9"}
-    with ScriptedEndpoint(lambda prompt: gold_for(invented, prompt)) as endpoint:
-        outcome = run_program(
-            "medbullets_freetext", endpoint.url, "--no_preflight", env={**env, "NO_PROXY": "127.0.0.1"}
-        )
-    assert outcome.returncode == 3
-    assert "need NLTK's resource punkt_tab" in outcome.stderr

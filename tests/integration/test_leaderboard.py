@@ -203,28 +203,6 @@ def test_helms_tables_and_their_pages(endpoint: ScriptedEndpoint, lead: Lead, tm
     assert all(Path(link).is_file() for link in links if link.startswith("/"))
 
 
-@pytest.mark.more_data
-def test_data_that_are_not_there_or_hold_nothing(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
-    """Which file, and where it belongs; an empty one is no gap in the answers."""
-    conf = 'entries: [{description: "mmlu:subject=anatomy,model=text", priority: 1}]'
-    absent = lead(endpoint.url, conf=conf, env={"https_proxy": "http://127.0.0.1:9"})
-    assert absent.returncode == 3, absent.stderr
-    (row,) = rows_of(absent)
-    assert "https://people.eecs.berkeley.edu/~hendrycks/data.tar could not be downloaded" in row["reason"]
-    (cell,) = (absent.output_dir).glob("*/mmlu-subject-anatomy")
-    mmlu = cell / "helm" / "scenarios" / "mmlu" / "data"
-    for part, split in (("dev", "dev"), ("val", "val"), ("test", "test")):
-        (mmlu / part).mkdir(parents=True)
-        (mmlu / part / f"anatomy_{split}.csv").write_text("")
-    for _ in range(2):
-        empty = lead(endpoint.url, conf=conf)
-        assert empty.returncode == 3, empty.stderr
-        assert "found no instances in its data: is the path to them right?" in empty.stdout
-        assert "NOT REPORTABLE" not in empty.stderr
-    assert [(row["state"], row["main_metric"]) for row in rows_of(empty)] == [("failed", None)]
-    assert endpoint.requests == []
-
-
 def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     reply = endpoint.reply
 
@@ -249,49 +227,6 @@ def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: Scripted
     allowed = lead(endpoint.url, "--min_coverage", "0.8", limit=5, conf=TWO)
     assert allowed.returncode == 0, allowed.stderr
     assert len(runs_in(allowed)) == 2
-
-
-@pytest.mark.more_data
-def test_the_limits_of_validity_and_the_manifest_hold(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
-    """What says nothing, and what another model answered, is in no table; each run has its checksums."""
-    reply, answer = endpoint.reply, endpoint.answer
-    endpoint.answer = lambda prompt: answer(prompt) if "1?" in prompt else "I would rather not say, my friend"
-    silent = lead(endpoint.url, limit=6, conf=ONE)
-    assert silent.returncode == 1, silent.stderr
-    (row,) = rows_of(silent)
-    assert row["state"] == "kept out"
-    assert "answers say nothing that can be scored" in row["reason"]
-    accepted = ("--overrides", "config.params.extra.max_unreadable=1")
-    told = lead(endpoint.url, *accepted, limit=6, conf=ONE)
-    assert told.returncode == 0, told.stderr
-    assert "1 runs in the tables" in told.stdout
-
-    def another(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, answered = reply(path, headers, body)
-        return status, {**answered, "model": "somebody/else"}
-
-    endpoint.reply, endpoint.answer = another, answer  # type: ignore[method-assign]
-    other = lead(endpoint.url, limit=6, conf=ONE, models=("org/other",))
-    assert other.returncode == 1, other.stderr
-    assert [row["state"] for row in rows_of(other)] == ["in the tables", "kept out"]
-    assert "somebody/else" in rows_of(other)[1]["reason"]
-    cell = cells_of(other)["custom_mcqa"]
-    intact = program("verify", str(cell))
-    assert intact.returncode == 0, intact.stdout
-    with (cell / "results.jsonl").open("a") as file:
-        file.write("{}\n")
-    assert program("verify", str(cell)).returncode == 1
-
-
-@pytest.mark.more_data
-def test_a_budget_is_of_all_runs_together(endpoint: ScriptedEndpoint, lead: Lead) -> None:
-    most = ("--overrides", "config.params.extra.max_requests=15")
-    outcome = lead(endpoint.url, *most, limit=10, conf=TWO)
-    assert outcome.returncode == 1, outcome.stderr
-    assert len(endpoint.requests) <= 15
-    assert "max_requests" in outcome.stdout
-    assert lead(endpoint.url, limit=10, conf=TWO).returncode == 0
-    assert (len(endpoint.requests), asked_twice(endpoint)) == (20, 0)
 
 
 def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> None:

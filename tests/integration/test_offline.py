@@ -132,27 +132,6 @@ def test_offline_without_a_bundle_uses_what_is_there(
 
 
 @pytest.mark.medical_data
-def test_another_bundle_is_another_run(
-    real_bundle: Path, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
-) -> None:
-    params = {"limit_samples": INSTANCES}
-    for _ in range(2):
-        outcome = run_program("pubmed_qa", endpoint.url, "--data_dir", str(real_bundle), params=params)
-        assert outcome.returncode == 0, outcome.stderr
-    assert "complete already" in outcome.stderr
-    assert len(endpoint.requests) == INSTANCES
-
-    given = tmp_path / "given" / "scenarios" / "pubmed_qa" / "data"
-    given.mkdir(parents=True)
-    text = (real_bundle / "scenarios/pubmed_qa/data/test_set.json").read_text("utf-8")
-    (given / "test_set.json").write_text(text.replace("?", "??"), "utf-8")
-    assert eval_factory("data", "import", str(tmp_path / "given"), "--to", str(tmp_path / "b")).returncode == 0
-    outcome = run_program("pubmed_qa", endpoint.url, "--data_dir", str(tmp_path / "b"), params=params)
-    assert "complete already" not in outcome.stderr
-    assert len(endpoint.requests) == 2 * INSTANCES
-
-
-@pytest.mark.medical_data
 @pytest.mark.parametrize("entry", ["pubmed_qa", *more_data("medcalc_bench")])
 def test_a_run_entry_uses_a_bundle_as_the_task_does(
     entry: str, endpoint: ScriptedEndpoint, offline: Run, tmp_path: Path
@@ -162,16 +141,6 @@ def test_a_run_entry_uses_a_bundle_as_the_task_does(
     found = [one.document()["provenance"] for one in (outcome, task)]
     for name in ("data_bundle", "prompts_sha256"):
         assert found[0][name] == found[1][name]
-
-
-@pytest.mark.medical_data
-def test_what_data_pull_cannot_get_is_not_told_to_be_pulled(endpoint: ScriptedEndpoint, offline: Run) -> None:
-    offline("helm:medec_like", endpoint.url, code=2)
-    outcome = offline("helm:mmlu:subject=anatomy", endpoint.url, code=3)
-    assert "'eval-factory data pull' does not know what helm:mmlu:subject=anatomy reads" in outcome.stderr
-    assert f"{outcome.output_dir}/helm/scenarios/mmlu" in outcome.stderr
-    assert "data pull helm" not in outcome.stderr
-    assert endpoint.requests == []
 
 
 def change(bundle: Path, given: Path) -> None:
@@ -274,22 +243,6 @@ def test_offline_the_endpoint_is_known_however_it_is_written(
     assert outcome.returncode == 0, outcome.stderr
     assert len(endpoint.requests) == INSTANCES
     assert_nothing_else_was_wanted(outcome)
-
-
-@pytest.mark.more_data
-@pytest.mark.medical_data
-def test_a_finished_run_of_githubs_list_is_not_one_of_all_files(jury: JuryEndpoint, offline: Run) -> None:
-    jury.odd_ways = ["good"]
-    counts = []
-    for env in ({}, {}, {"MEDICAL_DATA_ALL_FILES": "1"}):
-        params = {"extra": {"judges": JUDGES}}
-        outcome = offline("mtsamples_replicate", jury.url, params=params, env={**CANARIES, **env})
-        read = outcome.document()["provenance"]["dataset_files"]
-        counts.append((len(read), "complete already" in outcome.stderr))
-    (few, first), (same, again), (more, all_files) = counts
-    assert (first, again, all_files) == (False, True, False)
-    assert (few, same) == (1000, 1000)
-    assert more > few
 
 
 MEDDLER = '''

@@ -147,23 +147,6 @@ def test_the_endpoint_gets_key_and_model_id_and_debug_shows_no_key(
     assert_nothing_leaked(outcome)
 
 
-@pytest.mark.parametrize("status", [401, *more_data(403, 404)])
-def test_what_no_request_can_change_stops_the_run(status: int, endpoint: ScriptedEndpoint, run_program: Run) -> None:
-    endpoint.status = status
-    endpoint.body = {"error": {"message": f"your Authorization was Bearer {CANARY}"}}
-    probed = run_program(TASK, endpoint.url)
-    assert probed.returncode == 3
-    assert (endpoint.probes, len(endpoint.requests)) == (1, 0)
-    assert "check" in probed.stderr
-    outcome = run_program(TASK, endpoint.url, "--no_preflight", params={"parallelism": 1})
-    assert outcome.returncode == 3
-    assert "check" in outcome.stderr
-    assert "Traceback" not in outcome.stderr
-    assert len(endpoint.requests) == 1
-    assert not (outcome.output_dir / "evaluation_config.yaml").exists()
-    assert_nothing_leaked(outcome)
-
-
 def test_an_unreachable_host_stops_the_run(run_program: Run) -> None:
     outcome = run_program(TASK, "http://127.0.0.1:9/v1", "--no_preflight")
     assert outcome.returncode == 3
@@ -271,17 +254,6 @@ def test_an_interrupt_ends_all_and_keeps_the_answers(number: int, tmp_path: Path
     again = ran(argv)
     assert again.returncode == 0, again.stderr
     assert len(endpoint.requests) <= 40 + 2  # at most what was in flight is asked twice
-
-
-def test_a_second_run_in_one_folder_is_refused(tmp_path: Path, run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    from eval_factory.core.rundir import RunDir
-
-    folder = RunDir(tmp_path / "out")
-    folder.create()
-    with folder.locked():
-        outcome = run_program(TASK, endpoint.url)
-    assert outcome.returncode == 5
-    assert f"process {os.getpid()}" in outcome.stderr
 
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"

@@ -13,7 +13,7 @@ import pytest
 from eval_factory import api
 from eval_factory.demo.example import write_example
 from integration.jury_endpoint import KIND, MODEL, judgement
-from integration.support import Run, more_data
+from integration.support import Run
 from scripted_endpoint import PROBE, ScriptedEndpoint
 
 ROWS = 8
@@ -100,22 +100,6 @@ def test_a_run_stops_at_each_limit_and_goes_on_there(charging: Charging, run_pro
     estimated = api.estimate(tmp_path / "custom.yml", env={})
     assert (estimated.requests, estimated.cost, estimated.kept) == (2 * ROWS, ROWS * (OF_MODEL + OF_JUDGE), 2 * ROWS)
     assert set(charging.asked.values()) == {1}
-
-
-@pytest.mark.parametrize("usage", [
-    {"cost": 1e-300, "prompt_tokens": 0, "completion_tokens": 0},
-    *more_data({"cost": 0}, {"prompt_tokens": 1}, ["?"]),
-])  # fmt: skip
-def test_who_says_0_does_not_turn_a_limit_off(usage: Any, charging: Charging, run_program: Run, tmp_path: Path) -> None:
-    charging.usage = usage
-    write_example(tmp_path / "mine")
-    price = {"model_id": MODEL, "input_per_million": 10_000, "output_per_million": 0}  # a cent a token
-    params = {"parallelism": 1, "extra": {"benchmark": str(tmp_path / "mine" / "benchmark.yaml"), "prices": [price]}}
-    for _ in range(2):  # what was paid counts in the next run, too
-        stopped = run_program("custom", charging.url, "--max_cost", "0.5", params=params)
-        assert stopped.returncode == 1, stopped.stderr
-        assert "stopped: max_cost (0.5) is reached" in stopped.stderr
-    assert 1 <= charging.count(MODEL) < ROWS / 2
 
 
 def test_an_estimate_of_a_run_that_never_was_asks_nobody(charging: Charging, run_program: Run) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from integration.support import TIMEOUT_S, program_environment
-from programs import EVAL_FACTORY, Finished, ran
+from programs import EVAL_FACTORY
 
 COLUMNS = 60
 ARGUMENTS = ("run_eval", "--eval_type", "sample_medical_qa", "--output_dir", "out", "--limit_samples", "12")
@@ -50,11 +49,6 @@ def on_screen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]
     return folder, *on_a_terminal(folder)
 
 
-def again(folder: Path, *flags: str) -> Finished:
-    """The run is complete: its result stands."""
-    return ran([*PROGRAM, *flags], folder)
-
-
 def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, int, str]) -> None:
     folder, code, sent = on_screen
     assert code == 0, sent
@@ -69,20 +63,3 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, i
     assert max(len(line) for line in end if line != path) <= COLUMNS
     assert any(line.startswith("  instances: 12 of 12 scored") for line in end)
     assert sent.rindex("\x1b[?25h") < sent.rindex("exact_match = "), "the cursor is shown again"
-
-
-def test_scripts_read_one_line_or_two_records(on_screen: tuple[Path, int, str]) -> None:
-    folder, *_ = on_screen
-    quiet = again(folder, "--quiet")
-    assert re.fullmatch(r"sample_medical_qa: exact_match = 0\.\d{4}  \(95 % interval [^)]*\)\n", quiet.stdout)
-    assert (quiet.returncode, quiet.stderr) == (0, "")
-    told = again(folder, "--json")
-    launch, end = map(json.loads, told.stdout.splitlines())
-    assert (launch["event"], launch["task"], launch["output_dir"]) == ("launch", "sample_medical_qa", f"{folder}/out")
-    assert (end["event"], end["exit_code"], end["n"]) == ("end", 0, 12)
-    assert f"exact_match = {end['value']:.4f} " in quiet.stdout
-    assert "nothing has changed since: its result stands" in told.stderr
-    wrong = again(folder, "--json", "--overrides", "config.typ=x")
-    (only,) = map(json.loads, wrong.stdout.splitlines())
-    assert (only["exit_code"], only["error"]["type"], wrong.returncode) == (2, "ConfigError", 2)
-    assert "did you mean" in wrong.stderr

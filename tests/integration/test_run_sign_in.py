@@ -6,7 +6,6 @@ import json
 import stat
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.endpoint.endpoint_settings import OAuthSettings
-from eval_factory.endpoint.sign_in import token_file
 from integration.jury_endpoint import judgement
 from integration.support import Outcome
 from integration.test_juries import medication_questions
@@ -31,19 +28,14 @@ MODELS = {"gpt-4o-2024-05-13": "gpt", "meta/llama-3.3-70b-instruct": "llama", "c
 
 
 class SignedEndpoint(ScriptedEndpoint):
-    """Keeps who asked with what; `accepts` says which authorization is good."""
+    """Keeps who asked with what."""
 
     def __init__(self) -> None:
         super().__init__(lambda prompt: judgement(prompt, 4) if "Output Format:" in prompt else "Take it with water.")
         self.signed: dict[str, set[str]] = {}
-        self.accepts: Callable[[str, str], bool] = lambda _model, _authorization: True
-        self.refused = 0
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         authorization = headers.get("Authorization", "")
-        if not self.accepts(body["model"], authorization):
-            self.refused += 1
-            return 401, {"error": {"message": f"not with {authorization}"}}
         if body["messages"][-1]["content"] != PROBE:
             self.signed.setdefault(MODELS.get(body["model"], body["model"]), set()).add(
                 authorization.removeprefix("Bearer ")
@@ -188,38 +180,6 @@ def test_tokens_serve_who_asks(world: World) -> None:
         (file,) = (world.folder / "cache" / "eval-factory").glob(f"{service}_*_oauth_token.json")
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert json.loads(file.read_text())["expires_at"] > 0
-
-
-def test_a_token_that_is_refused_is_renewed_once(world: World) -> None:
-    """The endpoint takes no token that was given before the model was first asked: revoked, though not expired. One of
-    the current folder, where tokens were once, is not looked at.
-    """
-    (world.folder / "anthropic_oauth_token.json").write_text(
-        '{"access_token": "token-canary-planted", "expires_at": 9e12}'
-    )
-    env = {**oauth_environment(world), "XDG_CACHE_HOME": str(world.folder / "cache")}
-    file = token_file(OAuthSettings("openai", None, "azureopenai-readwrite"), env)
-    file.parent.mkdir(parents=True)
-    old = {"access_token": "token-canary-of-yesterday", "expires_at": time.time() + 999, "lifetime_s": 3600}
-    file.write_text(json.dumps({**old, "file": file.name}))
-    file.chmod(0o600)
-    world.signed.accepts = lambda model, authorization: model != MODEL or "yesterday" not in authorization
-    outcome = world.run(oauth_config(world), oauth_environment(world))
-    assert outcome.returncode == 0, outcome.stderr
-    assert world.signed.refused == 1
-    assert world.signed.signed["judge/kind"] <= set(world.tokens.given)
-    assert len(world.tokens.given) == 2
-    assert "openai OAuth token expired, refreshing" in log_of(outcome)
-
-
-def test_a_token_that_is_always_refused_stops_the_run(world: World) -> None:
-    world.signed.accepts = lambda _model, _authorization: False
-    outcome = world.run(oauth_config(world), oauth_environment(world))
-    assert outcome.returncode == 3
-    assert "Authentication error detected" in outcome.stderr
-    assert (
-        world.signed.refused == 2 + 2 + 1
-    )  # the probe of each endpoint; where there is a token, once more with a new one
 
 
 @pytest.mark.parametrize(("way", "change", "message"), [

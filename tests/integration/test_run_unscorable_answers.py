@@ -71,34 +71,3 @@ def test_one_unscorable_answer_costs_one_instance(run_program: Run, place_data: 
         assert high - low == pytest.approx(1 / ENOUGH)
     assert TOO_MANY_DIGITS in (tmp_path / "out" / "responses" / "model.jsonl").read_text("utf-8")
     assert [error[: len(REASON)] for error in journal(again)] == [REASON]
-
-
-@pytest.mark.medical_data
-def test_what_raises_on_every_answer_fails_the_run(run_program: Run, place_data: PlaceData, tmp_path: Path) -> None:
-    place_data(tmp_path / "out" / "helm", "medec")
-    with ScriptedEndpoint(answering(lambda _number: True)) as endpoint:
-        outcome = run_program("medec", endpoint.url, params={"limit_samples": ENOUGH})
-    assert outcome.returncode == 4, outcome.stderr
-    assert "ValueError: Exceeds the limit" in outcome.stderr
-
-
-def test_a_log_probability_that_overflows(run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    """-1e200 squared is no float; e to the power of a million is none either, but nobody is scored by it."""
-    plain = endpoint.reply
-    values = iter([-1e200, -1e6])
-
-    def reply(path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, answer = plain(path, headers, body)
-        if body["prompt"] != PROBE and (value := next(values, None)) is not None:
-            answer["choices"][0]["logprobs"]["token_logprobs"] = [value]
-        return status, answer
-
-    endpoint.reply = reply  # type: ignore[method-assign]
-    params = {"limit_samples": ENOUGH, "parallelism": 1, "temperature": 0.7, "max_new_tokens": 9}
-    url = endpoint.url + "/chat/completions"
-    outcome = run_program("sample_medical_qa", url, params=params, model_type="completions")
-    assert outcome.returncode == 1, outcome.stderr
-    assert set(endpoint.paths) == {"/v1/completions"}
-    assert {(request["temperature"], request["max_tokens"]) for request in endpoint.requests} == {(0.7, 9)}
-    (failed,) = failed_of(outcome)
-    assert "OverflowError in BasicGenerationMetric" in failed["error"]

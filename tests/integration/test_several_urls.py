@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eval_factory import api
 from faults.test_matrix import IMPATIENT
 from integration.jury_endpoint import judgement
 from integration.support import CANARY, Outcome, Run
 from integration.test_juries import medication_questions
-from programs import eval_factory
 from scripted_endpoint import PROBE
-from several_servers import ModelServer, MostTogether, write_questions
+from several_servers import ModelServer, write_questions
 
 QUESTIONS = 200
 AT_ONCE = 12
@@ -76,33 +74,6 @@ def test_requests_are_spread_and_the_result_says_who_answered(servers: list[Mode
     assert api.load_result(outcome.output_dir).result.provenance.endpoints["model"].servers is not None
 
 
-@pytest.mark.more_data
-def test_the_list_may_change_without_anything_being_asked_again(servers: list[ModelServer], ask: Ask) -> None:
-    one, two, three = servers
-    first = ask([one], questions=40)
-    assert first.returncode == 0, first.stderr
-    assert "servers" not in endpoint_of(first)
-    assert "answers_kept_by" not in (first.output_dir / "run_config.yml").read_text("utf-8")
-    identity = first.document()["provenance"]["run_identity"]
-    for those in ([two, one], [three, two]):
-        again = ask(those)
-        assert again.returncode == 0, again.stderr
-        assert again.document()["provenance"]["run_identity"] == identity
-        assert "this run is complete already" in again.stderr + again.stdout
-        assert [len(server.requests) for server in servers] == [40, 0, 0]
-
-    assert api.verify(again.output_dir).findings == ()
-    (again.output_dir / ".run_state.json").unlink()  # helm-run, too, finds every answer
-    again = ask([three, two])
-    assert again.returncode == 0, again.stderr
-    assert [len(server.requests) for server in servers] == [40, 0, 0]
-    assert again.document()["usage"]["cached"] == 40
-    with ModelServer() as another:
-        other = ask([another])
-        assert other.document()["provenance"]["run_identity"] != identity
-        assert len(another.requests) == 40
-
-
 def test_one_of_three_dies_in_the_middle(servers: list[ModelServer], ask: Ask) -> None:
     servers[0].dies_after = 150
     outcome = ask(servers, questions=1000, max_retries=0, parallelism=32)
@@ -157,45 +128,3 @@ def test_judges_at_two_servers(servers: list[ModelServer], run_program: Run, tmp
     previewed = run_program("medication_qa", model.url, "--dry_run", params=params, env=env).stdout
     shown = [f"#   own at {one.url.removesuffix('/v1')}: JUDGE_KEY" in previewed for one in servers]
     assert shown == [False, True, True]
-
-
-def test_one_that_is_wrong_is_named_before_anything_is_asked(servers: list[ModelServer], ask: Ask) -> None:
-    one, two, three = servers
-    two.status = 401
-    refused = ask(servers)
-    assert refused.returncode == 3
-    assert f"Authentication error detected: {two.url}/chat/completions answers 401" in refused.stderr
-    two.status = 404
-    assert f"{two.url}/chat/completions answers 404" in ask(servers).stderr
-    two.status = None
-    three.die()
-    gone = ask(servers)
-    assert gone.returncode == 3
-    assert f"cannot reach {three.url}/chat/completions" in gone.stderr
-    assert "without this URL in the list, the run goes on" in gone.stderr
-    assert not asked(servers)
-    assert ask(servers, "--no_preflight").returncode == 0
-    assert set(asked([one, two]).values()) == {1}
-
-
-@pytest.mark.more_data
-def test_cells_of_a_suite_share_the_limits_of_each_server(servers: list[ModelServer], tmp_path: Path) -> None:
-    """Two cells at once: eight requests are under way at all servers, whoever asks."""
-    benchmarks = [write_questions(tmp_path / name, 60, name) for name in ("one", "two")]
-    custom = {path.parent.name: {"extra": {"benchmark": str(path)}} for path in benchmarks}
-    evaluations = [{"type": "custom", "name": name, "params": params} for name, params in custom.items()]
-    endpoint = {"url": [server.url for server in servers], "model_id": "test/model", "api_key": None}
-    suite = {
-        "output_dir": str(tmp_path / "suite"), "max_processes": 2, "params": {"parallelism": 8},
-        "evaluations": evaluations, "targets": [{"name": "own", "api_endpoint": endpoint}],
-    }  # fmt: skip
-    servers[2].status_of_questions = 429
-    together = MostTogether(servers)
-    file = tmp_path / "suite.yml"
-    file.write_text(yaml.safe_dump({"suite": suite}), encoding="utf-8")
-    finished = eval_factory("run_suite", "--run_config", str(file))
-    assert finished.returncode == 0, finished.stderr + finished.stdout
-    assert [len(server.answered) for server in servers][2] == 0
-    assert sum(len(server.answered) for server in servers) == 120
-    assert [server.probes for server in servers] == [1, 1, 1]
-    assert together.most <= 8

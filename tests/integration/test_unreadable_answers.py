@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from integration.gold import gold_answers
 from integration.support import Outcome, Run, more_data
 from integration.test_shuffled_runs import knows
 from scripted_endpoint import ScriptedEndpoint
@@ -22,17 +21,6 @@ PlaceData = Callable[[Path, str], None]
 
 def params(**extra: Any) -> dict[str, Any]:
     return {"limit_samples": INSTANCES, "max_new_tokens": 16, "extra": extra}
-
-
-def read_as_right(run_program: Run, task: str, endpoint: ScriptedEndpoint, env: dict[str, str]) -> Outcome:
-    """A run with right answers, none of which is the letter alone."""
-    endpoint.answer = lambda _prompt: "?"
-    first = run_program(task, endpoint.url, params=params(max_unreadable=1.0), env=env)
-    assert first.returncode == 0, first.stderr
-    gold = gold_answers(first)
-    forms = {prompt: FORMS[number % len(FORMS)].format(letter) for number, (prompt, letter) in enumerate(gold.items())}
-    endpoint.answer = forms.__getitem__
-    return run_program(task, endpoint.url, "--fresh", params=params(), env=env)
 
 
 def check_right_in_other_forms(outcome: Outcome) -> None:
@@ -54,67 +42,6 @@ def check_right_in_other_forms(outcome: Outcome) -> None:
 def test_right_answers_in_other_forms(run_program: Run, endpoint: ScriptedEndpoint) -> None:
     endpoint.answer = lambda prompt: FORMS[len(prompt) % len(FORMS)].format(knows(prompt))
     check_right_in_other_forms(run_program(SAMPLE, endpoint.url, params=params()))
-
-
-ROWS = 200
-EXPLAINED = (
-    "**{right}. {text}**\n\nThis fits the pain. Option {other} is incorrect because the test is negative.",
-    '{{"answer": "{right}", "explanation": "A patient with option {other} has no pain."}}',
-    "{text}",
-)
-
-
-def choices_of_a_table(folder: Path) -> list[tuple[str, dict[str, str]]]:
-    """A table of questions with four options in its prompt -> (what the prompt holds, the right option and another)."""
-    folder.mkdir()
-    (folder / "prompt.txt").write_text("{question}\nA. {a}\nB. {b}\nC. {c}\nD. {d}\nAnswer:", "utf-8")
-    (folder / "benchmark.yaml").write_text(
-        "name: choices\ndescription: d\nprompt_file: prompt.txt\ndataset_file: data.csv\nmax_tokens: 60\n"
-        "metrics: [{name: exact_match}]\n", "utf-8"
-    )  # fmt: skip
-    lines, asked = ["question,a,b,c,d,correct_answer"], []
-    for number in range(ROWS):
-        right, other = "ABCD"[number % 4], "ABCD"[(number + 1) % 4]
-        lines.append(f"Case {number}: what is it?,ulcer {number},colitis,gout,asthma,{right}")
-        texts = {"A": f"ulcer {number}", "B": "colitis", "C": "gout", "D": "asthma"}
-        row = {"right": right, "other": other, "text": texts[right], "wrong": texts[other]}
-        asked.append((f"Case {number}: ", row))
-    (folder / "data.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    return asked
-
-
-@pytest.mark.parametrize("shape", [EXPLAINED[0], *more_data(*EXPLAINED[1:])])
-def test_right_answers_with_an_explanation_are_right_and_wrong_ones_wrong(
-    shape: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path
-) -> None:
-    asked = choices_of_a_table(tmp_path / "bench")
-    extra = {"benchmark": str(tmp_path / "bench" / "benchmark.yaml"), "max_unreadable": 1.0}
-
-    def answer(prompt: str) -> str:
-        return shape.format_map(next(row for case, row in asked if case in prompt))
-
-    endpoint.answer = answer
-    right = run_program("custom", endpoint.url, params={"extra": extra})
-    assert (right.scores()["exact_match"], right.scores()["exact_match.lenient"]) == (0.0, 1.0)
-    notes = "\n".join(right.document()["validity"]["notes"])
-    for part in (f"{ROWS} of {ROWS} answers are not in the form", f"{ROWS} of them state one option in other words or signs",
-                 "exact_match.lenient, which reads the same answers otherwise, is above its own"):  # fmt: skip
-        assert part in notes
-    assert "does not show that the model read the questions" not in notes
-    asked = [(case, {"right": row["other"], "other": row["right"], "text": row["wrong"]}) for case, row in asked]
-    wrong = run_program("custom", endpoint.url, "--fresh", params={"extra": extra})
-    assert (wrong.scores()["exact_match"], wrong.scores()["exact_match.lenient"]) == (0.0, 0.0)
-    assert "does not show that the model read the questions" in "\n".join(wrong.document()["validity"]["notes"])
-
-
-@pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["pubmed_qa", *more_data("head_qa")])
-def test_right_answers_in_other_forms_to_real_questions(
-    task: str, run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData,
-    data_environment: dict[str, str],
-) -> None:  # fmt: skip
-    place_data(tmp_path / "out" / "helm", task)
-    check_right_in_other_forms(read_as_right(run_program, task, endpoint, data_environment))
 
 
 def said(text: str | None, **more: str) -> dict[str, str | None]:
@@ -148,16 +75,6 @@ def test_all_cut_off_while_thinking(
 
 
 @pytest.mark.medical_data
-def test_all_empty(run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData) -> None:
-    place_data(tmp_path / "out" / "helm", "medec")
-    endpoint.answer = lambda _prompt: ""
-    outcome = run_program("medec", endpoint.url, params={"limit_samples": 4})
-    assert outcome.document()["validity"]["instances"]["unreadable"] == 4
-    assert outcome.returncode == 1
-    assert "(4 empty); max_unreadable is 0.1" in outcome.stderr
-
-
-@pytest.mark.medical_data
 def test_prompts_that_helm_cut_are_counted(
     run_program: Run, endpoint: ScriptedEndpoint, tmp_path: Path, place_data: PlaceData, medical_data: Path,
     data_environment: dict[str, str],
@@ -174,13 +91,3 @@ def test_prompts_that_helm_cut_are_counted(
     assert outcome.document()["validity"]["instances"]["prompt_truncated"] == cut
     notes = outcome.document()["validity"]["notes"]
     assert f"{cut} of 6 prompts were cut to max_length (300 tokens): the model saw a part of them only" in notes
-
-
-def test_thinking_that_was_taken_out_is_said(run_program: Run, endpoint: ScriptedEndpoint) -> None:
-    thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>B<|return|>"
-    endpoint.answer = lambda prompt: ["<think>hm</think> B", thought, "B"][len(prompt) % 3]
-    outcome = run_program(SAMPLE, endpoint.url, params={"limit_samples": 10})
-    assert outcome.returncode == 0, outcome.stderr
-    stripped = outcome.document()["validity"]["instances"]["thinking_stripped"]
-    assert 1 <= stripped < 10
-    assert f"taken out of {stripped} of 10 answers" in "\n".join(outcome.document()["validity"]["notes"])

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.data.sources import load_sources
 from integration.support import program_each
-from invented_bundle import Origin, bundle_without_the_hub, folder_to_import
+from invented_bundle import bundle_without_the_hub, folder_to_import
 
 
 def each(*commands: str, cwd: Path, before: tuple[str, ...] = ()) -> list[subprocess.CompletedProcess[str]]:
@@ -162,16 +161,3 @@ def test_what_a_killed_command_left_is_swept_by_verify_or_stays_where_nobody_may
         bundle.chmod(0o700)
         assert verified.returncode == 0, verified.stdout + verified.stderr
         assert left.exists() is not swept
-
-
-def test_a_login_page_is_pulled_as_nothing(tmp_path: Path, origin: Origin) -> None:
-    """A captive portal answers every request with status 200 and its own page."""
-    origin.everything = (200, b"<html>Please log in</html>", {"Content-Type": "text/html"})
-    tasks = ("race_based_med", "med_dialog", "mtsamples_procedures", "ehr_sql", "medhelm_med_mcqa", "leaderboards")
-    origins = [f"--origin={name}={origin.url}" for name in load_sources().origins]
-    (pulled,) = each(" ".join(["pull", *tasks, "--to b", *origins]), cwd=tmp_path)
-    assert pulled.returncode == 3, pulled.stderr
-    lines = [line.removeprefix("eval-factory: ") for line in pulled.stderr.splitlines()]
-    assert [line.partition(":")[0] for line in lines] == list(tasks)
-    assert all("a web page came, not the file" in line or "the answer is no JSON" in line for line in lines)
-    assert list(tmp_path.iterdir()) == []

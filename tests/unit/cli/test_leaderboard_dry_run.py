@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import shlex
 from pathlib import Path
@@ -47,24 +46,6 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     schema = Path(summarize[summarize.index("--schema-path") + 1])
     assert (schema.name, schema.is_file()) == (row.schema_file, True)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_flags_in_both_spellings(tmp_path: Path) -> None:
-    folder = tmp_path / "a folder"
-    hyphens = ("--model-url", "https://h/v1", "--max-eval-instances", "7", "--output-dir", str(folder), "--dry-run")
-    underscores = tuple("--" + flag[2:].replace("-", "_") if flag.startswith("--") else flag for flag in hyphens)
-    conf = str(conf_of(tmp_path, "mmlu:subject=a,model=text"))
-    given = ("run", "lite", "--model", "m", "--parallelism", "3", "--conf", conf)
-    one, other = (call(*given, *flags) for flags in (hyphens, underscores))
-    assert one.exception is None
-    assert one.stdout == other.stdout
-    run = shlex.split(one.stdout.splitlines()[0])
-    options = dict(itertools.pairwise(run))
-    assert options["--max-eval-instances"] == "7"
-    assert options["--num-threads"] == "3"
-    assert options["--num-train-trials"] == "1"
-    assert options["--run-entries"] == "mmlu:subject=a,model=endpoint/m"
-    assert options["--output-path"] == str(folder / "m" / "mmlu-subject-a" / "helm")
 
 
 @pytest.mark.parametrize(

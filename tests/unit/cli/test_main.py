@@ -123,15 +123,6 @@ def test_a_flag_beats_the_file_and_overrides_beat_the_flag(name: str, config: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("limit_samples", "ten"), ("limit_samples", "0"), ("top_p", "1.5"), ("parallelism", "1.5")]
-)
-def test_a_value_that_is_none_is_a_mistake(name: str, value: str, config: Path) -> None:
-    result = dry_run(config, f"--{name}", value)
-    assert result.exit_code != 0
-    assert name in f"{result.output}{result.exception}"
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         ["run-eval", "--run-config"], ["new-benchmark", "--help"], ["data", "ls", "--data-dir"],

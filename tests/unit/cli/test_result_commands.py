@@ -201,12 +201,14 @@ def test_a_policy_that_is_kept(here: Path, arguments: str) -> None:
     assert output.startswith("gate: PASS (policy.yml, sha256 ")
 
 
-def test_a_policy_that_is_not_kept_has_exit_code_1_and_its_reports(here: Path) -> None:
+def test_a_policy_that_is_not_kept_has_exit_code_1_and_its_reports(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     error, output = gated("policy.yml", "--candidate", "bad", "--baseline", "old", "--junit", "junit.xml")
     assert isinstance(error, NotReportableError)
     assert str(error) == "gate: fail: pubmed_qa, medec"
     assert output.startswith("gate: FAIL")
     assert 'failures="2"' in (here / "junit.xml").read_text()
+    assert (here / "summary.md").read_text().startswith("## Gate: FAIL\n")
     _, output = gated("policy.yml", "--candidate", "bad", "--baseline", "old", "--json")
     assert json.loads(output)["outcome"] == "fail"
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from eval_factory.cli import suite_screen
 from eval_factory.cli.main import cli
 from eval_factory.config.suite import Suite
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.workflows.estimate import estimate
 from eval_factory.workflows.suite import run_suite as workflow
@@ -120,13 +120,6 @@ def test_an_estimate(here: Path, ran: list[tuple[Suite, SuiteOptions]], monkeypa
     assert not ran
     done = run("run_suite", "--run_config", "suite.yml", "--estimate", "--dry_run")
     assert isinstance(done.exception, ConfigError)
-
-
-@pytest.mark.parametrize("command", [["status"], ["check"], ["cancel"], ["logs"]])
-def test_a_folder_that_is_no_suite(here: Path, command: list[str]) -> None:
-    done = run("suite", *command, "out", *(["x"] if command == ["logs"] else []))
-    assert isinstance(done.exception, PrerequisiteError)
-    assert done.exception.exit_code == 3
 
 
 def test_ctrl_c_ends_the_watching_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

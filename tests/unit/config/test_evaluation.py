@@ -14,23 +14,6 @@ from eval_factory.workflows.dry_run import preview
 from unit.builders import MINIMAL, evaluation
 
 
-def test_precedence(tmp_path: Path) -> None:
-    file = tmp_path / "x.yml"
-    file.write_text(
-        "config: {type: medec, output_dir: from_file, params: {parallelism: 2, limit_samples: 7}}\n"
-        "target: {api_endpoint: {url: 'http://a/v1', model_id: m}}\n"
-    )
-    flags = {"config.output_dir": "from_flag", "config.type": "pubmed_qa"}
-    overrides = ("config.type=head_qa,config.params.parallelism=9",)
-    found = build_evaluation(Request(run_config=file, flags=flags, overrides=overrides), load_framework(), {})
-    config, usual = found.run.config, load_framework().defaults.config["params"]
-    assert (found.task.name, config.output_dir) == ("head_qa", "from_flag")
-    assert (config.params.parallelism, config.params.limit_samples) == (9, 7)
-    assert config.params.max_retries == usual["max_retries"]
-    told = ("config.type", "config.output_dir", "config.params.limit_samples", "config.params.max_retries")
-    assert [found.sources[path] for path in told] == [Source.OVERRIDE, Source.FLAG, Source.FILE, Source.FRAMEWORK]
-
-
 def test_what_the_user_set_alone(tmp_path: Path) -> None:
     file = tmp_path / "x.yml"
     file.write_text(

@@ -79,11 +79,6 @@ def test_a_target_stands_over_the_suite_key_by_key() -> None:
     assert found.slurm == {"small": usual, "big": {**usual, "time": "1-12:00", "gpus": "a100:2"}}
 
 
-def test_flags_and_overrides_say_it_too() -> None:
-    found = suite(flags={"suite.executor": "slurm"}, overrides=("suite.slurm.cpus=4,suite.slurm.partition=gpu",))
-    assert (found.executor, found.slurm["big"]["cpus"], found.slurm["big"]["partition"]) == ("slurm", 4, "gpu")
-
-
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
@@ -112,13 +107,6 @@ def test_what_is_wrong_in_a_suite_is_said(said: dict[str, Any], problem: str) ->
         suite(slurm=said)
     assert any(problem in text for text in caught.value.problems), caught.value.problems
     assert "abcdefghijklmnop" not in str(caught.value)
-
-
-def test_all_of_it_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        suite(executor="slrm", slurm={"time": "x", "mem": "y"}, targets=[target("small", slurm={"cpu": 2})])
-    text = str(caught.value)
-    assert all(word in text for word in ("suite.executor", "slurm.time", "slurm.mem", "targets[0].slurm.cpu"))
 
 
 @pytest.mark.parametrize(

@@ -68,16 +68,6 @@ def test_what_a_run_of_nvidias_writes_down_can_be_run_again(tmp_path: Path) -> N
     ]
 
 
-def test_what_a_launcher_asks_the_user_for_becomes_variables(tmp_path: Path) -> None:
-    asked = {"config": {"params": {"limit_samples": "???"}}}
-    document = {**launcher({"name": "medec"}, nemo_evaluator_config=asked), "execution": {"output_dir": "???"}}
-    found = of(document, tmp_path)
-    assert found.document["config"]["output_dir"] == "${OUTPUT_DIR}"
-    assert found.document["config"]["params"] == {"limit_samples": "${LIMIT_SAMPLES}"}
-    told = [line.partition(": is not given")[0] for line in found.findings][-3:]
-    assert told == ["config.output_dir", "config.params.limit_samples", "target.api_endpoint.url"]
-
-
 def test_what_flags_would_have_said_becomes_variables(tmp_path: Path) -> None:
     found = of({"config": {"type": "helm.ehrshot"}}, tmp_path)
     params = {"extra": {"data_path": "${DATA_PATH}", "subject": "${SUBJECT}"}}

@@ -68,11 +68,6 @@ def test_what_would_change_results_is_a_mistake(path: str, value: Any, said: str
     assert len(raised.value.problems) == 1
 
 
-@pytest.mark.parametrize("path", [f"{ADAPTER}.use_reasoning", f"{ADAPTER}.interceptors", f"{ADAPTER}.use_caching"])
-def test_null_is_nothing(path: str) -> None:
-    assert evaluation({path: None}).warnings == ()
-
-
 def test_the_last_word_holds(tmp_path: Path) -> None:
     file = tmp_path / "x.yml"
     file.write_text("target: {api_endpoint: {adapter_config: {use_reasoning: false, use_caching: true}}}\n")

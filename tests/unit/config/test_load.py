@@ -123,14 +123,6 @@ def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: An
     assert type(found) is kind
 
 
-def test_nothing_of_the_callers_is_shared_with_the_copy() -> None:
-    given: dict[str, Any] = {"config": {"list": [{"a": 1}]}}
-    found = plain_document(given)
-    found["config"]["list"][0]["a"] = 2
-    found["config"]["new"] = 1
-    assert given == {"config": {"list": [{"a": 1}]}}
-
-
 def test_every_value_that_no_file_could_hold_is_named_and_not_shown() -> None:
     wrong: Mapping[Any, Any] = {
         "config": {"a": {"sk-secret"}, "b": [1, b"sk-secret"], "n": float("nan"), 3: "x"},

@@ -78,12 +78,6 @@ _TREES = st.recursive(
 )
 
 
-def _without_nulls(tree: Any) -> Any:
-    if not isinstance(tree, dict):
-        return tree
-    return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
-
-
 @given(_TREES, _TREES)
 def test_a_layer_over_itself_changes_nothing(framework: dict[str, Any], user: dict[str, Any]) -> None:
     """And no layer is changed."""
@@ -92,29 +86,6 @@ def test_a_layer_over_itself_changes_nothing(framework: dict[str, Any], user: di
     assert merge([(FRAMEWORK, framework), (FILE, user), (FILE, user)]) == (once, sources)
     merge([(FRAMEWORK, framework), (FILE, user), (FLAG, dict.fromkeys(user))])
     assert (framework, user) == before
-
-
-@given(_TREES, _TREES)
-def test_every_value_that_a_user_writes_is_there(framework: dict[str, Any], user: dict[str, Any]) -> None:
-    merged, sources = merge([(FRAMEWORK, framework), (FILE, user)])
-    _assert_holds(merged, _without_nulls(user))
-    assert all(source in (FRAMEWORK, FILE) for source in sources.values())
-
-
-def _assert_holds(merged: Any, written: dict[str, Any]) -> None:
-    for key, value in written.items():
-        if isinstance(value, dict):
-            _assert_holds(merged[key], value)
-        else:
-            assert merged[key] == value
-
-
-@given(_TREES, _TREES)
-def test_all_that_a_user_says_can_be_taken_back(framework: dict[str, Any], user: dict[str, Any]) -> None:
-    taken_back = dict.fromkeys(framework)
-    known = {key: value for key, value in user.items() if key in framework}
-    layers = [(FRAMEWORK, framework), (FILE, known), (OVERRIDE, taken_back)]
-    assert merge(layers) == merge([(FRAMEWORK, framework)])
 
 
 def _containers(tree: Any) -> dict[int, Any]:
@@ -133,24 +104,6 @@ def test_the_merged_tree_shares_nothing_with_its_layers(
     taken_back = (FLAG, dict.fromkeys({**framework, **task, **user}))
     for merged, _ in (merge(layers), merge([*layers, taken_back])):
         assert not _containers(merged).keys() & _containers([framework, task, user]).keys()
-
-
-@given(_TREES, _TREES, _TREES)
-def test_every_leaf_has_one_source_and_nothing_else_has(
-    framework: dict[str, Any], task: dict[str, Any], user: dict[str, Any]
-) -> None:
-    merged, sources = merge([(FRAMEWORK, framework), (TASK, task), (FILE, user)])
-    leaves = _leaves(merged)
-    assert sources.keys() <= leaves.keys()
-    assert all(leaves[path] is None for path in leaves.keys() - sources.keys() if leaves[path] != {})
-
-
-def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        path = f"{prefix}{key}"
-        found |= _leaves(value, f"{path}.") if isinstance(value, dict) and value else {path: value}
-    return found
 
 
 @pytest.mark.parametrize("name", ["api_key", "gpt_judge_api_key"])

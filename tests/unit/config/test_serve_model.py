@@ -68,15 +68,6 @@ def test_what_is_wrong_when_all_files_are_merged() -> None:
     assert "a-secret" not in secret
 
 
-def test_the_target_gets_a_url() -> None:
-    endpoint = suite_model.served_target(served(base_path="/api/"), DEFAULTS)["api_endpoint"]
-    assert endpoint["url"].startswith("served://vllm-")
-    assert endpoint["url"].endswith("/api")
-    assert endpoint["model_id"] == "my/model"
-    plain = {"name": "a", "api_endpoint": {"url": "http://h/v1"}}
-    assert suite_model.served_target(plain, DEFAULTS) == plain
-
-
 def test_words_of_the_command_and_variables() -> None:
     serve = with_defaults(DEFAULTS, {"command": "a --json '{\"x\": 1}' --url=h:{port}", "machine_options": "--gpus 2"})
     assert words_of(serve) == ("a", "--json", '{"x": 1}', "--url=h:{port}", "--gpus", "2")

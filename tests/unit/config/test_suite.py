@@ -144,13 +144,6 @@ def test_the_public_presets_take_their_tasks_from_framework_yml() -> None:
     assert {cell["limit_samples"] for cell in params(of_preset("quick")).values()} == {20}
 
 
-def test_a_preset_takes_more_evaluations_and_targets() -> None:
-    document = {"suite": {"preset": "smoke", "evaluations": ["medec"], "targets": [target("own")]}}
-    found = build_suite(None, document=document, flags={"suite.output_dir": "/x"}, env={})
-    assert types(found) == {"sample_medical_qa", "custom", "medec"}
-    assert {cell.target for cell in found.cells} == {"demo_chat", "demo_completions", "own"}
-
-
 def test_smoke_needs_an_output_folder_alone() -> None:
     found = build_suite(None, flags={"suite.preset": "smoke", "suite.output_dir": "/x"}, env={})
     assert len(found.cells) == 4

@@ -90,6 +90,19 @@ def test_who_is_not_there_and_who_refuses_are_told_apart(gateway: Gateway) -> No
         probe(nobody, {}, Redactor(), lambda _line: None)
 
 
+def test_of_several_servers_each_that_is_wrong_is_named(gateway: Gateway) -> None:
+    nobody = "http://127.0.0.1:9/v1"
+    both = {"target.api_endpoint.url": [nobody, gateway.url]}
+    with pytest.raises(EndpointUnreachableError, match=f"cannot reach {nobody}/chat/completions") as gone:
+        probed(gateway, **both)
+    assert "without this URL in the list, the run goes on" in str(gone.value)
+    gateway.answers(404, "no such model")
+    with pytest.raises(EndpointRefusedError, match=f"{gateway.url}/chat/completions answers 404") as refused:
+        probed(gateway, **both)
+    assert f"cannot reach {nobody}" in str(refused.value)
+    assert "without this URL" not in str(refused.value), "none answers"
+
+
 def test_a_judge_is_named(gateway: Gateway) -> None:
     gateway.answers(400, "Invalid model name")
     judge = plan({"target.api_endpoint.url": gateway.url, "config.type": "aci_bench"}).judges[0]

@@ -122,11 +122,3 @@ def test_what_is_wrong_is_an_error(right: str, wrong: str, problem: str, own: Pa
 def test_a_cluster_that_is_declared_wrongly(rule: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ClusterRule(what="note", **rule).check()
-
-
-def test_tasks_whose_instances_share_sources() -> None:
-    declared = {task.name for task in load_framework().evaluations if task.helm.cluster is not None}
-    assert declared == {
-        "medcalc_bench", "ehr_sql", "race_based_med", "medhallu", "medi_qa", "dischargeme", "longhealth",
-        "med_dialog", "med_dialog_healthcaremagic", "med_dialog_icliniq",
-    }  # fmt: skip

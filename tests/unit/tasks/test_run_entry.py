@@ -44,14 +44,6 @@ def test_the_run_entry_that_helm_gets() -> None:
     assert run_entry(plan({"config.type": f"helm:{of_every_run_spec}"})).startswith(f"{of_every_run_spec},model=")
 
 
-@pytest.mark.parametrize(
-    "name", ["cleva:task=x,version=v1", "babi_qa", "unitxt:card=a,anything=b", "big_bench:task=a,subtask="]
-)
-def test_valid(name: str) -> None:
-    allowed = {"config.params.extra.allow_code_execution": True}  # unitxt may execute what its card says
-    assert evaluation({"config.type": f"helm:{name}", **allowed}).task.name == f"helm:{name}"
-
-
 def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
     here = plan({"config.type": "helm:aci_bench"})
     assert [judge.role for judge in here.judges] == list(load_framework().judges)

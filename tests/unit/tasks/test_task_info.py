@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.tasks.framework import Task, load_framework
-from eval_factory.tasks.task_info import ParameterInfo, list_tasks, task_info, tasks_with
+from eval_factory.tasks.task_info import list_tasks, task_info, tasks_with
 
 FRAMEWORK = load_framework()
 TASKS = {task.name: task for task in list_tasks()}
@@ -53,17 +53,3 @@ def test_what_is_known_of_publication_and_labels_can_be_true() -> None:
             assert 0 < least <= greatest < 1
     entry = replace(FRAMEWORK.evaluations[0].about, access="unknown")
     assert entry.answers_public is None, "of a run entry of HELM's nobody has said who may read it"
-
-
-def test_parameters_defects_and_what_is_executed() -> None:
-    subset = TASKS["med_dialog"].parameters["subset"]
-    assert isinstance(subset, ParameterInfo)
-    assert (subset.default, subset.required, subset.path) == ("healthcaremagic", False, False)
-    assert "icliniq" in subset.allowed
-    assert TASKS["med_dialog_icliniq"].parameters["subset"].fixed == "icliniq"
-    files = [entry["file"] for entry in TASKS["mimic_rrs"].parameters["data_path"].layout]
-    assert "test.findings.tok" in files
-    assert "stanford-crfm/helm#3746" in {known.get("upstream") for known in TASKS["med_dialog_icliniq"].errata}
-    assert "stanford-crfm/helm#3746" not in {known.get("upstream") for known in TASKS["pubmed_qa"].errata}
-    assert list(TASKS["ehr_sql"].executes) == ["SQL"]
-    assert TASKS["pubmed_qa"].executes == {}

@@ -48,6 +48,12 @@ def prepared(here: Plan, files: Mapping[str, str] | None = None, *, fresh: bool 
     return screen.getvalue()
 
 
+def test_results_of_another_configuration_are_moved_away_and_it_is_said(here: Plan) -> None:
+    here.rundir.evaluation_config.write_text("provenance: {run_identity: another}\n")
+    assert "are of another configuration or of other data; moved to results.set-aside-" in prepared(here)
+    assert not here.rundir.evaluation_config.exists()
+
+
 @pytest.mark.parametrize("debug", [True, False])
 def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here: Plan) -> None:
     prepared(here, debug=debug)

@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.tasks import choice_question
-from eval_factory.tasks.choice_question import ChoiceQuestion, RowFaultError, chosen_options, orders_of, why_kept
-
-
-def test_what_is_kept_beside_the_instance() -> None:
-    one = ChoiceQuestion("q1", "What?", ("a", "b", "c"), 2, {"subject": "liver"}, ("patient", "p1"))
-    assert (one.right, one.extra_data()) == (2, {"subject": "liver", "patient": "p1"})
-    assert ChoiceQuestion("q1", "What?", ("a", "b"), 0).extra_data() == {}
-
+from eval_factory.tasks.choice_question import RowFaultError, chosen_options, orders_of, why_kept
 
 AB = {"A": "fever", "B": "cough"}
 

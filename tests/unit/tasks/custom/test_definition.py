@@ -58,6 +58,8 @@ def test_a_sound_one(tmp_path: Path) -> None:
     assert not found.has_jury
     assert found.sha256["data.csv"] == hashlib.sha256(DATA.encode()).hexdigest()
     assert sorted(found.sha256) == ["bench.yaml", "data.csv", "prompt.txt"]
+    several = {"metrics": [{"name": "rouge_l"}, {"name": "exact_match"}]}
+    assert load_benchmark(write(tmp_path, several, data="question,correct_answer\nx,A\n")).main_metric == "rouge_l"
     long = DATA.replace("One?", "x" * 200_000).replace("\n", "\r\n").encode("utf-8-sig")  # of another editor
     assert load_benchmark(write(tmp_path, data=long)).instances == 2
 

@@ -142,6 +142,19 @@ def test_a_mistake_is_named_with_the_layout(task: str, break_it: Break, message:
     assert f"{task} needs:\n  data_path" in found
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("nowhere", "there is no such folder"), ("file", "is a file, not the folder"),
+        ("data", "test.findings.tok: there is no such file; in "), ("data", " there is: own/"),
+    ],
+)  # fmt: skip
+def test_a_path_that_leads_elsewhere(path: str, said: str, tmp_path: Path) -> None:
+    MAKERS["mimic_rrs"](tmp_path / "data" / "own", tmp_path / "scenarios")
+    (tmp_path / "file").touch()
+    assert said in faults_of("mimic_rrs", {"data_path": str(tmp_path / path)})
+
+
 def test_cells_are_never_quoted_and_a_run_entry_has_the_layout_of_our_task(tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text(HEADER + "a,secret one,secret two\n" * 30)
