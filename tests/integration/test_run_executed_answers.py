@@ -227,6 +227,42 @@ def test_honest_answers_score_as_in_helm(tmp_path: Path, run_program: Run) -> No
     assert ours["pass"] == pytest.approx(2 / len(answers))
 
 
+@pytest.mark.more_data
+@needs_bubblewrap
+def test_apps_scores_as_in_helm(tmp_path: Path, run_program: Run) -> None:
+    """Tests by standard input and by call; the answer that never ends has none that pass."""
+    answers = {
+        "twice": "n = int(input())\nprint(2 * n)\n", "called": "def called(n):\n    return n + 1 if n < 2 else n\n",
+        "endless": "while True:\n    pass\n", "broken": "print(",
+    }  # fmt: skip
+    for folder in (tmp_path / "out" / "helm", tmp_path / "bare"):
+        for split in ("train", "test"):
+            for name in answers:
+                place = folder / "scenarios" / "code" / "APPS" / split / name
+                place.mkdir(parents=True)
+                (place / "question.txt").write_text(f"The problem is {name}.")
+                (place / "solutions.json").write_text(json.dumps(["print(1)"]))
+                tests: dict[str, Any] = {"inputs": ["1\n", "2\n"], "outputs": ["2\n", "4\n"]}
+                if name == "called":
+                    tests = {"fn_name": "called", "inputs": [[1], [2]], "outputs": [[2], [3]]}
+                (place / "input_output.json").write_text(json.dumps(tests))
+
+        order = folder / "scenarios" / "code" / "APPS" / "code_scenario_apps_pinned_file_order.json"
+        order.write_text(json.dumps({split: list(answers) for split in ("train", "test")}))
+
+    def answer(prompt: str) -> str:
+        return answers.get((re.findall(r"The problem is (\w+)\.", prompt) or [""])[-1], "pong")
+
+    with ScriptedEndpoint(answer) as endpoint:
+        outcome = run_program("helm:code:dataset=apps", endpoint.url, params=ALLOWED, env=OFFLINE)
+        assert outcome.returncode == 0, outcome.stderr
+        bare = bare_helm(tmp_path / "bare", "code:dataset=apps", endpoint.url, OFFLINE)
+    theirs = means_of(bare)
+    ours = outcome.scores()
+    assert ours["test_avg"] == theirs["test_avg"] == pytest.approx(1.5 / 4)
+    assert ours["strict_acc"] == theirs["strict_acc"] == 0.25
+
+
 def bird(folder: Path) -> Path:
     """Two invented questions on an invented database."""
     data = folder / "scenarios" / "bird_sql" / "dev"

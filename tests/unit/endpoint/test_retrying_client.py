@@ -481,13 +481,19 @@ def test_a_request_that_a_limit_forbids_is_in_no_journal() -> None:
 
 
 def test_a_request_with_an_old_token_was_sent_too() -> None:
+    """Only what says that the token is old asks for a new one."""
+    renewed = []
+
     class Renewing(SignIn):
         def renew(self, rejected: str | None) -> bool:
+            renewed.append(rejected)
             return True
 
-    transport, noted = Replies(reply(401), reply(200)), Noted()
-    client_of(transport, sign_in=Renewing(None)).ask(BODY, noted)
-    assert (noted, len(transport.sent)) == ([(1, "refused", 401)], 2)
+    for status, outcome, times in ((401, "refused", 1), (500, "retried", 0)):
+        transport, noted = Replies(reply(status), reply(200)), Noted()
+        renewed.clear()
+        client_of(transport, sign_in=Renewing(None)).ask(BODY, noted)
+        assert (noted, len(transport.sent), len(renewed)) == ([(1, outcome, status)], 2, times)
 
 
 def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
