@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -12,7 +13,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir, sha256_of
 from eval_factory.core.safe_files import renamed_together, write_atomic
-from eval_factory.plan.run_plan import make_plan
+from eval_factory.plan.run_plan import make_plan, slug_of
 from eval_factory.report.judge_passport import (
     JudgePassport,
     juries_document,
@@ -182,7 +183,8 @@ def _written(
     _refuse_others(to)
     texts: dict[Path, str] = {}
     for passport in passports:
-        folder = to / JUDGES / passport.judge if several else to
+        is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", passport.judge)  # of a field of the labels: anything
+        folder = to / JUDGES / (passport.judge if is_name else slug_of(passport.judge)) if several else to
         date = _date_of_same(folder, passport) or today or datetime.now(timezone.utc).date().isoformat()
         texts[folder / PASSPORT] = to_yaml(passport_document(passport, date))
         texts[folder / PAGE] = passport_page(passport, date)
