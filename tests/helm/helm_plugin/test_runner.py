@@ -177,7 +177,8 @@ def test_a_helm_that_cannot_be_patched_is_told_before_asking(tmp_path: Path, mon
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
     for warning in ("another HELM", None):
         monkeypatch.setattr(patch_registry, "warning", lambda said=warning: said)
-        made._before_asking(SimpleNamespace(request_states=["one"]))
+        one = SimpleNamespace(instance=SimpleNamespace(extra_data=None))
+        made._before_asking(SimpleNamespace(request_states=[one]))
     assert [event["event"] for event in told.events] == [logs.WARNING, *["expected", logs.PHASE] * 2]
     assert told.events[0]["message"] == "another HELM"
 
