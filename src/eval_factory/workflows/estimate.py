@@ -43,6 +43,7 @@ from eval_factory.endpoint.paid_answers import USAGE, told_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
+from eval_factory.helm.trivial_answers import PADDED_QUESTIONS
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
@@ -213,10 +214,14 @@ def estimate(
         before = None
     helm, extra = evaluation.task.helm, evaluation.run.config.params.extra
     grouped = helm.rubric and (extra.criteria_per_request or 1) > 1  # results tell criteria, not requests
-    unknown = before is None or figures[MODEL_ROLE].prompt_tokens is None or grouped
+    unasked = MODEL_ROLE in figures and figures[MODEL_ROLE].prompt_tokens is None
+    unknown = before is None or unasked or grouped
     sizes = (look or prompt_sizes)(plan, env) if unknown and look_at_data else None
     requests, source = _requests(plan, before, sizes)
     of_judges = _of_judges(plan, before, sizes, requests, source)
+    if extra.probe_judges and of_judges[0] and requests:
+        more = of_judges[0] * min(PADDED_QUESTIONS, requests) // requests
+        of_judges = of_judges[0] + more, f"{of_judges[1]}; {more} more with probe_judges"
     known = prices_of(plan).known
     roles = []
     for one in plan.endpoints:

@@ -143,6 +143,9 @@ def test_a_judge_is_asked_for_each_criterion(tmp_path: Path, sizes: list[PromptS
     assert found.roles[0].sources["requests"] == "counted in the data, each trial and perturbation"
     assert found.roles[1].sources["requests"].startswith("criteria counted in the data; a judge is asked about each")
     assert not sizes
+    sizes.append(PromptSizes(20, 4000, 50, judge_requests=70))
+    probed = of(tmp_path, **JUDGED_BY_TWO, config__params__extra__probe_judges=True).roles[1]
+    assert (probed.requests, probed.sources["requests"].rpartition("; ")[2]) == (105, "35 more with probe_judges")
     unknown = of(tmp_path, look=False, **JUDGED_BY_TWO)
     assert [one.requests for one in unknown.roles] == [5000, None, None], "nothing is guessed"
     assert unknown.roles[1].sources["requests"].startswith("unknown: nobody has counted the criteria")
