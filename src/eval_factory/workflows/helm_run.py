@@ -163,7 +163,9 @@ def missing(events: Sequence[Mapping[str, Any]], answered: Mapping[str, int]) ->
     """How many of the instances are answered, and how far the judges came. `answered`: by role."""
     phases = [event for event in events if event["event"] == event_names.PHASE]
     totals = {event["phase"]: event["total"] for event in phases if "total" in event}
-    lines = [f"{answered.get(MODEL_ROLE, 0)} of {totals.get(event_names.ASKING, 0)} instances are answered"]
+    asked = totals.get(event_names.ASKING, 0)  # 0: nothing was asked yet, or the data hold the answers
+    no_model = not asked and event_names.JUDGING in totals
+    lines = [] if no_model else [f"{answered.get(MODEL_ROLE, 0)} of {asked} instances are answered"]
     if event_names.JUDGING in totals:
         judges = [f"{role} {count}" for role, count in sorted(answered.items()) if role != MODEL_ROLE]
         of = totals[event_names.JUDGING]

@@ -117,7 +117,9 @@ def test_the_model_and_what_it_calls_itself() -> None:
     bare = Described(with_provenance(endpoints={}, started_at=None).result, {}, {})
     assert text(say.model(bare)) == "The evaluated model was org/model, asked through an OpenAI-compatible endpoint."
     in_data = with_provenance(endpoints={"gpt": model})
-    assert text(say.model(in_data)) == "No model was asked: the answers to judge were in the data, as those of org/model."
+    assert (
+        text(say.model(in_data)) == "No model was asked: the answers to judge were in the data, as those of org/model."
+    )
     assert list(say.dates(bare)) == []
     demo = text(say.model(with_provenance(target="demo baseline")))
     assert demo == "No model was evaluated: the target was the demo endpoint that comes with eval-factory."

@@ -267,3 +267,5 @@ def test_how_far_the_judges_came() -> None:
     ]  # fmt: skip
     told = module.missing([ASKING_EVENT, JUDGING_EVENT], {"odd": 2, "model": 12, "gpt": 3})
     assert told[1] == "of 12 requests to judges are answered: gpt 3, odd 2"
+    of_data = {**ASKING_EVENT, "total": 0}
+    assert module.missing([of_data, JUDGING_EVENT], {"gpt": 3}) == ["of 12 requests to judges are answered: gpt 3"]
