@@ -35,6 +35,7 @@ PREVIEWED = ("run_eval", "run_suite", "leaderboard run")
 """They need endpoints and keys: the preview is run in their place."""
 NOT_RUN = {
     "data pull", "data pack", "data unpack", "data import", "data verify",  # a network, or a bundle
+    "upstream install",  # a network, and an environment of 760 MB
     "verify", "reproduce", "export", "view",  # whole runs
     "report", "suite", "annotate",  # files that no page makes
 }  # fmt: skip
