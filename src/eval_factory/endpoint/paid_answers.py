@@ -67,7 +67,7 @@ class Paid:
     """Bytes of text of prompt and answer."""
 
 
-def told_cost(usage: Any) -> float | None:
+def stated_cost(usage: Any) -> float | None:
     """US dollars, where an answer's `usage` says what it cost (`usage.cost`, as OpenRouter has it), and it can be."""
     stated: Any = usage.get("cost") if isinstance(usage, Mapping) else None
     is_number = isinstance(stated, (int, float)) and not isinstance(stated, bool)
@@ -83,7 +83,7 @@ def tokens_from_cache(usage: Any) -> int:
 
 def cost_of(usage: Any, tokens: tuple[int | None, int | None], price: Price | None) -> tuple[float, str] | None:
     """(US dollars, who says so) of an answer; None where nobody knows. `tokens`: of prompt and answer, as counted."""
-    stated = told_cost(usage)
+    stated = stated_cost(usage)
     if stated is not None:
         return stated, BY_ENDPOINT
     by_price = _by_price(usage, tokens, price)
@@ -115,7 +115,7 @@ def limit_cost(usage: Any, tokens: tuple[int, int], price: Price | None) -> floa
 
     The larger of what the answer says and of its tokens' price: an endpoint that says 0 must not turn a limit off.
     """
-    known = (told_cost(usage), _by_price(usage, tokens, price))
+    known = (stated_cost(usage), _by_price(usage, tokens, price))
     return max((cost for cost in known if cost is not None), default=None)
 
 

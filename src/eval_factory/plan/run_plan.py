@@ -177,11 +177,8 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
 
 def jury_of(evaluation: Evaluation) -> list[Judge]:
     """The judges that the configuration names, else the default jury, at the target's URL."""
-    extra, roles, defaults = (
-        evaluation.run.config.params.extra,
-        evaluation.task.helm.judges,
-        evaluation.framework.judges,
-    )
+    extra, defaults = evaluation.run.config.params.extra, evaluation.framework.judges
+    roles = evaluation.task.helm.judges
     if extra.judges and roles:
         return extra.judges
     return [

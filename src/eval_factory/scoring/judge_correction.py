@@ -7,7 +7,7 @@ share, weighted by points: each case has what the judge gave (A), and what it ha
     score = (mean A - (1 - specificity) mean B) / (sensitivity + specificity - 1)
 
 The interval holds every score that the data do not contradict (E. C. Fieller, JRSS B 16:175-185, 1954). What is
-uncertain of the run's cases and of the labels is both in it: it has no end where a judge hardly tells met from not met.
+uncertain of the run's cases and of the labels is both in it: it has no end where a judge hardly knows met from not met.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance: between the roots
     of a quadratic. None where that is no interval."""
     sensitivity, specificity = map(float, rates)
-    possible, tells = statistics.fmean(cases.possible), sensitivity + specificity - 1
+    possible, youden = statistics.fmean(cases.possible), sensitivity + specificity - 1
     # given less what the judge gives for nothing: as uncertain as the run's cases are
     values = [one - (1 - specificity) * all_met for one, all_met in zip(cases.given, cases.possible, strict=True)]
     least, most = (end - (1 - specificity) * possible for end in (cases.lowest, 1.0))
@@ -156,8 +156,8 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     mean = statistics.fmean(values)
     t = t_quantile(min(units, effective_clusters(cases.clusters)) - 1)
     (of_met, both), (_, of_not_met) = variances.tolist()
-    square = tells**2 - t * t * (of_met + of_not_met + 2 * both)
-    half = mean * tells - t * t * possible * (of_not_met + both)
+    square = youden**2 - t * t * (of_met + of_not_met + 2 * both)
+    half = mean * youden - t * t * possible * (of_not_met + both)
     constant = mean**2 - t * t * (of_cases + possible**2 * of_not_met)
     if square <= 0:
         return None

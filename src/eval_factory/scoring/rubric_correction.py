@@ -116,8 +116,8 @@ class RubricCorrection:
     def _notes(self) -> Iterator[str]:
         judge, passport = self.passport.judge, self.passport
         if self.found is None:
-            told = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
-            yield f"{self.label}: absent, the passport of judge {judge} cannot correct its score: {told}"
+            why = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
+            yield f"{self.label}: absent, the passport of judge {judge} cannot correct its score: {why}"
             return
         labels = formats.counted(sum(sum(one.counts) for one in passport.pairs), "label")
         assumed = f"judge {judge} is as often wrong about these answers as about those of its passport"

@@ -107,8 +107,9 @@ def ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[st
     document = _document(evaluation, asking)
     _write(to / QUESTIONS, cases, items)
     asked = Request(document=document)
-    plan = make_plan(build_evaluation(asked, load_framework(), env))
-    evaluated = evaluate(asked, Options(), env=env, screen=screen)
+    to_ask = build_evaluation(asked, load_framework(), env)
+    plan = make_plan(to_ask)
+    evaluated = evaluate(asked, Options(), env=env, screen=screen, evaluation=to_ask)
     if evaluated.not_reportable is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.not_reportable}")
     found = _read(evaluated.result, cases, [judge.role for judge in plan.judges], len(items))

@@ -39,7 +39,7 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.endpoint.openai_api import tokens_of
-from eval_factory.endpoint.paid_answers import USAGE, told_cost
+from eval_factory.endpoint.paid_answers import USAGE, stated_cost
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.helm.model_files import model_files
@@ -288,8 +288,8 @@ def _cost(
     completion: float | None,
     price: Price | None,
 ) -> tuple[float | None, str]:
-    if figures.told_cost is not None and count is not None:
-        return figures.told_cost * count, f"{BY_ENDPOINT}: what {figures.answers:,} answers say they cost, each"
+    if figures.stated_cost is not None and count is not None:
+        return figures.stated_cost * count, f"{BY_ENDPOINT}: what {figures.answers:,} answers say they cost, each"
     if price is None:
         return None, f"unknown: {unknown_price(endpoint)}; config.params.extra.prices says it"
     if prompt is None or completion is None or not count:
@@ -324,7 +324,7 @@ class KeptFigures:
     prompt_tokens: float | None
     completion_tokens: float | None
     latency_s: float | None
-    told_cost: float | None
+    stated_cost: float | None
     """US dollars, as the answers say themselves."""
 
 
@@ -341,7 +341,7 @@ def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
         prompt_tokens=_mean([prompt for prompt, _ in counts]),
         completion_tokens=_mean([completion for _, completion in counts]),
         latency_s=_mean([latency for latency, _ in rows]),
-        told_cost=_mean([told_cost(usage) for usage in usages]),
+        stated_cost=_mean([stated_cost(usage) for usage in usages]),
     )
 
 

@@ -42,7 +42,7 @@ def save(cache: ResponseCache, key: str, usage: Any, *, role: str = "model", sta
     ],
 )  # fmt: skip
 def test_an_answer_may_say_what_it_cost(usage: Any, told: float | None) -> None:
-    assert paid_answers.told_cost(usage) == told
+    assert paid_answers.stated_cost(usage) == told
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_answer_that_was_set_aside_was_paid_for_too(cache: ResponseCache) -> 
     save(cache, "b", "no usage", role="gpt")
     cache.journal(Attempt("b", "gpt", 0, "cached", None, None, 4.0, 0.0, 3, 4))
     paid = list(read_paid(cache.path))
-    assert [(one.role, paid_answers.told_cost(one.usage), one.tokens) for one in paid] == [
+    assert [(one.role, paid_answers.stated_cost(one.usage), one.tokens) for one in paid] == [
         ("model", 0.5, (3, 4)), ("model", 0.75, (3, 5)), ("gpt", None, (None, None)),
     ]  # fmt: skip
 
