@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score
+from eval_factory.helm.instance_fields import are_few
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared, variance_of
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey, MetricValues, mean_score, sample_of, with_missing_counted
@@ -68,7 +69,6 @@ def _two_sided(values: Sequence[float], others: Sequence[float], variance: float
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-_MAX_GROUPS = 60
 SMALLEST_GROUP = 10
 """Instances below which a group is not shown: its score would say next to nothing."""
 
@@ -111,7 +111,7 @@ def scores_by_group(
     hidden = {}
     for name, by_value in sorted(members.items()):
         found = _scores_by_value(metric, by_value, missing, failed_as_zero=failed_as_zero)
-        if not 2 <= len(found) <= min(_MAX_GROUPS, len(metric.values) // 2):
+        if not are_few(len(found), len(metric.values)):
             continue
         shown = [value for value, score in found.items() if score.stats.count >= SMALLEST_GROUP]
         if len(shown) < len(found):

@@ -12,11 +12,12 @@ from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decision_signs
+from eval_factory.helm.instance_fields import categories_of
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring import journal
 from eval_factory.scoring.readability import Raw, Readability, raw_of
-from eval_factory.scoring.request_states import categories_of, finish_reason_of, has_failed, key_of, prompt_of, text_of
+from eval_factory.scoring.request_states import finish_reason_of, has_failed, key_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import MetricValues, is_judged
 from eval_factory.scoring.tally import Tally

@@ -5,15 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
-from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
-
-MAX_CATEGORY = 80
 
 
 def key_of(state: output.RequestState) -> InstanceKey:
@@ -53,16 +49,6 @@ def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
     texts = tuple(reference.output.text for reference in instance.references)
     right = [one.output.text for one in instance.references if output.CORRECT_TAG in one.tags]
     return (right[0] if right else "", texts if len(right) < len(texts) else ())
-
-
-def categories_of(instance: output.Instance) -> dict[str, Any]:
-    """Short texts and numbers that a scenario keeps beside an instance."""
-    return {
-        name: value
-        for name, value in (instance.extra_data or {}).items()
-        if name not in (ANSWER, SAMPLE)
-        and (isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY))
-    }
 
 
 @dataclass

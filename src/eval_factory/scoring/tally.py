@@ -21,6 +21,7 @@ from eval_factory.core.failure_causes import Causes
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
+from eval_factory.helm.instance_fields import groups_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import request_states
 from eval_factory.scoring.agreement import Ratings
@@ -134,16 +135,10 @@ class Tally:
         if instance.perturbation is None:
             question = instance.input.text or json.dumps(asked)  # a conversation's is in its messages
             self.rows.add(instance.id, f"{instance.split}: {question}", *request_states.gold_and_choices(instance))
-        fields = {
-            name: value for name, value in request_states.categories_of(instance).items() if isinstance(value, str)
-        }
-        if instance.sub_split:
-            fields["sub_split"] = instance.sub_split
-        if self.sources is not None:
-            if instance.perturbation is None or instance.id not in self.clusters:
-                self.clusters[instance.id] = self.sources.label_of(instance)
-            fields.pop(self.sources.rule.field or "", None)  # it says which instances are alike, not what they are
-        for name, value in fields.items():
+        if self.sources is not None and (instance.perturbation is None or instance.id not in self.clusters):
+            self.clusters[instance.id] = self.sources.label_of(instance)
+        source = None if self.sources is None else self.sources.rule.field
+        for name, value in groups_of(instance, source).items():
             self.members[name][value].append(key)
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)

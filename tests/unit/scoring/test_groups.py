@@ -11,7 +11,8 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.multitest import multipletests
 
-from eval_factory.scoring.groups import _MAX_GROUPS, SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
+from eval_factory.helm.instance_fields import MAX_GROUPS
+from eval_factory.scoring.groups import SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.scores import InstanceKey, MetricValues
@@ -106,9 +107,9 @@ def test_only_fields_that_sort_into_a_few_groups_are_shown() -> None:
 def test_a_field_with_more_values_than_the_most_groups_is_left_out() -> None:
     """However many instances there are: nobody reads such a table."""
     size = SMALLEST_GROUP
-    values = {key(number): 1.0 for number in range(size * (_MAX_GROUPS + 1))}
-    more = {str(n): keys(size * n, size * (n + 1)) for n in range(_MAX_GROUPS + 1)}
-    most = dict(list(more.items())[:_MAX_GROUPS])
+    values = {key(number): 1.0 for number in range(size * (MAX_GROUPS + 1))}
+    more = {str(n): keys(size * n, size * (n + 1)) for n in range(MAX_GROUPS + 1)}
+    most = dict(list(more.items())[:MAX_GROUPS])
     found = scores_by_group(context(values), {"most": most, "more": more}, set(), failed_as_zero=False)
     assert ({name: len(groups) for name, groups in found.scores.items()}, found.hidden) == ({"most": 60}, {})
 

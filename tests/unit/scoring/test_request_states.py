@@ -43,14 +43,6 @@ def test_why_an_answer_ended() -> None:
     assert others == [None, openai_api.FILTERED, None]
 
 
-def test_categories_are_short_texts_and_numbers() -> None:
-    short = {"truth": False, "whole": 0, "broken": 2.5, "text": "", "longest": "x" * request_states.MAX_CATEGORY}
-    long = {"none": None, "list": ["a"], "mapping": {"a": 1}, "long": "x" * (request_states.MAX_CATEGORY + 1)}
-    assert request_states.MAX_CATEGORY == 80
-    assert request_states.categories_of(state(instance={"extra_data": {**short, **long}}).instance) == short
-    assert request_states.categories_of(state().instance) == {}
-
-
 ROWS = [
     ("id0", "Which?", "a"), ("id1", "Which one?", "a"),
     ("id2", "which? ", "A"),  # but for blanks and capitals
