@@ -256,6 +256,7 @@ class Extra(StrictModel):
     judges: Annotated[_Jury | None, _different("name", "judges")]
     judge_passport: PathText | None
     probe_judges: Annotated[bool, Field(strict=True)]
+    sample_seed: Annotated[int, Field(strict=True, ge=0, le=10**15)] | None
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]

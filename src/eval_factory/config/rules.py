@@ -101,6 +101,9 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
     if params.extra.probe_judges and not task.helm.judges:
         problems.append(f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out")
+    if params.extra.sample_seed is not None and not limits_instances(run, task):
+        why = "without limit_samples all instances are asked, and none are drawn"
+        problems.append(f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out")
     if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
         about = "a passport is about the criteria of a rubric, and this program's prompt"
         problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")
@@ -112,6 +115,10 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
     update = _scenario_values(run, task, problems)
     return with_extra(run, update) if update else run
+
+
+def limits_instances(run: RunConfig, task: Task) -> bool:
+    return run.config.params.limit_samples is not None or "max_eval_instances" in task.helm.arguments
 
 
 def real_names(task: Task, sources: ValueSources) -> ValueSources:

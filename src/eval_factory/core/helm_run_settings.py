@@ -28,6 +28,7 @@ BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 PROBE_JUDGES = "EVAL_FACTORY_PROBE_JUDGES"
+SAMPLE = "EVAL_FACTORY_SAMPLE"
 
 ON_STDIN = "on standard input"
 """What PROBED says while the endpoints are still being asked."""
@@ -62,6 +63,15 @@ class SharedLimitsSettings:
 
 
 @dataclass(frozen=True)
+class SampleSettings:
+    """With what the instances of a limited run are drawn, where HELM does not draw them."""
+
+    seed: int
+    source: str | None = None
+    """The field of an instance that names what it shares with others: no group."""
+
+
+@dataclass(frozen=True)
 class HelmRunSettings:
     """None, or empty: not set."""
 
@@ -83,6 +93,8 @@ class HelmRunSettings:
     """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
     probe_judges: bool = False
     """Whether judges are asked about an answer that says nothing, too."""
+    sample: SampleSettings | None = None
+    """None: HELM draws."""
     without: frozenset[str] = frozenset()
     """Patches of HELM that the user switched off."""
     limits: SharedLimitsSettings | None = None
@@ -107,6 +119,7 @@ class HelmRunSettings:
             LIMITS: None if self.limits is None else json.dumps(vars(self.limits), default=dict),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             PROBE_JUDGES: "1" if self.probe_judges else None,
+            SAMPLE: None if self.sample is None else json.dumps(vars(self.sample)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
             PRICES: json.dumps({role: asdict(price) for role, price in self.prices.items()}) if self.prices else None,
@@ -122,7 +135,7 @@ class HelmRunSettings:
         is_being_probed = env.get(PROBED) == ON_STDIN
         probed = None if is_being_probed else _json(env, PROBED)
         allowed, proxies, pins, limits = (_json(env, name) for name in (OFFLINE, PROXIES, PINS, LIMITS))
-        prices = _json(env, PRICES) or {}
+        prices, sample = _json(env, PRICES) or {}, _json(env, SAMPLE)
         return cls(
             run_id=env.get(RUN_ID),
             parent=int(env[PARENT]) if PARENT in env else None,
@@ -134,6 +147,7 @@ class HelmRunSettings:
             file_lists=env.get(_FILE_LISTS),
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             probe_judges=env.get(PROBE_JUDGES) == "1",
+            sample=None if sample is None else SampleSettings(**sample),
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),
             budget=Budget(**(_json(env, BUDGET) or {})),

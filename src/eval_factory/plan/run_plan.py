@@ -60,7 +60,7 @@ CHANGES_RESULTS = frozenset(
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
-        "probe_judges",
+        "probe_judges", "sample_seed",
     )
     | _paths("target.api_endpoint", "model_id", "type")
     | _paths(
@@ -285,7 +285,8 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    usual_values = {"criteria_per_request": None, "shuffle_choices": None, "upstream": HELM.name, "probe_judges": False}
+    usual_values = {"upstream": HELM.name, "probe_judges": False}
+    usual_values |= dict.fromkeys(("criteria_per_request", "shuffle_choices", "sample_seed"))
     for name, usual in usual_values.items():
         if leaves[f"config.params.extra.{name}"] == usual:  # as before there was such a key
             del leaves[f"config.params.extra.{name}"]

@@ -232,18 +232,26 @@ def _of_prompts_and_sample(
     if trials != board.num_train_trials:
         others = "each instance is asked with other examples, too"
         yield Deviation("num_train_trials", board.num_train_trials, trials, others)
-    most = board.most_instances(entry)
-    limit = facts.plan.evaluation.run.config.params.limit_samples
-    known = facts.plan.evaluation.task.about.instances
-    if facts.asked > most:
-        how = f"set limit_samples to {most}, and HELM draws the same ones"
-        yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
-    elif limit is not None and limit < most and facts.asked == limit != known:
-        part = f"a part of the leaderboard's instances: {facts.asked} were asked"
-        yield Deviation("limit_samples", most, limit, part)
+    yield from _of_sample(facts, board.most_instances(entry))
     if failed := facts.instances.failed:
         zero = facts.plan.evaluation.run.config.params.extra.on_failure == "zero"
         yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
+
+
+def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
+    params, known = facts.plan.evaluation.run.config.params, facts.plan.evaluation.task.about.instances
+    limit, seed = params.limit_samples, params.extra.sample_seed
+    was_drawn = facts.asked == limit != known
+    if facts.asked > most:
+        how = (
+            f"set limit_samples to {most}{', leave sample_seed out' * (seed is not None)}, and HELM draws the same ones"
+        )
+        yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
+    elif limit is not None and limit < most and was_drawn:
+        of_them = "a part of the leaderboard's instances: " if seed is None else ""
+        yield Deviation("limit_samples", most, limit, f"{of_them}{facts.asked} were asked")
+    if seed is not None and was_drawn:
+        yield Deviation("sample_seed", "HELM's draw", seed, "other instances are asked than HELM draws")
 
 
 def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:

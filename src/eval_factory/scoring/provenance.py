@@ -39,6 +39,12 @@ SEEDS = {"helm_sample": 0, "helm_examples": 0}
 """What HELM draws with: the instances of `limit_samples`, and the examples of the first trial (of trial n with n)."""
 
 
+def seeds_of(plan: Plan) -> dict[str, int]:
+    """With `extra.sample_seed` HELM draws no instances."""
+    seed = plan.evaluation.run.config.params.extra.sample_seed
+    return SEEDS if seed is None else {"sample": seed, "helm_examples": SEEDS["helm_examples"]}
+
+
 def platform_of_this() -> dict[str, str]:
     """The kind of machine and interpreter; what cannot be found out is left out."""
     try:
@@ -175,7 +181,7 @@ def provenance_of(
         platform=platform_of_this(),
         framework_sha256=sha256_of(framework_path()),
         lock_sha256=lock_sha256(environment),
-        seeds=SEEDS,
+        seeds=seeds_of(plan),
         started_at=started_at,
         ended_at=ended_at,
         published=None if replaced else about.published,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
@@ -88,10 +88,13 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
     settings = HelmRunSettings(pins=run_data.pins_of(plan), all_files=run_data.takes_all_files(plan, env))
-    settings = replace(settings, probe_judges=plan.evaluation.run.config.params.extra.probe_judges)
+    extra, cluster = plan.evaluation.run.config.params.extra, plan.evaluation.task.helm.cluster
+    settings = replace(settings, probe_judges=extra.probe_judges)
+    if extra.sample_seed is not None:
+        settings = replace(settings, sample=SampleSettings(extra.sample_seed, cluster.field if cluster else None))
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
-    if plan.evaluation.run.config.params.extra.offline:
+    if extra.offline:
         settings = run_data.offline(settings, plan, env)
     return settings
 

@@ -124,6 +124,23 @@ def test_nothing_is_wrong_where_nothing_is_known_of_the_form(tmp_path: Path) -> 
     assert data_faults(task, extra) == []
 
 
+SEED, LIMIT = "config.params.extra.sample_seed", "config.params.limit_samples"
+
+
+def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
+    with pytest.raises(ConfigError, match=r"extra.sample_seed: without limit_samples .* set config.params.limit_samp"):
+        evaluation({SEED: 0})
+    for wrong in (-1, 1.5, True, "7"):
+        with pytest.raises(ConfigError, match="sample_seed"):
+            evaluation({SEED: wrong, LIMIT: 5})
+    assert (
+        evaluation({SEED: 3, "config.type": "helm:med_qa:max_eval_instances=5"}).run.config.params.limit_samples is None
+    )
+    plans = [plan({LIMIT: 5, SEED: seed}) for seed in (None, 0, 1)]
+    assert len({one.identity for one in plans}) == 3
+    assert len({run_entry(one) for one in plans}) == 1, "helm-run is told beside its run entry"
+
+
 ORDERS = "config.params.extra.shuffle_choices"
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SharedLimitsSettings, read_file
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SampleSettings, SharedLimitsSettings, read_file
 
 EVERYTHING = HelmRunSettings(
     run_id="r1", parent=17, probed=frozenset({"model", "a_judge"}), allowed=(("host.example", 443), ("::1", 8000)),
     proxies={"https://host.example": "http://user:secret@proxy.example:3128"},
     pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}), file_lists="/lists", all_files=False,
-    without=frozenset({"read_yaml_with_the_c_parser", "all"}),
+    sample=SampleSettings(7, "patient"), without=frozenset({"read_yaml_with_the_c_parser", "all"}),
     limits=SharedLimitsSettings("/run/x/s", {"model": "https://host.example/v1"}),
 )  # fmt: skip
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)
@@ -33,6 +33,7 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
         proxies=st.none() | st.dictionaries(TEXTS, TEXTS),
         pins=st.none() | st.builds(Pins, st.dictionaries(TEXTS, TEXTS), st.dictionaries(TEXTS, TEXTS)),
         file_lists=st.none() | TEXTS, all_files=st.none() | st.booleans(), without=st.frozensets(TEXTS),
+        sample=st.none() | st.builds(SampleSettings, st.integers(0), st.none() | TEXTS),
         limits=st.none() | st.builds(SharedLimitsSettings, TEXTS, st.dictionaries(TEXTS, TEXTS)),
     )
 )  # fmt: skip

@@ -98,6 +98,7 @@ def test_how_many_instances_and_how_they_were_drawn() -> None:
     assert "1,000" not in text(say.instances(facts(config=extra(subset="x"))))
     assert "1,000" not in text(say.instances(facts(config=extra(data_path="x"))))
     assert "seed" not in text(say.instances(with_provenance(seeds={})))
+    assert "is drawn with seed 7, in proportion to" in text(say.instances(with_provenance(seeds={"sample": 7})))
     one = with_validity(plain(), splits={"valid": 1}, instances=Instances(2, 2, 0, 0, 0, 0))
     assert text(say.instances(facts(one, {}))).startswith("1 instance (split valid: 1) was asked, of 1,000 that the")
     assert "With trials and perturbations these are 2 requests." in text(say.instances(facts(one, {})))

@@ -178,6 +178,23 @@ def test_the_sample(task: str, limit: int | None, asked: int, there: int | None)
     assert [(one.leaderboard, one.here) for one in found] == ([] if there is None else [(there, limit or "none")])
 
 
+@pytest.mark.parametrize(("limit", "asked", "settings"), [
+    (1000, 1000, ["sample_seed"]), (999, 999, ["limit_samples", "sample_seed"]), (5000, 2909, ["limit_samples"]),
+    (1001, 1001, ["limit_samples", "sample_seed"]),
+])  # fmt: skip
+def test_a_sample_of_another_draw(limit: int, asked: int, settings: list[str]) -> None:
+    flags = {"config.type": "ehr_sql", "config.params.limit_samples": limit, f"{EXTRA}.sample_seed": 0}
+    found = {one.setting: one for one in deviations(flags, asked=asked) if one.setting in settings}
+    assert list(found) == settings
+    if "sample_seed" in settings:
+        effect = "other instances are asked than HELM draws"
+        assert found["sample_seed"] == Deviation("sample_seed", "HELM's draw", 0, effect)
+    if asked > 1000:
+        assert "set limit_samples to 1000, leave sample_seed out, and" in found["limit_samples"].effect
+    elif "limit_samples" in settings:
+        assert found["limit_samples"].effect == "999 were asked", "no part of the leaderboard's"
+
+
 def test_of_the_users_own_files_nobody_knows(tmp_path: Path) -> None:
     flags = {"config.type": "mimic_bhc", f"{EXTRA}.data_path": str(tmp_path)}
     (found, *_) = [one for one in deviations(flags) if one.setting == "data"]

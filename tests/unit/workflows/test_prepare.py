@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
@@ -120,6 +120,14 @@ def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pyt
     with caplog.at_level(logging.INFO, "test"):
         place_data(context(here.rundir), here, None)
     assert caplog.messages == ["offline: only https://host.example/v1 may be contacted"]
+
+
+def test_with_what_instances_are_drawn(tmp_path: Path) -> None:
+    limited = {"config.params.limit_samples": 5, "config.params.extra.sample_seed": 0}
+    assert data_settings(plan(limited), None, {}).sample == SampleSettings(0)
+    of_patients = plan({"config.type": "longhealth", **limited})
+    assert data_settings(of_patients, None, {}).sample == SampleSettings(0, "patient")
+    assert data_settings(of(tmp_path / "out"), None, {}).sample is None
 
 
 def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ class Patch:
         known = self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
         if not known or self.when is None:
             return known
-        if self.when == "pins":
-            return HelmRunSettings.from_environment(env).pins is not None
+        if self.when in ("pins", "sample"):
+            return getattr(HelmRunSettings.from_environment(env), self.when) is not None
         if self.when == "math is not asked":  # nor any run spec, where nobody knows which
             return "math" not in (run_specs or {"math"})
         # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.

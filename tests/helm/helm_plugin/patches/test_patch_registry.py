@@ -77,7 +77,7 @@ def test_a_run_that_has_to_stop_stops_before_anything_is_asked_and_never_for_spe
 
 def test_the_run_specs_that_need_a_supported_helm() -> None:
     """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
-    assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions"}
+    assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions", "draw_with_a_seed"}
     of_helm = [patch.run_specs or () for patch in FAILING if "helm" in patch.upstreams]
     assert frozenset().union(*of_helm) == packages.NEEDS_PATCHES
     known = {*load_index().run_specs, *load_index(MEDHELM).run_specs, *OTHERS}
@@ -105,6 +105,7 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert always - unknown == {"import_metrics_without_what_few_runs_use"}  # MATH might be among them
     assert all(name.startswith("confine_") for name in unknown - always)
     assert asked("pubmed_qa", EVAL_FACTORY_PINS="{}") - always == {"read_pinned_revisions"}
+    assert asked("pubmed_qa", EVAL_FACTORY_SAMPLE='{"seed": 0}') - always == {"draw_with_a_seed"}
     juries = {"ask_judges_in_parallel", "replace_missing_summ_eval"}
     assert asked("aci_bench") - always == juries
     assert asked("mtsamples_procedures") - always - juries == {"list_procedures_without_github"}

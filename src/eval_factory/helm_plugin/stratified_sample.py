@@ -1,0 +1,98 @@
+"""`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that they come in.
+
+HELM draws with one seed, whatever the instances are. Here an instance's rank is a hash of the seed and its text, so the
+order in which a scenario reads its data does not matter, and a greater sample holds the smaller one, but for rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
+from eval_factory.helm.instance_fields import SUB_SPLIT, are_few, groups_of
+
+_Downsample = Callable[[list[Any], int, list[str]], list[Any]]
+
+
+def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
+    """Replaces HELM's draw; where nothing is to be drawn, HELM's own function says so."""
+
+    def drawn(instances: list[Any], max_eval_instances: int, eval_splits: list[str]) -> list[Any]:
+        from helm.benchmark.scenarios.scenario import TRAIN_SPLIT
+        from helm.common.hierarchical_logger import hlog
+
+        there = [one for one in instances if one.split in eval_splits]
+        settings = HelmRunSettings.from_environment(os.environ).sample
+        if settings is None or len(there) <= max_eval_instances:
+            return downsample(instances, max_eval_instances, eval_splits)
+        sample = stratified_sample(there, max_eval_instances, settings)
+        by = stratifying_field(there, settings.source)
+        how = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
+        hlog(f"{len(instances)} instances, {len(sample)}/{len(there)} eval instances, {how}")
+        return [one for one in instances if one.split == TRAIN_SPLIT] + sample
+
+    return drawn
+
+
+def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSettings) -> list[Any]:
+    """`size` of more instances, in the order of their ranks."""
+    field = stratifying_field(instances, settings.source)
+    strata: dict[str, list[tuple[bytes, str, Any]]] = defaultdict(list)
+    for one in instances:
+        value = groups_of(one, settings.source).get(field, "") if field else ""
+        strata[value].append((_rank(settings.seed, _text_of(one)), str(one.id), one))
+    shares = shares_of({value: len(ranked) for value, ranked in strata.items()}, size, settings.seed)
+    # rows of one text have one rank: then the id decides
+    chosen = [each for value, ranked in strata.items() for each in sorted(ranked, key=_place)[: shares[value]]]
+    return [one for _, _, one in sorted(chosen, key=_place)]
+
+
+def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
+    """The sub-split, else the first field by name that has few values; None where there is none."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for one in instances:
+        for name, value in groups_of(one, source).items():
+            values[name].add(value)
+    few = [name for name, found in values.items() if are_few(len(found), len(instances))]
+    return min(few, key=lambda name: (name != SUB_SPLIT, name), default=None)
+
+
+def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
+    """Stratum -> how many of it are drawn: proportional by largest remainders, and one at least where `size` allows.
+
+    Of equal remainders the seed decides: it is not always the same stratum that goes without.
+    """
+    ones: set[str] = set()
+    rest, left = dict(sizes), size
+    while size >= len(sizes):
+        total = sum(rest.values())
+        small = {name for name, count in rest.items() if count * left < total}
+        if not small:
+            break
+        ones |= small
+        rest, left = {name: count for name, count in rest.items() if name not in small}, left - len(small)
+    total = sum(rest.values())
+    parts = {name: divmod(count * left, total) for name, count in rest.items()}
+    more = left - sum(whole for whole, _ in parts.values())
+    by_remainder = sorted(parts, key=lambda name: (-parts[name][1], _rank(seed, name)))
+    rounded_up = set(by_remainder[:more])
+    return {**dict.fromkeys(ones, 1), **{name: parts[name][0] + (name in rounded_up) for name in parts}}
+
+
+def _place(ranked: tuple[bytes, str, Any]) -> tuple[bytes, str]:
+    return ranked[:2]
+
+
+def _rank(seed: int, what: object) -> bytes:
+    return hashlib.sha256(json.dumps([seed, what]).encode()).digest()
+
+
+def _text_of(instance: Any) -> list[Any]:
+    """What is asked and what may be answered, in whatever order: HELM's own ids are places in the data."""
+    answers = sorted(reference.output.text for reference in instance.references)
+    return [instance.input.text, getattr(instance.input, "messages", None), answers]
