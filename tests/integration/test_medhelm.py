@@ -126,6 +126,14 @@ def test_a_suite_holds_both(tmp_path: Path, endpoint: ScriptedEndpoint, medhelm:
     assert made[0].scores["exact_match"].value == made[1].scores["exact_match"].value
 
 
+def test_a_seeded_sample_is_the_same_of_both(run_both: Any) -> None:
+    found = run_both("sample_medical_qa", limit_samples=8, extra={"sample_seed": 7})
+    lines = [(one.output_dir / "instances.jsonl").read_text("utf-8").splitlines() for one in found.values()]
+    asked = [[(one["id"], one["extra.category"]) for one in map(json.loads, of)] for of in lines]
+    assert asked[0] == asked[1]
+    assert len({category for _, category in asked[0]}) == 8, "of each of the eight one"
+
+
 @pytest.mark.medical_data
 def test_a_real_benchmark_equals_bare_medhelm(
     root: Path, tmp_path: Path, medical_data: Path, medhelm: dict[str, str]
