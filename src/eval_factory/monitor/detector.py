@@ -1,0 +1,348 @@
+"""Whether a panel became worse than allowed, or changed at all, looked at as often as one likes. Pure; needs numpy.
+
+A panel is a fixed sample of instances, asked B times as a baseline and then at each look. A value is from 0, the worst,
+to 1, the best. `EDetector` bets at each look that the mean has fallen by more than `max_drop` since the baseline. While
+it has not, the stake is not expected to grow, so it is 20 times the first one in fewer than 5 % of all panels, however
+often one looks (J. Ville, Etude critique de la notion de collectif, 1939). It is the e-detector of Shiryaev and Roberts
+with a budget (J. Shin, A. Ramdas and A. Rinaldo, arXiv:2203.03532), of bets on means of bounded values (I.
+Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024).
+
+The baseline is luck, too: one run lies off its own mean for the panel's life. So the drop is measured from a mean that
+may be k standard errors too high, for each k from 0 to 4, and the least evidence counts, each times the price of its k.
+
+What is assumed:
+
+- The runs of the baseline are of the model that is guarded, and independent of each other.
+- Units answer independently of each other within a look. A unit is one instance, or a cluster: several on one note, of
+  one patient. Inside of it they may depend in any way. What moves all units in one week counts as a drop.
+- The mean of the baseline is about normal, with the standard error `Baseline.sigma`: the one approximation.
+- B, the limits, and how many looks there will be are fixed before. Another panel, prompt or judge is another baseline.
+
+`ChangeDetector` assumes less, and knows no limit: see there. benchmarks/monitor_alarms.py counts alarms of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+BOLDNESS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
+"""Of each bet, the share of the stake that the worst week would cost."""
+LUCK = np.arange(17) / 4
+"""k: by how many standard errors the baseline may be too good."""
+PRICES = np.exp(np.outer(LUCK, [0.75, 1.5, 2.5]) - np.square([0.75, 1.5, 2.5]) / 2).mean(axis=1) / 1.29
+"""Of each k. A panel's own luck is rounded up to the next k; for luck from the normal distribution the price of that is
+1 in the mean (of luck that is not rounded 1.29 were 1.08). Luck above 4 is met in one panel of 30,000."""
+POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
+MOST = 1e250
+"""No evidence is more: it stays finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """What the panel answered before the first look, of one limit.
+
+    Raises:
+        ValueError: fewer than two runs, no instances, a value that is missing or not from 0 to 1, not a unit of each
+            instance, a `max_drop` not from 0 to 1, or no looks.
+    """
+
+    values: Array
+    """(B, n): runs, instances; from 0, the worst, to 1, the best."""
+    units: Array
+    """(n,): a whole number for each instance; those of one cluster have the same."""
+    max_drop: float
+    """How far the mean may fall, 0 to 1."""
+    looks: int
+    """How many there will be at most."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", np.asarray(self.values, float))
+        object.__setattr__(self, "units", np.asarray(self.units))
+        if self.values.ndim != 2 or self.values.shape[0] < 2 or not self.values.shape[1]:
+            raise ValueError("a baseline needs two runs of one instance at least")
+        if not _on_the_scale(self.values):
+            raise ValueError("a baseline's values are numbers from 0 to 1, and none is missing")
+        if self.units.shape != self.values.shape[1:]:
+            raise ValueError("each instance of a baseline has one unit")
+        if not 0 <= self.max_drop <= 1 or self.looks < 1:
+            raise ValueError("max_drop is from 0 to 1, and there is one look at least")
+
+    @cached_property
+    def share(self) -> Array:
+        """(n,): the mean of each instance."""
+        return np.asarray(self.values.mean(axis=0))
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @cached_property
+    def sigma(self) -> float:
+        """The standard error of `mean`, from how far the runs lie apart: see `sigma_of`."""
+        return float(sigma_of(self.values, Units(self.units)))
+
+    @property
+    def flip_rate(self) -> float:
+        """Of right and wrong answers, the share that is expected to differ between two runs; of other values the mean
+        square of that difference, which is less: half the scale counts a quarter."""
+        return float(2 * self.values.var(axis=0, ddof=1).mean())
+
+
+class Units:
+    """Which instances belong together."""
+
+    def __init__(self, labels: ArrayLike) -> None:
+        _, of, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+        self.of: Array = of
+        """(n,): of each instance the number of its unit, from 0."""
+        self.sizes: Array = sizes
+        """(U,)"""
+        self._order = np.argsort(of, kind="stable")
+        self._starts = np.cumsum(sizes) - sizes
+
+    def totals(self, values: Array) -> Array:
+        """(..., n) -> (..., U)."""
+        return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))
+
+
+def sigma_of(values: Array, units: Units) -> Array:
+    """(..., B, n) -> (...): the standard error of the mean over runs and instances, widened as Student's t is.
+
+        v = sum over the units of s_u^2 + m/2,    sigma = t(.975, nu) / 1.96 * sqrt(v / B) / n
+
+    s_u^2 is the variance of a unit's total over the runs, m the mean size of the units: as if one unit more had
+    answered as a whole, right in half of the runs, so that a baseline without any difference is not taken for exact.
+    nu = (B - 1) v^2 / (sum of s_u^4 + (m/2)^2), and at least 4 (F. E. Satterthwaite, Biometrics Bulletin 2:110-114,
+    1946).
+    """
+    from scipy.special import stdtrit  # imported here: it takes longer than all of this
+
+    runs, count = values.shape[-2:]
+    variances = units.totals(values).var(axis=-2, ddof=1)
+    more = units.sizes.mean() / 2
+    variance = variances.sum(axis=-1) + more
+    degrees = np.maximum(4.0, (runs - 1) * variance**2 / (np.square(variances).sum(axis=-1) + more**2))
+    return np.asarray(stdtrit(degrees, 0.975) / 1.96 * np.sqrt(variance / runs) / count)
+
+
+class Restarts:
+    """A stake of 1 on several bets alike. 1/looks of it is put on at each look, and what it has become on all later
+    ones: a change at any look finds stake that lost nothing before (A. N. Shiryaev, 1963; S. W. Roberts, 1966)."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self._bet: Array = np.zeros(())
+        self._logs: list[Array] = []
+
+    @property
+    def seen(self) -> int:
+        return len(self._logs)
+
+    def look(self, logs: Array) -> Array:
+        """What the stake is now, in the mean of the bets: (..., bets) -> (...).
+
+        Args:
+            logs: of the factor by which each bet grows at this look.
+
+        Raises:
+            ValueError: there were as many looks as the stake is for.
+        """
+        if self.seen == self.looks:
+            raise ValueError(f"the baseline is for {self.looks} looks: begin another one")
+        self._logs.append(logs)
+        with np.errstate(over="ignore"):
+            self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MOST)
+        return np.asarray(self._bet.mean(axis=-1) + (self.looks - self.seen) / self.looks)
+
+    def grown(self) -> Array:
+        """Of what was put on at each look, the logarithm of what it is now, in the mean of the bets: (seen, ...)."""
+        since = np.cumsum(np.array(self._logs)[::-1], axis=0)[::-1]
+        top = since.max(axis=-1, keepdims=True)
+        return np.asarray(np.log(np.exp(since - top).mean(axis=-1)) + top[..., 0])
+
+    def of(self, which: Array) -> Restarts:
+        """A copy, of these rows."""
+        found = Restarts(self.looks)
+        found._bet, found._logs = self._bet[which] if self.seen else self._bet, [one[which] for one in self._logs]
+        return found
+
+
+class EDetectors:
+    """`EDetector` of many panels of the same units, side by side: what it is made of, and what simulations need.
+
+        F   = product over units of (1 + g/L * sum over the unit of (b - x - h)),    h = max_drop + k sigma
+        L   = the greatest of the units' sums of (1 - b + h): F stays above 0
+        E_k = mean over g of the stake of `Restarts` in F,    e = min over k of E_k A_k
+
+    with the mean b of an instance in the baseline, its value x, g of `BOLDNESS`, k of `LUCK` and A_k of `PRICES`. The
+    product of factors with a mean of at most 1 over independent units has an expectation of at most 1.
+    """
+
+    def __init__(self, values: Array, units: Units, max_drop: float, looks: int) -> None:
+        """values: (panels, B, n), as `Baseline.values`."""
+        self._units, self._share = units, values.mean(axis=-2)
+        self._allowed = max_drop + LUCK * sigma_of(values, units)[:, None]
+        lost = units.totals(1 - self._share)[:, None] + units.sizes * self._allowed[..., None]
+        self._scale = np.maximum(lost.max(axis=-1), 1e-9)  # nothing can be lost: all right, and no drop allowed
+        self._stakes = Restarts(looks)
+        self._least: Array = np.zeros(len(values), int)
+
+    def look(self, values: Array) -> Array:
+        """e of each panel: (panels, n) -> (panels,)."""
+        fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
+        logs = np.empty((len(fallen), len(LUCK), len(BOLDNESS)))
+        for k in range(len(LUCK)):
+            gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[:, k, None]
+            for g, bold in enumerate(BOLDNESS.tolist()):
+                logs[:, k, g] = np.log(1 + bold * gain).sum(axis=-1)
+        evidence = self._stakes.look(logs) * PRICES
+        self._least = evidence.argmin(axis=-1)
+        return np.asarray(evidence.min(axis=-1))
+
+    def since(self) -> Array:
+        """Of each panel the look whose stake has grown most, from 1; 0 where none has grown: (panels,)."""
+        return _since(self._stakes.grown()[:, np.arange(len(self._least)), self._least])
+
+    def of(self, which: Array) -> EDetectors:
+        """A copy of these panels, which goes on by itself."""
+        found = object.__new__(EDetectors)
+        found._units, found._stakes, found._least = self._units, self._stakes.of(which), self._least[which]
+        found._share, found._allowed, found._scale = self._share[which], self._allowed[which], self._scale[which]
+        return found
+
+
+class EDetector:
+    """The evidence that one limit of a panel is broken: formulas in `EDetectors`, assumptions above."""
+
+    def __init__(self, baseline: Baseline) -> None:
+        self._count = baseline.values.shape[1]
+        units = Units(baseline.units)
+        self._one = EDetectors(baseline.values[None], units, baseline.max_drop, baseline.looks)
+        self._since = 0
+
+    def look(self, values: ArrayLike) -> float:
+        """e after this look: above 0, finite.
+
+        Args:
+            values: (n,), from 0 to 1. NaN: there is none, and the best one counts, which is never evidence of a drop.
+                Any other stand-in could be worse than the answer that failed to come, and an endpoint that is down
+                would look like a model that is wrong. How many are missing is for another line to watch.
+
+        Raises:
+            ValueError: another number of values, one that is not from 0 to 1, or a look more than the baseline's.
+        """
+        found = np.asarray(values, float)
+        if found.shape != (self._count,):
+            raise ValueError(f"the panel has {self._count} instances, and this look {found.shape}")
+        if not _on_the_scale(found[~np.isnan(found)]):
+            raise ValueError("a look's values are from 0 to 1")
+        e = float(self._one.look(found[None])[0])
+        self._since = int(self._one.since()[0])
+        return e
+
+    @property
+    def since(self) -> int | None:
+        """The look, from 1, with which the drop most likely began; None before the first, and without any evidence."""
+        return self._since or None
+
+
+def mean_of(e_values: Sequence[float]) -> float:
+    """Of all limits of a panel at one look: one e-value, however they depend on each other (V. Vovk and R. Wang, Annals
+    of Statistics 49:1736-1754, 2021). Alarm when it reaches 1 / alpha: a panel none of whose limits is broken does so
+    at any of its looks with a chance of at most alpha (Ville). One limit alone does at their number / alpha.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not e_values:
+        raise ValueError("no limits, no evidence")
+    return sum(one / len(e_values) for one in e_values)
+
+
+class ChangeDetectors:
+    """`ChangeDetector` of many panels side by side; all draw from one generator."""
+
+    def __init__(self, totals: Array, looks: int, seed: int) -> None:
+        """totals: (panels, B)."""
+        self._known, self._stakes, self._random = totals, Restarts(looks), np.random.default_rng(seed)
+
+    def look(self, totals: Array) -> Array:
+        """(panels,) -> (panels,)."""
+        now, known = totals[:, None], np.column_stack([self._known, totals])
+        ties = np.isclose(known, now, rtol=0, atol=1e-9)
+        rank = ((known < now) & ~ties).sum(axis=1) + self._random.uniform(1e-9, 1 - 1e-9, len(known)) * ties.sum(axis=1)
+        p = (rank / known.shape[1])[:, None]
+        logs = np.log(POWERS) + (POWERS - 1) * np.log(np.stack([p, 1 - p], axis=1))
+        value = self._stakes.look(logs.reshape(len(known), -1))
+        self._known = known
+        return value
+
+    def since(self) -> Array:
+        return _since(self._stakes.grown())
+
+
+class ChangeDetector:
+    """Whether a task's totals are still what the baseline's were: no limit, better or worse.
+
+    A conformal test martingale (V. Vovk, Statistical Science 36:595-611, 2021). While nothing changes, runs of the
+    baseline and looks could have come in any order. So the rank of a look among all before it, ties broken at random,
+    is uniform and independent of the earlier ranks, and a bet against that is a martingale. The bets are c p^(c-1) and
+    c (1-p)^(c-1) with c of `POWERS`, in the stake of `Restarts`.
+
+    One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not know each other's
+    ranks: each holds for who looks at it alone, and their mean need not be one. Bonferroni holds: with several, alarm
+    when one reaches their number / alpha (`any_reaches`). A change for the better is one, too.
+    """
+
+    def __init__(self, baseline_totals: ArrayLike, looks: int, seed: int) -> None:
+        """
+        Args:
+            baseline_totals: (B,): of each run, the total of its values or their mean.
+            seed: of what breaks ties. The same totals in the same order give the same numbers.
+
+        Raises:
+            ValueError: no run, a total that is no number, or no looks.
+        """
+        totals = np.asarray(baseline_totals, float)
+        if totals.ndim != 1 or not len(totals) or not np.isfinite(totals).all() or looks < 1:
+            raise ValueError("totals are of one run at least, and are numbers; there is one look at least")
+        self._one = ChangeDetectors(totals[None], looks, seed)
+        self._since = 0
+
+    def look(self, total: float) -> float:
+        """What the martingale is after this look: above 0, finite.
+
+        Raises:
+            ValueError: the total is no number, or there is a look more than was said.
+        """
+        if not np.isfinite(total):
+            raise ValueError("a look's total is a number")
+        value = float(self._one.look(np.array([total], float))[0])
+        self._since = int(self._one.since()[0])
+        return value
+
+    @property
+    def since(self) -> int | None:
+        """As `EDetector.since`."""
+        return self._since or None
+
+
+def any_reaches(values: Sequence[float], alpha: float) -> bool:
+    """Whether one of several martingales reaches their number / alpha (Bonferroni)."""
+    return bool(values) and max(values) >= len(values) / alpha
+
+
+def _on_the_scale(values: Array) -> bool:
+    return bool(((values >= -1e-9) & (values <= 1 + 1e-9)).all())
+
+
+def _since(grown: Array) -> Array:
+    """(seen, ...) -> (...): the first of those that grew most, from 1; 0 where none has."""
+    return np.asarray(np.where(grown.max(axis=0) > 0, grown.argmax(axis=0) + 1, 0))
