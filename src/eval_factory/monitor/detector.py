@@ -201,11 +201,12 @@ class EDetectors:
     def look(self, values: Array) -> Array:
         """e of each panel: (panels, n) -> (panels,)."""
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
-        logs = np.empty((len(fallen), len(LUCK), len(BOLDNESS)))
+        logs, factors = np.empty((len(fallen), len(LUCK), len(BOLDNESS))), np.empty(fallen.shape)
         for k in range(len(LUCK)):
             gain = (fallen - self._units.sizes * self._allowed[:, k, None]) / self._scale[:, k, None]
             for g, bold in enumerate(BOLDNESS.tolist()):
-                logs[:, k, g] = np.log(1 + bold * gain).sum(axis=-1)
+                np.multiply(gain, bold, out=factors)
+                logs[:, k, g] = np.log1p(factors, out=factors).sum(axis=-1)
         evidence = self._stakes.look(logs) * PRICES
         self._least = evidence.argmin(axis=-1)
         return np.asarray(evidence.min(axis=-1))
@@ -232,8 +233,7 @@ class EDetector:
     """The evidence that one limit of a panel is broken: formulas in `EDetectors`, assumptions above."""
 
     def __init__(self, baseline: Baseline) -> None:
-        self._count = baseline.values.shape[1]
-        units = Units(baseline.units)
+        self._count, units = baseline.values.shape[1], Units(baseline.units)
         self._one = EDetectors(baseline.values[None], units, baseline.max_drop, baseline.looks)
 
     def look(self, values: ArrayLike) -> float:

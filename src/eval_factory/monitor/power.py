@@ -6,9 +6,9 @@ had been asked M times more, from those of all instances (T. S. Ferguson, Annals
 and wrong answers it is the beta-binomial model). M is such that two runs differ as often as they did. One instance
 more, right in half of its runs, is added where M and the mean are estimated: no panel never changes.
 
-In a unit answers move together as far as the totals of the units say. A drop turns answers into the worst one, at
-random, and in a unit together in the same measure. One limit falls, the others stay: alarm when its e alone reaches
-their number / alpha.
+In a unit answers move together as far as `Baseline.sigma` says. A drop turns answers into the worst one, at random, and
+in a unit with a correlation of 0.3, which no baseline knows. One limit falls, the others stay: alarm when its e alone
+reaches their number / alpha.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ YEARS, FIRST = 200, 60
 """Where the first of them find a drop in less than 80 %, the others are not needed to say: not enough."""
 LEVELS = 11
 """Of values that a simulated answer can have; more are rounded to so many, evenly apart."""
+TOGETHER = 0.3
 RUN_IN = 6
 """Looks before the drop that are simulated; what was put on before them counts as lost."""
 
@@ -82,17 +83,14 @@ def assumed(
         max_drops: of each limit.
         repeats: runs of the baseline.
     """
-    alike = {
-        (*sorted(Units(labels).sizes.tolist()), max_drop): (labels, max_drop)
-        for labels, max_drop in zip(units, max_drops, strict=True)
-    }
-    found = {}
+    pairs, found = list(zip(units, max_drops, strict=True)), {}
+    alike = {(*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs}
     for rate in FLIP_RATES:
         rng, each = np.random.default_rng(0), []
         more = rate / (2 * accuracy * (1 - accuracy) - rate)
         for labels, max_drop in alike.values():
             chances = rng.beta(accuracy * more, (1 - accuracy) * more, len(labels))
-            runs = np.stack([_together(rng, Units(labels), 0.3, 1)[0] >= 1 - chances for _ in range(max(REPEATS))])
+            runs = np.stack([_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances for _ in range(max(REPEATS))])
             limit = Baseline(runs, labels, max_drop, looks)
             each.append(_finds(limit, len(units) / alpha, YEARS // 2, [0], repeats))
         found[rate] = hardest(each)
@@ -171,8 +169,7 @@ class Answers:
         self._below = parts.cumsum(axis=-1)[..., :-1]
         self._correlation = 1.0
         # by how much more the totals of units vary than if all were independent: of the runs, of these with all in one
-        size = self.units.sizes.mean()
-        apart = self.units.totals(like.values).var(axis=0, ddof=1).sum() - own.sum() + (size - 1) / 2
+        apart = runs * (count * like.sigma) ** 2 - self.units.sizes.mean() / 2 - own.sum()
         drawn = np.stack([self.draw() for _ in range(5)])
         alone = drawn.var(axis=0, ddof=1).sum()
         whole = (self.units.totals(drawn).var(axis=0, ddof=1).sum() - alone) / max(alone, 1e-9)
@@ -186,9 +183,11 @@ class Answers:
         """
         mean, below = (self._mean, self._below) if which is None else (self._mean[which], self._below[which])
         at = _together(self._rng, self.units, self._correlation, len(mean))
-        fall = np.minimum(1.0, drop / np.maximum(mean, 1e-9))[:, None]
-        kept = (at - fall) / np.maximum(1 - fall, 1e-9)
-        return np.asarray(self._levels[np.where(at < fall, 0, (kept[..., None] > below).sum(axis=-1))])
+        found = self._levels[(at[..., None] > below).sum(axis=-1)]
+        if drop:
+            fallen = _together(self._rng, self.units, TOGETHER, len(mean)) < (drop / np.maximum(mean, 1e-9))[:, None]
+            found[fallen] = 0.0
+        return np.asarray(found)
 
 
 def _together(rng: np.random.Generator, units: Units, correlation: float, years: int) -> Array:

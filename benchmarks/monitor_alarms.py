@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""How often a panel that is looked at every week gives a false alarm in a year, and how often it finds a drop.
+
+    python benchmarks/monitor_alarms.py [--years 1000]
+
+A row is a panel of 100 instances, r 10 %, accuracy 0.8, where its name says nothing else: their chances to be right are
+beta-distributed so that two runs differ in a share r of them; in clusters (fives, twenties) with a correlation of 0.3,
+with 0.9 where there are few. False alarms: unchanged with `max_drop` 0 and 2 points, and down by just 2 points, after
+five runs of the baseline or B. Power: one task 10 points worse from week 20, after as many runs as the program
+recommends when it has seen five; weeks is the median. Then the line that says "something changed", where nothing does.
+Exits 1 where more than 5 % of the years have a false alarm, or less than 95 % find the drop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetectors, Units, any_reaches
+from eval_factory.monitor.power import needed_repeats
+
+LOOKS, ALPHA, CHUNK = 52, 0.05, 100
+UNEQUAL = (20, 10, *[5] * 10, *[1] * 20)
+
+
+class Panel(NamedTuple):
+    sizes: Sequence[int] = (1,) * 100
+    flips: float = 0.1
+    accuracy: float = 0.8
+    correlation: float = 0.0
+    """In a unit, of which answers differ between runs."""
+    repeats: int = 5
+    rated: bool = False
+    """A wrong answer is one of four ratings below the best."""
+    missing: float = 0.0
+    tasks: int = 1
+
+
+def rows() -> Iterator[tuple[str, Panel]]:
+    for count in (100, 300):
+        for size in (1, 5):
+            for flips in (0.02, 0.1, 0.3):
+                for accuracy in (0.5, 0.8, 0.97) if flips <= 0.05 else (0.5, 0.8):
+                    name = f"{count}{' in fives' if size > 1 else ''}, r {100 * flips:.0f} %, accuracy {accuracy}"
+                    yield name, Panel((size,) * (count // size), flips, accuracy, 0.3 if size > 1 else 0.0)
+    yield "20, 10, ten fives, 20 alone", Panel(UNEQUAL, correlation=0.3)
+    yield "20, 10, ten fives, 20 alone, r 30 %", Panel(UNEQUAL, 0.3, correlation=0.3)
+    yield "80, 20 alone, r 30 %", Panel((80, *[1] * 20), 0.3, correlation=0.9)
+    yield "5 twenties, r 30 %", Panel((20,) * 5, 0.3, correlation=0.9)
+    yield "8 twenties, r 30 %", Panel((20,) * 8, 0.3, correlation=0.9)
+    yield "20 alone, r 30 %", Panel((1,) * 20, 0.3)
+    yield "ratings 1 to 5", Panel(rated=True)
+    yield "ratings, fives, r 30 %", Panel((5,) * 20, 0.3, correlation=0.3, rated=True)
+    yield "all right", Panel(flips=0.0, accuracy=1.0)
+    yield "999 of 1,000 right", Panel(flips=0.001998, accuracy=0.999)
+    yield "r 30 %, B 2", Panel(flips=0.3, repeats=2)
+    yield "r 30 %, B 10", Panel(flips=0.3, repeats=10)
+    yield "r 30 %, B 20", Panel(flips=0.3, repeats=20)
+    yield "5 % missing", Panel(missing=0.05)
+    yield "five tasks", Panel(tasks=5)
+    yield "five tasks, fives, r 30 %", Panel((5,) * 20, 0.3, correlation=0.3, tasks=5)
+
+
+ROWS = dict(rows())
+
+
+class Answers:
+    """Of one task of so many panels, side by side."""
+
+    def __init__(self, panel: Panel, count: int, rng: np.random.Generator) -> None:
+        self.units, self._rng, self._panel = Units(np.repeat(np.arange(len(panel.sizes)), panel.sizes)), rng, panel
+        apart, shape = 2 * panel.accuracy * (1 - panel.accuracy) - panel.flips, (count, sum(panel.sizes))
+        self._chance: Any = np.full(shape, panel.accuracy)
+        if apart > 1e-9:
+            more = panel.flips / apart
+            self._chance = rng.beta(panel.accuracy * more, (1 - panel.accuracy) * more, shape)
+
+    def draw(self, which: Any, fall: float = 0.0) -> Any:
+        """(which, n): down in the mean by just `fall`, of each panel."""
+        worth = 0.625 if self._panel.rated else 1.0  # of the best answer, over one that is not
+        chance = self._chance[which] * (1 - fall / worth / self._chance[which].mean(axis=1, keepdims=True))
+        at = self._rng.random(chance.shape)
+        if self._panel.correlation:
+            common = self._rng.random((len(chance), len(self.units.sizes)))[:, self.units.of]
+            at = np.where(self._rng.random(at.shape) < self._panel.correlation**0.5, common, at)
+        if not self._panel.rated:
+            return (at < chance).astype(float)
+        rest = (at - chance) / np.maximum(1 - chance, 1e-12)
+        return np.where(rest < 0, 1.0, (3 - np.floor(4 * np.clip(rest, 0, 0.999))) / 4)
+
+    def look(self, which: Any, fall: float) -> Any:
+        found = self.draw(which, fall)
+        return np.where(self._rng.random(found.shape) < self._panel.missing, np.nan, found)
+
+
+def first_alarms(
+    panel: Panel, years: int, max_drop: float, fall: float, start: int = 1, alone: bool = False, seed: int = 1
+) -> Any:
+    """Of each year the look with the first alarm, 0 where there is none.
+
+    Args:
+        start: the look from which on all tasks are down by `fall`, or the first one `alone`.
+    """
+    rng, found = np.random.default_rng(seed), []
+    for begin in range(0, years, CHUNK):
+        count = min(CHUNK, years - begin)
+        tasks = [Answers(panel, count, rng) for _ in range(panel.tasks)]
+        still: Any = np.arange(count)
+        runs = [np.stack([one.draw(still) for _ in range(panel.repeats)], axis=1) for one in tasks]
+        detectors = [EDetectors(each, one.units, max_drop, LOOKS) for each, one in zip(runs, tasks, strict=True)]
+        first = np.zeros(count, int)
+        for look in range(1, LOOKS + 1):
+            falls = [fall if look >= start and not (alone and at) else 0.0 for at in range(panel.tasks)]
+            values = [one.look(still, down) for one, down in zip(tasks, falls, strict=True)]
+            alarm = np.mean([one.look(x) for one, x in zip(detectors, values, strict=True)], axis=0) >= 1 / ALPHA
+            first[still[alarm]] = look
+            if alarm.any():
+                still, detectors = still[~alarm], [one.of(~alarm) for one in detectors]
+            if not len(still):
+                break
+        found.append(first)
+    return np.concatenate(found)
+
+
+def false_alarms(panel: Panel, years: int) -> list[float]:
+    """A year: unchanged with `max_drop` 0 and 2 points, and down by just 2 points."""
+    return [float((first_alarms(panel, years, *each) > 0).mean()) for each in ((0.0, 0.0), (0.02, 0.0), (0.02, 0.02))]
+
+
+def recommended(panel: Panel, baselines: int = 5) -> Counter[int | None]:
+    """How often which number of runs, after five."""
+    found = Counter[int | None]()
+    for seed in range(baselines):
+        tasks = [Answers(panel, 1, np.random.default_rng([seed, task])) for task in range(panel.tasks)]
+        limits = [
+            Baseline(np.concatenate([one.draw([0]) for _ in range(5)]), one.units.of, 0.02, LOOKS) for one in tasks
+        ]
+        needed = [one.repeats for one in needed_repeats(limits, ALPHA, seed)]
+        found[None if None in needed else max(one or 0 for one in needed)] += 1
+    return found
+
+
+def power(panel: Panel, years: int) -> tuple[Counter[int | None], float, float]:
+    """What was recommended; of the years with so many runs, how many find 10 points; their median week. nan: none."""
+    counts, found = recommended(panel), list[Any]()
+    for repeats, count in counts.items():
+        if repeats is not None:
+            each = panel._replace(repeats=repeats)
+            found.append(first_alarms(each, years * count // counts.total(), 0.02, 0.1, 20, alone=True, seed=2))
+    if not found:
+        return counts, float("nan"), float("nan")
+    first = np.concatenate(found)
+    weeks = np.sort(np.where(first >= 20, first - 19, LOOKS + 1))
+    return counts, float((first >= 20).mean()), float(weeks[len(weeks) // 2])
+
+
+def changes(panel: Panel, years: int) -> float:
+    """Of years in which nothing changes, how many have an alarm of the line that says so."""
+    rng, alarms = np.random.default_rng(3), 0
+    tasks = [Answers(panel, years, rng) for _ in range(panel.tasks)]
+    every = np.arange(years)
+    totals = [np.array([one.draw(every).sum(axis=1) for _ in range(panel.repeats + LOOKS)]) for one in tasks]
+    for year in range(years):
+        lines = [ChangeDetector(one[: panel.repeats, year], LOOKS, seed=year) for one in totals]
+        weeks = np.array([one[panel.repeats :, year] for one in totals]).T.tolist()
+        alarms += any(
+            any_reaches([line.look(total) for line, total in zip(lines, week, strict=True)], ALPHA) for week in weeks
+        )
+    return alarms / years
+
+
+CHANGES = ("100, r 10 %, accuracy 0.8", "100 in fives, r 30 %, accuracy 0.8", "999 of 1,000 right", "r 30 %, B 2",
+           "ratings 1 to 5", "five tasks")  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--years", type=int, default=1000)
+    years, wrong = parser.parse_args().years, list[str]()
+    print("| panel | unchanged, 0 | unchanged, 2 points | down by 2 | B recommended | found | weeks |")
+    print("|---|---|---|---|---|---|---|")
+    for name, panel in ROWS.items():
+        alarms, (counts, share, weeks) = false_alarms(panel, years), power(panel, years // 2)
+        advice = ", ".join("none" if one is None else str(one) for one in sorted(counts, key=lambda one: one or 99))
+        shown = " | ".join(f"{100 * one:.1f}" for one in alarms)
+        found = "- | -" if set(counts) == {None} else f"{100 * share:.1f} | {weeks:.0f}"
+        print(f"| {name} | {shown} | {advice} | {found} |", flush=True)
+        wrong += [name] * (max(alarms) > 0.05 or share < 0.95)
+    print("\n| something changed, where nothing does | alarms |\n|---|---|")
+    for name in CHANGES:
+        share = changes(ROWS[name], years)
+        print(f"| {name} | {100 * share:.1f} |", flush=True)
+        wrong += [name] * (share > 0.05)
+    print("\nNot held:" if wrong else "\nAll held.", *wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
