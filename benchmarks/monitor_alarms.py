@@ -151,7 +151,7 @@ def power(panel: Panel, years: int) -> tuple[Counter[int | None], float, float]:
     for repeats, count in counts.items():
         if repeats is not None:
             each = panel._replace(repeats=repeats)
-            found.append(first_alarms(each, years * count // counts.total(), 0.02, 0.1, 20, alone=True, seed=2))
+            found.append(first_alarms(each, max(1, years * count // counts.total()), 0.02, 0.1, 20, alone=True, seed=2))
     if not found:
         return counts, float("nan"), float("nan")
     first = np.concatenate(found)

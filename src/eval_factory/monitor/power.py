@@ -49,7 +49,7 @@ class Needed:
     repeats: int | None
     """The fewest runs in a baseline that find the drop; None: 40 are not enough."""
     found: Found
-    """With so many, or with 40."""
+    """With so many, or with the most."""
 
 
 def what_it_finds(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[list[Found]]:
@@ -87,7 +87,7 @@ def assumed(
     alike = {(*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs}
     for rate in FLIP_RATES:
         rng, each = np.random.default_rng(0), []
-        more = rate / (2 * accuracy * (1 - accuracy) - rate)
+        more = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in alike.values():
             chances = rng.beta(accuracy * more, (1 - accuracy) * more, len(labels))
             runs = np.stack([_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances for _ in range(max(REPEATS))])

@@ -1,0 +1,107 @@
+"""The line that says "something changed": its ranks, its bets, and what several of them need."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from eval_factory.monitor.detector import ChangeDetector, any_reaches
+
+TOTALS = [80.0, 82.0, 81.0, 80.0]
+WEEKS = [81.0, 80.0, 75.0, 75.0, 74.0, 90.0]
+
+
+def loop(known: Sequence[float], looks: int, seed: int, weeks: Sequence[float]) -> list[tuple[float, int | None]]:
+    rng, before = np.random.default_rng(seed), list(known)
+    grown: dict[tuple[float, bool], list[float]] = {}
+    found: list[tuple[float, int | None]] = []
+    for at, total in enumerate(weeks, 1):
+        before.append(total)
+        below, same = sum(one < total for one in before), sum(one == total for one in before)
+        p = (below + rng.uniform(1e-9, 1 - 1e-9) * same) / len(before)
+        stakes = []
+        for c in (0.1, 0.3, 0.5, 0.7, 0.9):
+            for low in (True, False):
+                since = grown.setdefault((c, low), [])
+                since[:] = [one * c * (p if low else 1 - p) ** (c - 1) for one in [*since, 1.0]]
+                stakes.append(sum(since) / looks)
+        means = [statistics.fmean(each[start] for each in grown.values()) for start in range(at)]
+        value = statistics.fmean(stakes) + (looks - at) / looks
+        found.append((value, means.index(max(means)) + 1 if max(means) > 1 else None))
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_it_is_what_the_formulas_say(seed: int) -> None:
+    one = ChangeDetector(TOTALS, 6, seed)
+    assert one.since is None
+    for week, (value, since) in zip(WEEKS, loop(TOTALS, 6, seed, WEEKS), strict=True):
+        assert one.look(week) == pytest.approx(value, rel=1e-9)
+        assert one.since == since
+    with pytest.raises(ValueError, match="for 6 looks"):
+        one.look(80.0)
+
+
+def test_the_same_totals_give_the_same_numbers() -> None:
+    first, second, other = (ChangeDetector(TOTALS, 9, seed) for seed in (3, 3, 4))
+    numbers = [first.look(week) for week in WEEKS]
+    assert numbers == [second.look(week) for week in WEEKS]
+    assert numbers != [other.look(week) for week in WEEKS]
+
+
+def test_totals_that_are_equal_but_for_rounding_are_tied() -> None:
+    exact, rounded = ChangeDetector([0.3, 0.3], 3, 0), ChangeDetector([0.1 + 0.2, 0.3], 3, 0)
+    assert [exact.look(0.3) for _ in range(3)] == [rounded.look(0.1 + 0.2) for _ in range(3)]
+
+
+@pytest.mark.parametrize("shift", [-12, 12])
+def test_it_finds_a_change_for_the_worse_and_for_the_better(shift: float) -> None:
+    rng = np.random.default_rng(1)
+    one = ChangeDetector(rng.normal(80, 1, 10), 52, 0)
+    values = [one.look(rng.normal(80 + shift * (look >= 20), 1)) for look in range(1, 40)]
+    assert max(values[:19]) < 5
+    assert max(values) > 20
+    assert one.since is not None and abs(one.since - 20) <= 5
+
+
+def test_while_nothing_changes_it_alarms_seldom() -> None:
+    rng, alarms = np.random.default_rng(2), 0
+    for year in range(200):
+        totals = rng.binomial(20, 0.9, 57).tolist()
+        one = ChangeDetector(totals[:5], 52, year)
+        alarms += max(one.look(total) for total in totals[5:]) >= 20
+    assert alarms <= 10
+
+
+def test_extremes_stay_numbers() -> None:
+    one = ChangeDetector([0.0], 200, 0)
+    values = [one.look(float(look)) for look in range(1, 201)]
+    assert all(0 < value < math.inf for value in values)
+    assert one.since is not None and one.since < 10
+
+
+@pytest.mark.parametrize(
+    ("totals", "looks"), [([], 5), ([1.0, math.nan], 5), ([math.inf], 5), ([[1.0, 2.0]], 5), ([1.0], 0)]
+)
+def test_totals_that_are_none_are_refused(totals: list[float], looks: int) -> None:
+    with pytest.raises(ValueError, match="one run at least"):
+        ChangeDetector(totals, looks, 0)
+
+
+def test_a_total_that_is_no_number_is_refused_and_costs_no_look() -> None:
+    one, other = ChangeDetector(TOTALS, 1, 0), ChangeDetector(TOTALS, 1, 0)
+    with pytest.raises(ValueError, match="a number"):
+        one.look(math.nan)
+    assert one.look(70.0) == other.look(70.0)
+
+
+def test_several_need_their_number_times_as_much() -> None:
+    assert any_reaches([20.0], 0.05)
+    assert not any_reaches([19.9], 0.05)
+    assert not any_reaches([39.0, 39.0], 0.05)
+    assert any_reaches([0.0, 40.0], 0.05)
+    assert not any_reaches([], 0.05)

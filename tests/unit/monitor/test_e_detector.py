@@ -1,0 +1,289 @@
+"""The e-detector of a panel: against its formulas written as loops, and what it promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from eval_factory.monitor import detector
+from eval_factory.monitor.detector import Baseline, EDetector, EDetectors, Restarts, Units, mean_of
+
+NAN = math.nan
+RUNS = [[1, 1, 0, 0.5, 1, 0, 1, 1], [1, 0, 0, 0.75, 1, 0, 1, 1], [1, 1, 0, 0.25, 1, 1, 1, 1]]
+WEEKS = [
+    [1, 0, 0, 0.5, 1, 0, 1, NAN],
+    [0, 0, 0, 0.25, 0, 0, 1, 1],
+    [0, 0, 0, 0, 0, NAN, 0, 1],
+    [0, 1, 1, 0, 0, 0, 0, 0],
+]
+MANY, FEW, LARGE = [7, 7, 1, 2, 3, 4, 5, 9], [0, 0, 0, 1, 1, 2, 2, 3], [0, 0, 0, 1, 2, 3, 4, 5]
+"""6.4 effective units; 4 x 2 or so: below 6; and three of eight in one."""
+
+
+def groups(values: Sequence[float], units: Sequence[int]) -> list[list[float]]:
+    return [[value for value, one in zip(values, units, strict=True) if one == unit] for unit in sorted(set(units))]
+
+
+def loop_sigma(runs: Sequence[Sequence[float]], units: Sequence[int]) -> float:
+    repeats, count = len(runs), len(units)
+    totals = [[sum(group) for group in groups(run, units)] for run in runs]
+    sizes = [len(group) for group in groups(units, units)]
+    squares = [statistics.variance(each) for each in zip(*totals, strict=True)]
+    if count**2 / sum(size**2 for size in sizes) < 6 or max(sizes) > 0.3 * count:
+        squares = [max(square, size**2 / repeats) for square, size in zip(squares, sizes, strict=True)]
+    half = count / len(sizes) / 2
+    v = sum(squares) + half
+    nu = max(4, (repeats - 1) * v**2 / (sum(square**2 for square in squares) + half**2))
+    nu = min(nu, (repeats - 1) * sum(size**2 for size in sizes) ** 2 / sum(size**4 for size in sizes))
+    return float(stats.t.ppf(0.975, nu) / 1.96 * math.sqrt(v / repeats) / count)
+
+
+def loop(
+    runs: Sequence[Sequence[float]], units: Sequence[int], max_drop: float, looks: int, weeks: Sequence[Sequence[float]]
+) -> list[tuple[float, int | None]]:
+    """e and the look that the drop is dated from, after each week."""
+    best = [statistics.fmean(each) for each in zip(*runs, strict=True)]
+    sigma = loop_sigma(runs, units)
+    growth: dict[tuple[float, float], list[float]] = {}
+    found: list[tuple[float, int | None]] = []
+    for at, week in enumerate(weeks, 1):
+        seen = [1.0 if math.isnan(value) else value for value in week]
+        evidence = {}
+        for k in [step / 4 for step in range(17)]:
+            h, stakes = max_drop + k * sigma, []
+            scale = max(sum(1 - b + h for b in group) for group in groups(best, units))
+            for g in (0.9, 0.6, 0.35, 0.2, 0.1, 0.05):
+                factor = 1.0
+                for b, x in zip(groups(best, units), groups(seen, units), strict=True):
+                    factor *= 1 + g / scale * sum(one - other - h for one, other in zip(b, x, strict=True))
+                since = growth.setdefault((k, g), [])
+                since[:] = [stake * factor for stake in [*since, 1.0]]
+                stakes.append(sum(since) / looks)
+            price = statistics.fmean(math.exp(bet * k - bet**2 / 2) for bet in (0.75, 1.5, 2.5)) / 1.29
+            evidence[k] = price * (statistics.fmean(stakes) + (looks - at) / looks)
+        least = min(evidence, key=lambda k: evidence[k])
+        means = [
+            statistics.fmean(growth[least, g][start] for g in (0.9, 0.6, 0.35, 0.2, 0.1, 0.05)) for start in range(at)
+        ]
+        found.append((evidence[least], means.index(max(means)) + 1 if max(means) > 1 else None))
+    return found
+
+
+@pytest.mark.parametrize("looks", [4, 52])
+@pytest.mark.parametrize("max_drop", [0.0, 0.05])
+@pytest.mark.parametrize("units", [MANY, FEW, LARGE, list(range(8)), [1] * 8])
+def test_it_is_what_the_formulas_say(units: list[int], max_drop: float, looks: int) -> None:
+    one = EDetector(Baseline(np.array(RUNS), np.array(units), max_drop, looks))
+    for week, (e, since) in zip(WEEKS, loop(RUNS, units, max_drop, looks, WEEKS), strict=True):
+        assert one.look(week) == pytest.approx(e, rel=1e-9)
+        assert one.since == since
+
+
+@pytest.mark.parametrize("units", [MANY, FEW, LARGE, [0, 0, 0, 0, 0, 0, 0, 1]])
+@pytest.mark.parametrize("runs", [RUNS, RUNS[:2], [[1.0] * 8] * 3])
+def test_sigma_is_what_the_formula_says(runs: list[list[float]], units: list[int]) -> None:
+    assert Baseline(np.array(runs), np.array(units), 0, 1).sigma == pytest.approx(loop_sigma(runs, units), rel=1e-12)
+
+
+def test_sigma_of_runs_without_a_difference_is_not_0() -> None:
+    """Ten alone, B = 2: v is half of one, nu 4."""
+    expected = 2.7764451 / 1.96 * math.sqrt(0.5 / 2) / 10
+    assert Baseline(np.ones((2, 10)), np.arange(10), 0, 1).sigma == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_unit_that_holds_most_is_taken_to_answer_as_a_whole() -> None:
+    """It has (B - 1) degrees of freedom or few more, and differs in one of the runs: Students t of 3 and 80 of 100 / 4."""
+    sizes = np.repeat(np.arange(21), [80, *[1] * 20])
+    sigma = Baseline(np.ones((4, 100)), sizes, 0, 1).sigma
+    assert sigma == pytest.approx(stats.t.ppf(0.975, 3) / 1.96 * 0.8 / 4, rel=0.01)
+
+
+def test_what_a_baseline_says_of_itself() -> None:
+    one = Baseline(np.array([[1, 0, 1, 1], [1, 1, 0, 1], [1, 0, 0, 1]]), np.arange(4), 0.02, 52)
+    assert one.share.tolist() == pytest.approx([1, 1 / 3, 1 / 3, 1])
+    assert one.mean == pytest.approx(8 / 12)
+    pairs = [np.mean(one.values[a] != one.values[b]) for a, b in itertools.combinations(range(3), 2)]
+    assert one.flip_rate == pytest.approx(np.mean(pairs)) == pytest.approx(1 / 3)
+    rated = Baseline([[0.5], [1.0]], [0], 0, 1)  # type: ignore[arg-type]  # a list does, too
+    assert rated.flip_rate == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("values", "units", "max_drop", "looks", "why"),
+    [
+        ([[1, 1]], [0, 1], 0, 1, "two runs"),
+        ([1, 1], [0, 1], 0, 1, "two runs"),
+        ([[], []], [], 0, 1, "one instance"),
+        ([[1, NAN], [1, 1]], [0, 1], 0, 1, "none is missing"),
+        ([[1, 1.1], [1, 1]], [0, 1], 0, 1, "from 0 to 1"),
+        ([[1, -0.1], [1, 1]], [0, 1], 0, 1, "from 0 to 1"),
+        ([[1, 1], [1, 1]], [0], 0, 1, "one unit"),
+        ([[1, 1], [1, 1]], [0, 1], -0.1, 1, "max_drop"),
+        ([[1, 1], [1, 1]], [0, 1], 1.1, 1, "max_drop"),
+        ([[1, 1], [1, 1]], [0, 1], 0, 0, "one look"),
+    ],
+)
+def test_a_baseline_that_is_none_is_refused(values: Any, units: Any, max_drop: float, looks: int, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Baseline(np.array(values, float), np.array(units), max_drop, looks)
+
+
+def test_the_ends_are_allowed() -> None:
+    Baseline(np.array([[0.0], [1.0]]), np.array([0]), 0.0, 1)
+    Baseline(np.array([[0.0], [1 + 1e-15]]), np.array([0]), 1.0, 1)
+
+
+def test_looks_that_are_none_are_refused() -> None:
+    one = EDetector(Baseline(np.ones((2, 3)), np.arange(3), 0, 2))
+    for wrong, why in (([1, 1], "3 instances"), ([1, 1, 1.1], "from 0 to 1"), ([1, 1, -0.1], "from 0 to 1")):
+        with pytest.raises(ValueError, match=why):
+            one.look(wrong)
+    one.look([1, 1 + 1e-15, 0])
+    one.look([NAN, NAN, NAN])
+    with pytest.raises(ValueError, match="for 2 looks"):
+        one.look([1, 1, 1])
+
+
+def test_a_missing_value_counts_as_the_best() -> None:
+    baseline = Baseline(np.array(RUNS), np.array(MANY), 0.0, 9)
+    missing, best, wrong = EDetector(baseline), EDetector(baseline), EDetector(baseline)
+    for week in WEEKS:
+        values = np.array(week, float)
+        gone, full, worst = values.copy(), values.copy(), values.copy()
+        gone[:3], full[:3], worst[:3] = NAN, 1.0, 0.0
+        e = missing.look(gone)
+        assert e == best.look(full)
+        assert e < wrong.look(worst)
+
+
+def test_no_value_at_all_is_no_evidence() -> None:
+    one = EDetector(Baseline(np.array(RUNS), np.array(MANY), 0.0, 9))
+    assert max(one.look([NAN] * 8) for _ in range(9)) < 1
+    assert one.since is None
+
+
+@pytest.mark.parametrize("max_drop", [0.0, 0.02])
+def test_a_certain_drop_stays_a_number(max_drop: float) -> None:
+    one = EDetector(Baseline(np.ones((5, 300)), np.arange(300), max_drop, 52))
+    evidence = [one.look(np.zeros(300)) for _ in range(52)]
+    assert all(1e100 < e < 1e260 for e in evidence[10:])
+    assert one.since == 1
+    assert math.isfinite(mean_of(evidence))
+
+
+def test_a_panel_at_the_ceiling_without_any_allowance() -> None:
+    one = EDetector(Baseline(np.ones((5, 50)), np.arange(50), 0.0, 52))
+    assert one.since is None
+    for _ in range(20):
+        assert 0 < one.look(np.ones(50)) < 1
+    assert one.since is None
+
+
+@pytest.mark.parametrize("begins", [1, 8, 20])
+def test_a_drop_is_dated(begins: int) -> None:
+    rng = np.random.default_rng(begins)
+    chance = rng.beta(4, 1, 200)
+    one = EDetector(Baseline((rng.random((5, 200)) < chance).astype(float), np.arange(200), 0.02, 52))
+    for look in range(1, begins + 8):
+        one.look(rng.random(200) < (chance if look < begins else chance * 0.75))
+    assert one.since is not None
+    assert abs(one.since - begins) <= 1
+
+
+def test_the_same_looks_give_the_same_numbers() -> None:
+    baseline = Baseline(np.array(RUNS), np.array(MANY), 0.01, 9)
+    first, second = EDetector(baseline), EDetector(baseline)
+    assert [first.look(week) for week in WEEKS] == [second.look(week) for week in WEEKS]
+
+
+def test_the_price_of_luck_is_1_in_the_mean() -> None:
+    """Of normal luck that is rounded up to the next k; below 0 it costs what 0 does, above 4 what 4 does."""
+    ends = [-math.inf, *detector.LUCK[:-1], math.inf]
+    shares = np.diff(stats.norm.cdf(ends))
+    assert len(shares) == len(detector.PRICES) == 17
+    assert 0.99 < float(shares @ detector.PRICES) <= 1
+
+
+@pytest.mark.parametrize("units", [[0, 1, 2, 3], [0, 0, 1, 2]])
+def test_a_bet_is_not_expected_to_grow_while_the_drop_is_allowed(units: list[int]) -> None:
+    """Over all answers there can be, at just the drop that a k allows: at most 1 for it and each greater k."""
+    runs = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]], float)
+    share, labels = runs.mean(axis=0), Units(units)
+    sigma = Baseline(runs, np.array(units), 0.05, 52).sigma
+    for k in (0, 1, 2):
+        chances = share - (0.05 + detector.LUCK[k] * sigma)
+        assert (chances > 0).all()
+        expected = np.zeros((17, 6))
+        for drawn in itertools.product((0, 1), repeat=len(labels.sizes)):
+            # each unit as a whole, by the chance of its first; alone the others have their own
+            answers = np.array(drawn)[labels.of]
+            first = np.array([chances[labels.of == unit].mean() for unit in range(len(labels.sizes))])
+            weight = np.prod(np.where(drawn, first, 1 - first))
+            panel = EDetectors(runs[None], labels, 0.05, 52)
+            panel.look(answers[None].astype(float))
+            factors = np.exp(panel._stakes._logs[-1][0])
+            assert (factors > 0).all()
+            expected += weight * factors
+        assert (expected[k:] <= 1 + 1e-12).all()
+        assert (expected[k] > 0.999).all()
+        assert k == 0 or (expected[0] > 1).all()
+
+
+def test_panels_side_by_side_are_what_each_is_alone() -> None:
+    rng = np.random.default_rng(1)
+    runs, weeks = (rng.random((3, 4, 8)) < 0.8).astype(float), (rng.random((6, 3, 8)) < 0.5).astype(float)
+    together = EDetectors(runs, Units(MANY), 0.02, 6)
+    alone = [EDetector(Baseline(each, np.array(MANY), 0.02, 6)) for each in runs]
+    assert together.since().tolist() == [0, 0, 0]
+    for week in weeks[:3]:
+        assert together.look(week).tolist() == pytest.approx([one.look(x) for one, x in zip(alone, week, strict=True)])
+        assert together.since().tolist() == [one.since or 0 for one in alone]
+    part = together.of(np.array([True, False, True]))
+    assert part.since().tolist() == [alone[0].since or 0, alone[2].since or 0]
+    for week in weeks[3:]:
+        each = [alone[at].look(week[at]) for at in (0, 2)]
+        assert part.look(week[[0, 2]]).tolist() == pytest.approx(each)
+        assert part.since().tolist() == [alone[at].since or 0 for at in (0, 2)]
+    assert together.look(weeks[3])[0] != part.look  # a copy goes on by itself
+    early = EDetectors(runs, Units(MANY), 0.02, 6).of(np.array([1]))
+    assert early.look(weeks[0][1:2]).shape == (1,)
+
+
+def test_a_lost_look_costs_its_stake() -> None:
+    runs, wrong = np.ones((1, 5, 50)), np.zeros((1, 50))
+    one, fresh = EDetectors(runs, Units(np.arange(50)), 0.02, 4), EDetectors(runs, Units(np.arange(50)), 0.02, 4)
+    one.look(wrong)
+    one.lose()
+    late, early = float(one.look(np.ones((1, 50)))[0]), float(fresh.look(np.ones((1, 50)))[0])
+    assert late < early < 1  # nothing is left of what grew
+
+
+def test_a_stake_restarts_at_each_look() -> None:
+    one = Restarts(4)
+    assert one.look(np.log([3.0, 1.0])) == pytest.approx((3 / 4 + 1 / 4) / 2 + 3 / 4)
+    assert one.look(np.log([2.0, 1.0])) == pytest.approx(((3 / 4 + 1 / 4) * 2 + 2 / 4) / 2 + 2 / 4)
+    assert np.exp(one.grown()).tolist() == pytest.approx([(6 + 1) / 2, (2 + 1) / 2])
+    assert one.seen == 2
+    one.look(np.log([0.0 + 1e-300, 1.0]))
+    assert one.look(np.array([900.0, 0.0])) == pytest.approx(1e250 / 2)
+    with pytest.raises(ValueError, match="for 4 looks"):
+        one.look(np.zeros(2))
+
+
+def test_units_are_any_labels_in_any_order() -> None:
+    units = Units([5, -1, 5, 3])
+    assert (units.of.tolist(), units.sizes.tolist()) == ([2, 0, 2, 1], [1, 1, 2])
+    assert units.totals(np.array([[1.0, 2.0, 4.0, 8.0], [0, 0, 1, 0]])).tolist() == [[2, 8, 5], [0, 0, 1]]
+
+
+def test_the_evidence_of_limits_is_their_mean() -> None:
+    assert mean_of([20.0, 0.5, 0.0]) == pytest.approx(20.5 / 3)
+    with pytest.raises(statistics.StatisticsError):
+        mean_of([])

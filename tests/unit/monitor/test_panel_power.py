@@ -1,0 +1,244 @@
+"""What a panel finds: the years that are simulated, and what they say."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eval_factory.monitor import power
+from eval_factory.monitor.detector import Baseline, Units
+from eval_factory.monitor.power import Answers, Found, assumed, hardest, needed_repeats, what_it_finds
+
+FIVES = np.repeat(np.arange(20), 5)
+
+
+def right_and_wrong(
+    flips: float, units: Any, repeats: int = 5, together: float = 0.0, seed: int = 0, **limit: Any
+) -> Baseline:
+    """Runs of an accuracy of 0.8; in a unit with some answers in common."""
+    rng, labels, more = np.random.default_rng(seed), Units(units), flips / (0.32 - flips)
+    chances = rng.beta(0.8 * more, 0.2 * more, len(labels.of))
+    at = rng.random((repeats, len(labels.of)))
+    common = rng.random((repeats, len(labels.sizes)))[:, labels.of]
+    at = np.where(rng.random(at.shape) < together**0.5, common, at)
+    return Baseline((at < chances).astype(float), labels.of, **{"max_drop": 0.02, "looks": 52, **limit})
+
+
+def drawn(like: Baseline, times: int = 6, years: int = 300, drop: float = 0.0) -> tuple[Any, Answers]:
+    answers = Answers(like, years, np.random.default_rng(1))
+    return np.stack([answers.draw(drop=drop) for _ in range(times)], axis=1), answers
+
+
+def flips_of(runs: Any) -> float:
+    return float(2 * runs.var(axis=1, ddof=1).mean())
+
+
+@pytest.mark.parametrize("repeats", [2, 5, 20])
+@pytest.mark.parametrize("flips", [0.03, 0.1, 0.25])
+def test_simulated_runs_differ_as_often_as_the_measured_ones(flips: float, repeats: int) -> None:
+    """Draws from each instance's own runs alone would differ half as often where B is 2, and 80 % as often at 5."""
+    like = right_and_wrong(flips, np.arange(400), repeats)
+    runs, _ = drawn(like)
+    assert flips_of(runs) == pytest.approx(like.flip_rate, rel=0.06, abs=0.002)
+    assert runs.mean() == pytest.approx(like.mean, abs=0.006)
+    assert np.corrcoef(runs[:, 0].mean(axis=0), like.share)[0, 1] > 0.8  # each instance stays as hard as it is
+
+
+def test_two_runs_of_an_instance_in_a_year_are_of_one_chance() -> None:
+    like = right_and_wrong(0.1, np.arange(100), 2)
+    runs, _ = drawn(like)
+    same, other = (runs[:, 0] != runs[:, 1]).mean(), (runs[:-1, 0] != runs[1:, 0]).mean()
+    assert same < 0.85 * other
+
+
+def test_a_panel_without_any_difference_may_still_have_some() -> None:
+    runs, _ = drawn(Baseline(np.ones((5, 100)), np.arange(100), 0.02, 52))
+    assert 0.0005 < flips_of(runs) < 0.01
+    assert 0.99 < runs.mean() < 1
+    wrong, _ = drawn(Baseline(np.zeros((2, 100)), np.arange(100), 0.02, 52))
+    assert 0 < wrong.mean() < 0.01
+
+
+@pytest.mark.parametrize("together", [0.0, 0.5])
+def test_units_have_as_much_in_common_as_sigma_says(together: float) -> None:
+    like = right_and_wrong(0.3, np.repeat(np.arange(60), 5), 10, together)
+    runs, answers = drawn(like)
+    vary = answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean()
+    measured = 10 * (300 * like.sigma) ** 2 - 2.5
+    assert vary == pytest.approx(measured, rel=0.1)
+    alone = Answers(Baseline(like.values, np.arange(300), 0.02, 52), 300, np.random.default_rng(1))
+    runs = np.stack([alone.draw() for _ in range(6)], axis=1)
+    assert answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean() < (0.7 if together else 1.1) * vary
+
+
+def test_ratings_keep_their_levels() -> None:
+    rng = np.random.default_rng(0)
+    like = Baseline(rng.integers(1, 5, (5, 80)) / 4, np.arange(80), 0.02, 52)
+    runs, _ = drawn(like)
+    assert sorted(set(runs.ravel().tolist())) == [0, 0.25, 0.5, 0.75, 1]
+    assert flips_of(runs) == pytest.approx(like.flip_rate, rel=0.08)
+    assert runs.mean() == pytest.approx(like.mean, abs=0.01)
+
+
+def test_values_of_any_size_are_rounded_to_eleven() -> None:
+    rng = np.random.default_rng(0)
+    like = Baseline(np.clip(rng.random(60) + rng.normal(0, 0.1, (5, 60)), 0, 1), np.arange(60), 0.02, 52)
+    runs, _ = drawn(like)
+    assert np.unique(np.round(runs, 6)).tolist() == pytest.approx(np.linspace(0, 1, 11))
+    assert runs.mean() == pytest.approx(like.mean, abs=0.02)
+
+
+@pytest.mark.parametrize("drop", [0.05, 0.2])
+def test_a_drop_is_as_great_as_it_says(drop: float) -> None:
+    like = right_and_wrong(0.1, FIVES)
+    same, fallen = (drawn(like, drop=each)[0] for each in (0.0, drop))
+    assert same.mean() - fallen.mean() == pytest.approx(drop, abs=0.005)
+    assert drawn(like, drop=0.9)[0].max() == 0
+    only = Answers(like, 300, np.random.default_rng(1)).draw(np.array([3, 5]), drop)
+    assert only.shape == (2, 100)
+
+
+def test_units_fall_together_in_part() -> None:
+    units = Units(FIVES)
+    wrong = 1 - drawn(Baseline(np.ones((5, 100)), FIVES, 0.02, 52), drop=0.1)[0]
+    ratio = units.totals(wrong).var() / (5 * wrong.var())
+    assert ratio == pytest.approx(1 + 4 * 0.3, abs=0.25)
+
+
+def test_what_it_finds_of_each_drop() -> None:
+    steady, noisy = (right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.25))
+    found = what_it_finds([steady, noisy], 0.05)
+    assert [[one.drop for one in each] for each in found] == [[0.05, 0.1, 0.2]] * 2
+    for each in found:
+        assert each[0].share < each[1].share <= each[2].share == 1
+    assert found[0][1].share > 0.99
+    assert (found[0][1].weeks or 99) <= 4 < (found[1][1].weeks or 99)
+    assert found[1][0].weeks is None
+    assert found == what_it_finds([steady, noisy], 0.05)
+    assert found != what_it_finds([steady, noisy], 0.05, seed=1)
+
+
+def test_the_number_of_limits_and_alpha_say_how_much_evidence_it_takes() -> None:
+    one = right_and_wrong(0.2, np.arange(100))
+    alone, of_five, strict = (
+        what_it_finds([one], 0.05)[0],
+        what_it_finds([one] * 5, 0.05)[0],
+        what_it_finds([one], 0.01)[0],
+    )
+    assert alone[1].share > of_five[1].share
+    assert of_five[0] == strict[0]
+    assert of_five[1] == strict[1]
+
+
+def test_a_drop_that_is_allowed_is_not_found() -> None:
+    found = what_it_finds([right_and_wrong(0.02, np.arange(100), max_drop=0.1)], 0.05)[0]
+    assert found[0].share == 0
+    assert found[1].share < 0.03
+    assert found[2].share == 1
+
+
+def test_the_drop_begins_at_look_20_of_52(monkeypatch: pytest.MonkeyPatch) -> None:
+    drops: list[float] = []
+    original = Answers.draw
+    monkeypatch.setattr(
+        Answers, "draw", lambda self, which=None, drop=0.0: (drops.append(drop), original(self, which, drop))[1]
+    )
+    monkeypatch.setattr(power, "DROPS", (0.001,))
+    for looks, before in ((52, 19), (26, 9), (4, 1), (1, 0)):
+        drops.clear()
+        one = right_and_wrong(0.1, np.arange(30), 3, looks=looks)
+        assert what_it_finds([one], 1e-9)[0][0] == Found(0.001, 0.0, None)
+        assert drops.count(0.001) == looks - before
+        assert drops.count(0.0) == 5 + 3 + min(before, power.RUN_IN)
+
+
+def test_looks_before_the_drop_that_are_not_simulated_count_as_lost() -> None:
+    one = right_and_wrong(0.1, np.arange(60))
+    many = {skipped: weeks(one, skipped) for skipped in (0, 6, 19)}
+    assert many[0] <= many[6] + 0.03 <= many[19] + 0.06
+
+
+def weeks(one: Baseline, run_in: int) -> float:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(power, "RUN_IN", run_in)
+        return what_it_finds([one], 0.05)[0][1].share
+
+
+def test_the_hardest_limit_speaks_for_the_panel() -> None:
+    easy, hard = [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)], [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)]
+    assert hardest([easy, hard]) == hardest([hard, easy]) == hard
+    assert hardest([[Found(0.1, 0.4, None)], [Found(0.1, 0.5, 9)]]) == [Found(0.1, 0.4, None)]
+
+
+def test_more_runs_are_needed_where_answers_flip() -> None:
+    needed = needed_repeats([right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)], 0.1)
+    assert needed[0].repeats == 5
+    assert needed[1].repeats in (10, 20)
+    assert all(one.found.share >= 0.97 and one.found.drop == 0.1 and one.found.weeks for one in needed)
+    assert needed == needed_repeats([right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)], 0.1)
+
+
+def test_a_few_units_never_suffice() -> None:
+    needed = needed_repeats([right_and_wrong(0.3, np.arange(15))], 0.05)[0]
+    assert needed.repeats is None
+    assert needed.found.share < 0.8
+
+
+def test_as_many_runs_as_there_are_is_one_of_the_answers() -> None:
+    assert needed_repeats([right_and_wrong(0.02, np.arange(300), 3)], 0.05)[0].repeats == 3
+
+
+def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
+    for max_drop, drop in ((0.0, 0.1), (0.05, 0.1), (0.08, 0.13)):
+        found = needed_repeats([right_and_wrong(0.02, np.arange(40), max_drop=max_drop)], 0.05)[0].found
+        assert found.drop == pytest.approx(drop)
+
+
+def test_years_are_few_where_the_first_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def until(limit: Any, repeats: int, drops: Any, level: float, years: int, rng: Any) -> list[Any]:
+        asked.append((repeats, years))
+        return [np.where(np.arange(years) < {5: 0.78, 10: 0.8, 20: 0.99, 40: 1}[repeats] * years, 3.0, np.inf)]
+
+    monkeypatch.setattr(power, "_weeks_until", until)
+    needed = needed_repeats([right_and_wrong(0.1, np.arange(20))], 0.05)[0]
+    assert asked == [(5, 60), (10, 60), (10, 140), (20, 60), (20, 140)]
+    assert (needed.repeats, needed.found.weeks) == (20, 3)
+    assert needed.found.share == pytest.approx((60 + 139) / 200)
+
+
+def test_a_table_before_anything_is_paid() -> None:
+    table = assumed([np.arange(100), np.arange(40)], [0.02, 0.02], 5, 52, 0.05)
+    assert list(table) == [0.02, 0.1, 0.3]
+    shares = [[one.share for one in each] for each in table.values()]
+    for steady, noisy in itertools.pairwise(shares):
+        assert steady[1] >= noisy[1]
+    assert shares[0][1] > 0.9 > shares[2][1]
+    better = assumed([np.arange(100), np.arange(40)], [0.02, 0.02], 20, 52, 0.05)
+    assert better[0.3][1].share > table[0.3][1].share
+    clustered = assumed([np.repeat(np.arange(8), 5)] * 2, [0.02, 0.02], 5, 52, 0.05)
+    assert clustered[0.1][1].share < table[0.1][1].share
+
+
+def test_limits_that_are_alike_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels: list[tuple[float, int]] = []
+
+    def finds(limit: Baseline, level: float, years: int, seed: list[int], repeats: int) -> list[Found]:
+        levels.append((level, len(limit.units)))
+        assert abs(limit.mean - 0.9) < 0.1
+        return [Found(0.1, 1.0, 1)]
+
+    monkeypatch.setattr(power, "_finds", finds)
+    assumed(
+        [np.arange(30), np.arange(30) + 5, np.repeat(np.arange(15), 2), np.arange(30)],
+        [0.02, 0.02, 0.02, 0.05],
+        5,
+        52,
+        0.05,
+        0.9,
+    )
+    assert levels == [(80.0, 30)] * 9

@@ -1,0 +1,91 @@
+"""False alarms and power of a panel, in small runs of benchmarks/monitor_alarms.py."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+import monitor_alarms as simulation
+import numpy as np
+import pytest
+from monitor_alarms import ROWS, Panel
+
+from eval_factory.monitor import detector
+
+YEARS = 200
+NOISY = ROWS["100, r 30 %, accuracy 0.8"]
+
+
+@pytest.mark.parametrize(
+    "name", ["100, r 30 %, accuracy 0.8", "80, 20 alone, r 30 %", "ratings, fives, r 30 %", "5 % missing"]
+)
+def test_alarms_are_seldom_false(name: str) -> None:
+    """At 1 % a year more than 3.5 % of 200 are met in one series of 1,000."""
+    assert max(simulation.false_alarms(ROWS[name], YEARS)) <= 0.035
+
+
+def test_a_baseline_that_is_taken_for_exact_gives_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the simulation would show a mistake in sigma."""
+    monkeypatch.setattr(detector, "sigma_of", lambda values, units: np.zeros(len(values)))
+    assert float((simulation.first_alarms(NOISY, YEARS, 0.0, 0.0) > 0).mean()) > 0.08
+
+
+def test_a_drop_is_found_with_the_runs_that_are_recommended() -> None:
+    counts, found, weeks = simulation.power(ROWS["100, r 10 %, accuracy 0.8"], 100)
+    assert set(counts) <= {5, 10}
+    assert found >= 0.97
+    assert 2 <= weeks <= 7
+    counts, found, _ = simulation.power(ROWS["20 alone, r 30 %"], 100)
+    assert counts == Counter({None: 5})
+    assert np.isnan(found)
+
+
+def test_one_of_five_tasks_alone_takes_longer() -> None:
+    weeks = [np.median(simulation.first_alarms(Panel(tasks=tasks), 60, 0.02, 0.1, 20, alone=True)) for tasks in (1, 5)]
+    assert 20 <= weeks[0] < weeks[1]
+
+
+def test_the_line_of_changes_is_seldom_wrong() -> None:
+    assert simulation.changes(ROWS["999 of 1,000 right"], YEARS) <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("panel", "tolerance"),
+    [(Panel((1,) * 400), 0.01), (Panel((5,) * 80, 0.3, 0.5, 0.3), 0.02), (Panel((1,) * 400, rated=True), 0.02)],
+)
+def test_answers_are_as_they_are_said_to_be(panel: Panel, tolerance: float) -> None:
+    answers = simulation.Answers(panel, 50, np.random.default_rng(0))
+    every = np.arange(50)
+    first, second, fallen = answers.draw(every), answers.draw(every), answers.draw(every, 0.1)
+    worth = panel.accuracy + 0.375 * (1 - panel.accuracy) if panel.rated else panel.accuracy
+    assert first.mean() == pytest.approx(worth, abs=tolerance)
+    assert ((first == 1) != (second == 1)).mean() == pytest.approx(panel.flips, abs=tolerance)
+    assert first.mean() - fallen.mean() == pytest.approx(0.1, abs=tolerance)
+    assert sorted(set(first.ravel().tolist())) == ([0, 0.25, 0.5, 0.75, 1] if panel.rated else [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("alarms", "found", "changed", "code"), [(0.05, 0.95, 0.05, 0), (0.06, 1, 0, 1), (0, 0.94, 0, 1), (0, 1, 0.06, 1)]
+)
+def test_a_row_that_does_not_hold_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    alarms: float,
+    found: float,
+    changed: float,
+    code: int,
+) -> None:
+    counts: Counter[Any] = Counter({5: 5})
+    monkeypatch.setattr(sys, "argv", ["monitor_alarms.py", "--years", "7"])
+    monkeypatch.setattr(simulation, "false_alarms", lambda panel, years: [0.0, alarms, 0.0])
+    monkeypatch.setattr(simulation, "power", lambda panel, years: (counts, found, 3.0))
+    monkeypatch.setattr(simulation, "changes", lambda panel, years: changed)
+    assert simulation.main() == code
+    assert ("All held." in capsys.readouterr().out) == (code == 0)
+
+
+@pytest.mark.more_data
+def test_every_row_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["monitor_alarms.py", "--years", "400"])
+    assert simulation.main() == 0
