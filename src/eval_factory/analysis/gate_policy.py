@@ -10,12 +10,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.strict_model import StrictModel
+from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 
 Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
@@ -25,13 +25,7 @@ EVERY_VALUE = "*"
 """In the place of a group's value: each group of the field has to keep these limits."""
 
 
-class _Described(StrictModel):
-    """A field's docstring is its description in the JSON Schema."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class Limits(_Described):
+class Limits(DescribedModel):
     """What a score, of all instances or of a group, has to keep. All limits are in the metric's own unit."""
 
     min: Annotated[float, Field(strict=True)] | None = None
@@ -68,7 +62,7 @@ class BenchmarkLimits(Defaults):
     """Field of the instances -> its value, or `*` for every other value -> limits of that group."""
 
 
-class PolicyFile(_Described):
+class PolicyFile(DescribedModel):
     """The file."""
 
     version: Literal[1]
@@ -157,27 +151,11 @@ def _explained(path: Path, detail: Any) -> str:
 
 def gate_policy_schema() -> dict[str, Any]:
     """What a policy may hold."""
-    schema = PolicyFile.model_json_schema()
-    plain: dict[str, Any] = _plain(schema, schema["$defs"])
     about = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "eval-factory: policy of a gate",
         "description": "What a candidate's results have to keep (docs/gate.md).",
     }
-    return about | plain | about
-
-
-def _plain(schema: Any, models: Mapping[str, Any]) -> Any:
-    """A schema with what it refers to in its place; pydantic's titles and defaults, all null, are left out: no field
-    of ours is called `title` or `default`."""
-    if isinstance(schema, list):
-        return [_plain(option, models) for option in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        schema = {**models[schema["$ref"].rpartition("/")[2]], **schema}
-    left_out = {"$ref", "$defs", "title", *(["default"] if schema.get("default") is None else [])}
-    return {key: _plain(value, models) for key, value in schema.items() if key not in left_out}
+    return plain_schema(PolicyFile, about)
 
 
 def lock_path(policy: Path) -> Path:

@@ -18,12 +18,11 @@ from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
 from eval_factory.config.taken_keys import KEYS, SLURM
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.strict_model import KEYWORDS
 from eval_factory.tasks.framework import Framework
 
 _Schema = dict[str, Any]
 
-_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-"""What pydantic calls limits behind a validator -> what JSON Schema calls them."""
 _MEANT_FOR_OTHERS = ("$defs", "title", "required", "default", "description")
 """What is taken from no model: references are resolved, and defaults and descriptions come from here."""
 
@@ -115,7 +114,7 @@ def _field(field: _Schema, path: str, models: Mapping[str, _Schema], default: An
 def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults: Any = None) -> _Schema:
     if "$ref" in option:
         return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
-    found = {_KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
+    found = {KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
     name = path.rpartition(".")[2]
     pattern = _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
     pattern = _PATTERN_OF_FOLDER if name == "name" and _in_suite(path) else pattern
