@@ -18,15 +18,17 @@ from eval_factory.cli.main import cli
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import ConfigError
+from eval_factory.monitor.panel import load_panel
 from eval_factory.tasks.framework import load_framework
 
 FOLDER = Path(__file__).resolve().parents[1] / "test_cases"
-GATE, SUITES = FOLDER / "gate", FOLDER / "suites"
+GATE, SUITES, MONITOR = FOLDER / "gate", FOLDER / "suites", FOLDER / "monitor"
 MARK = "# expect: "
 READERS: dict[Path, tuple[str, Callable[[Path], object]]] = {
     FOLDER: ("run_config", lambda path: build_evaluation(Request(run_config=path), load_framework(), {})),
     GATE: ("gate_policy", load_policy),
     SUITES: ("suite", lambda path: build_suite(path, env={})),
+    MONITOR: ("monitor", lambda path: load_panel(path, {})),
 }
 """Folder -> the schema of its files, and what reads one of them."""
 MADE = run_configs(load_framework())
@@ -69,8 +71,9 @@ def test_what_is_valid_is_taken_without_keys_and_network(path: Path, monkeypatch
     if path.parent == GATE:
         assert load_policy(path).benchmarks
         return
-    command = "run_suite" if path.parent == SUITES else "run_eval"
-    outcome = CliRunner().invoke(cli, [command, "--run_config", str(path), "--dry_run"], catch_exceptions=False)
+    command = ["run_suite" if path.parent == SUITES else "run_eval", "--run_config"]
+    words = [*(["monitor"] if path.parent == MONITOR else command), str(path), "--dry_run"]
+    outcome = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert outcome.exit_code == 0, outcome.output
     assert "command" in outcome.output
 

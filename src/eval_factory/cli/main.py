@@ -34,6 +34,7 @@ _LATER = {
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
     "data": ("data",),
     "leaderboard": ("leaderboard",),
+    "monitor_command": ("monitor",),
     "upstream": ("upstream",),
 }
 """Module -> its commands, each under its own name. `--help` imports all: at their top stands what is light."""
@@ -134,7 +135,7 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
 @cli.command("schema")
 @click.argument("name")
 def print_schema(name: str) -> None:
-    """Print a JSON Schema, for editors and programs: run_config, evaluation_config, results, gate_policy, suite."""
+    """Print a JSON Schema, for editors and programs: run_config, evaluation_config, results, gate_policy, suite, monitor."""
     from eval_factory.cli.task_listing import schema_text
 
     click.echo(schema_text(name), nl=False)

@@ -301,7 +301,7 @@ def show_run_specs(framework: Framework, upstream: Upstream, *, as_json: bool) -
         click.echo("\n".join(screen(Table(RUN_SPEC_COLUMNS, rows), 48)[1:]))
 
 
-SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite")
+SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_policy", "suite", "monitor")
 """docs/schemas has a file of each, which scripts/make_schemas.py writes."""
 
 
@@ -321,6 +321,10 @@ def schema_text(name: str) -> str:
         from eval_factory.analysis.gate_policy import gate_policy_schema
 
         document = gate_policy_schema()
+    elif name == "monitor":
+        from eval_factory.monitor.panel import panel_schema
+
+        document = panel_schema()
     else:
         from eval_factory.report import documents
 

@@ -1,0 +1,229 @@
+"""`monitor`: is the model still as good? One look, and what became of all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
+from eval_factory.cli.run_command import RunOutput, show_dry_run
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError, did_you_mean
+from eval_factory.core.foreign_text import own_lines
+from eval_factory.core.this_process import not_to_be_hung_up
+
+if TYPE_CHECKING:
+    from eval_factory.monitor.look import Asking, Looked
+
+_LOOK = "look"
+
+
+class _LookUnlessNamed(click.Group):
+    """`monitor PANEL.yml` is `monitor look PANEL.yml`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        meant = args[0] in names or (did_you_mean(args[0], names) and not Path(args[0]).exists())
+        return super().resolve_command(ctx, args if meant else [_LOOK, *args])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options before the panel are the look's."""
+        asks_for_help = args[:1] in (["--help"], ["-h"])
+        return super().parse_args(
+            ctx, [_LOOK, *args] if args[:1] and args[0].startswith("-") and not asks_for_help else args
+        )
+
+
+@click.group("monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...")
+def monitor() -> None:
+    """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml makes one look.
+
+    The first call makes the baseline. Exit code of a look: 0 in control, 1 alarm; where it could not be made, that of
+    its runs.
+    """
+
+
+@monitor.command(_LOOK)
+@click.argument("panel", type=HomePath(), metavar="PANEL.yml")
+@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the runs go; local if not given.")
+@click.option("--wait", is_flag=True, help="Wait for the end, as the local executor always does, also of Slurm's jobs.")
+@click.option("--new_baseline", metavar="WHY", help="Begin again with another baseline; WHY is written down.")
+@click.option("--dry_run", is_flag=True, help="Show what a look asks and what it may find; ask and write nothing.")
+@click.option("--no_preflight", is_flag=True, help="Do not ask the endpoints one cheap question before the runs.")
+@click.option("--quiet", is_flag=True, help="Print one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written into the ledger as a JSON record.")
+@click.pass_context
+def look(ctx: click.Context, /, panel: Path, executor: str | None, new_baseline: str | None, **how: bool) -> None:
+    """Make one look at PANEL.yml (or its baseline, where there is none yet), and write it into the ledger.
+
+    Stopped or killed, the same command goes on. Exit code: 0 in control, 1 alarm; as runs end, where they did not.
+    """
+    from eval_factory.monitor.look import look as make_look
+    from eval_factory.monitor.panel import load_panel
+
+    output = RunOutput(quiet=how["quiet"], as_json=how["as_json"])
+    with output.failures_reported():
+        loaded = load_panel(panel, os.environ, {} if executor is None else {"executor": executor})
+        if how["dry_run"]:
+            from eval_factory.monitor.look import what_it_may_find
+            from eval_factory.workflows.suite.suite_preview import preview_suite
+
+            suite = loaded.suite(loaded.folder / "looks" / "0001")
+            show_dry_run(preview_suite(suite, env=os.environ, debug=ctx.obj["debug"]), output.screen())
+            click.echo(own_lines("\n".join(what_it_may_find(loaded))))
+            return
+        asking = _asking(output, wait=how["wait"], no_preflight=how["no_preflight"])
+        looked = make_look(loaded, asking, new_baseline)
+        _show(looked, output, panel)
+    ctx.exit(looked.exit_code)
+
+
+def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Asking:
+    from eval_factory.cli.suite_screen import looking_on
+    from eval_factory.monitor.look import Asking
+    from eval_factory.workflows.suite.suite_report import SuiteOptions
+
+    screen = output.screen()
+    shown = RunOutput(quiet=output.quiet or output.as_json)
+    return Asking(
+        env=os.environ,
+        say=lambda text: screen.write(own_lines(text) + "\n"),
+        looking_on=lambda folder: looking_on(folder, shown),
+        options=SuiteOptions(no_preflight=no_preflight, wait=wait),
+    )
+
+
+def _show(looked: Looked, output: RunOutput, panel: Path) -> None:
+    from eval_factory.monitor.look import looked_lines
+
+    lines = looked_lines(looked, panel)
+    with not_to_be_hung_up():
+        if output.as_json:
+            record: dict[str, Any] = {"outcome": looked.outcome, "exit_code": looked.exit_code, "head": looked.head}
+            write_record(output.stdout, {**record, "folder": str(looked.folder), "line": looked.line})
+        else:
+            text = own_lines("\n".join(lines[:1] if output.quiet else lines))
+            output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
+
+
+def _say(text: str) -> None:
+    lasting(sys.stderr).write(own_lines(text) + "\n")
+
+
+def _folder_of(path: Path) -> Path:
+    """Of a panel's file or its folder. Raises PrerequisiteError: it is no panel's."""
+    from eval_factory.monitor.ledger import Ledger
+    from eval_factory.monitor.panel import load_panel
+
+    folder = path if path.is_dir() else load_panel(path, os.environ).folder
+    if not Ledger(folder).file.is_file():
+        raise PrerequisiteError(f"{folder}: holds no ledger: 'eval-factory monitor PANEL.yml' begins one")
+    return folder
+
+
+@monitor.command("status")
+@click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
+@click.option("--json", "as_json", is_flag=True, help="Print the ledger's lines as JSON.")
+def status(panel: Path, as_json: bool) -> None:
+    """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in an alarm."""
+    from eval_factory.monitor.ledger import Ledger
+    from eval_factory.monitor.status import status_lines
+
+    folder = _folder_of(panel)
+    read = Ledger(folder).read()
+    if as_json:
+        click.echo(json.dumps({"lines": read.lines, "problems": read.problems, "head": read.head}))
+        return
+    problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in read.problems]
+    lines = [] if problems else status_lines(str(folder), read.lines, read.head)
+    lasting(sys.stdout).write(own_lines("\n".join([*problems, *lines])) + "\n")
+
+
+@monitor.command("verify")
+@click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
+@click.option("--head", metavar="HASH", help="A hash that a look printed: its line has to be there.")
+@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
+@click.pass_context
+def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> None:
+    """Check that no line of the ledger was changed, dropped or put in, and make every figure again of the runs.
+
+    Exit code: 0 intact, 1 changed.
+    """
+    from eval_factory.monitor.verify import verify_panel
+
+    folder = _folder_of(panel)
+    found = verify_panel(folder, head)
+    if as_json:
+        click.echo(json.dumps({"intact": found.intact, **vars(found)}))
+    else:
+        outcome = f"intact: {found.lines} lines, {found.looks} looks" if found.intact else "changed"
+        lines = [f"{folder}: {outcome}", *(f"  {finding}" for finding in found.findings)]
+        lasting(sys.stdout).write(own_lines("\n".join([*lines, f"last line of the ledger: {found.head}"])) + "\n")
+    ctx.exit(0 if found.intact else NotReportableError.exit_code)
+
+
+@monitor.command("report")
+@click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
+@click.option(
+    "-o", "--output", type=HomePath(), help="Write the page to this file; report.html in the folder if not given."
+)
+def report(panel: Path, output: Path | None) -> None:
+    """Write the panel's page: the course of each score with its band, the evidence, alarms and what was done."""
+    from eval_factory.core.safe_files import write_atomic
+    from eval_factory.monitor.ledger import Ledger
+    from eval_factory.monitor.look import PAGE
+    from eval_factory.monitor.page import monitor_page
+
+    folder = _folder_of(panel)
+    read = Ledger(folder).intact()
+    path = output or folder / PAGE
+    write_atomic(path, monitor_page(folder.name, read.lines, read.head))
+    click.echo(str(path))
+
+
+@monitor.command("note")
+@click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
+@click.argument("text")
+@click.option("--by", required=True, metavar="NAME", help="Who says it.")
+def note(panel: Path, text: str, by: str) -> None:
+    """Write into the ledger what was found about an alarm, or done about it, and by whom."""
+    from eval_factory.core.foreign_text import one_line
+    from eval_factory.monitor.ledger import Ledger
+    from eval_factory.monitor.look import write_note
+
+    if not text.strip() or not by.strip():
+        raise ConfigError("monitor note: a note needs a text and a name")
+    line = write_note(Ledger(_folder_of(panel)), one_line(text, 2000), one_line(by, 200), _say)
+    click.echo(f"line {line['number']}")
+
+
+@monitor.command("change")
+@click.argument("panel", type=HomePath(), metavar="PANEL.yml")
+@click.argument("new_target", type=HomePath(), metavar="NEW_TARGET.yml")
+@click.option("--wait", is_flag=True, help="Wait for the end also of Slurm's jobs.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was decided as a JSON record.")
+@click.pass_context
+def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_json: bool) -> None:
+    """May the model of NEW_TARGET.yml take the place of the one that is watched? The gate's policy decides.
+
+    Both are asked the panel. Where the policy is kept, a new baseline is made of the new one. Exit code: 0 kept, 1 not.
+    """
+    from eval_factory.monitor.change import change as decide
+    from eval_factory.monitor.panel import load_panel
+
+    output = RunOutput(as_json=as_json)
+    with output.failures_reported():
+        decided = decide(load_panel(panel, os.environ), new_target, _asking(output, wait=wait))
+    record: Mapping[str, Any] = {"outcome": decided.outcome, "exit_code": decided.exit_code, "line": decided.line}
+    if as_json:
+        write_record(output.stdout, record)
+    else:
+        output.stdout.write(wrapped(own_lines(decided.text), columns(output.stdout)) + "\n")
+    ctx.exit(decided.exit_code)

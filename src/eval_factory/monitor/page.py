@@ -1,0 +1,260 @@
+"""The page of a panel: one offline file with its verdict, the course of each score, and what was done about alarms.
+
+The plots show the baseline that holds and the looks since; earlier ones have a row each. Words are those of `status`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from eval_factory import __version__
+from eval_factory.core import formats
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.tables import Table
+from eval_factory.core.tables import html as in_html
+from eval_factory.monitor import status
+from eval_factory.monitor.course import HARM, Rules
+from eval_factory.monitor.history import LOOK, NOT_MADE, History
+from eval_factory.monitor.measured import SHARES
+from eval_factory.monitor.panel import CHANGED
+from eval_factory.report.drawing import FONT_SIZE, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.plot_kinds import Axis, axis_of
+
+_Line = Mapping[str, Any]
+WIDTH, LEFT, RIGHT, TOP, LOWEST, BOTTOM = 480.0, 62.0, 408.0, 32.0, 184.0, 202.0
+"""Of a plot: narrower than others, so that its letters are read on a phone; its edges; the lowest value."""
+FEWEST, MOST_NUMBERED = 10, 8
+"""A plot has room for so many looks at least; so many lines in it have a number at their end."""
+LEAST, MOST = 1e-3, 1e5
+"""E-values beyond are drawn at a plot's edge."""
+_STYLE = """
+.plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
+@media print { details::details-content { content-visibility: visible; block-size: auto; } }
+"""
+_FIGURES = {name: (name, formats.percent) for name in SHARES} | {
+    "length": ("mean length, words", lambda value: formats.decimals(value, 1)),
+    "latency": ("median latency", formats.seconds),
+}
+
+
+def monitor_page(name: str, lines: Sequence[_Line], head: str) -> str:
+    """`name`: of the panel's folder; `head`: the hash of the ledger's last line."""
+    from markupsafe import Markup
+
+    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+
+    def markup(found: Table | Drawing) -> Markup:  # tables and SVG are ours, and escape what is in them
+        return Markup(in_html(found) if isinstance(found, Table) else svg(found))  # noqa: S704
+
+    history, style = History(lines), tables_style() + _STYLE
+    epoch = None if history.baseline is None else _Epoch(history, history.baseline, history.looks)
+    text = page_environment().get_template("panel.html.j2").render(
+        name=one_line(name), head=head, lines=lines, epoch=epoch, history=History, edge_of=edge_of, named=_named,
+        markup=markup, one_line=one_line, formats=formats, status=status, version=__version__,
+        most_numbered=MOST_NUMBERED, policy=policy(style, ""), style=Markup(STYLE),  # noqa: S704
+    )  # fmt: skip
+    return text.replace(STYLE, style)
+
+
+def edge_of(limit: _Line) -> float:
+    """The score beyond which it is too much worse."""
+    return float(limit["baseline"] + limit["max_drop"] * (-1 if limit["higher_is_better"] else 1))
+
+
+def _named(look: _Line) -> str:
+    return f"{look['look']}, {look['at'][:10]}"
+
+
+def _e_value(e: float) -> str:
+    return formats.significant(e, 3)
+
+
+def _log(e: float) -> float:
+    return math.log10(min(max(e, LEAST), MOST))
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """A baseline and what came after it."""
+
+    history: History
+    baseline: _Line
+    looks: Sequence[_Line]
+
+    @cached_property
+    def numbered(self) -> list[_Line]:
+        """The looks that were made and those that were not, in their order."""
+        later = self.history.lines[int(self.baseline["number"]) :]
+        return sorted((one for one in later if one["kind"] in (LOOK, NOT_MADE)), key=lambda one: int(one["look"]))
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(*(self.baseline[key] for key in ("alpha", "looks", "seed", "alarm_on")))
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What is no alarm, and should be known all the same."""
+        found = list(status.watched_lines(self.baseline, self.looks[-1]))[2:] if self.looks else []
+        if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
+            found.append(f"look {self.numbered[-1]['look']} was not made: {self.numbered[-1]['reason']}")
+        if (begun := self.history.begun) is not None:
+            found.append(f"look {begun['look']} was begun at {begun['at']} and has not ended")
+        if len(self.looks) >= self.baseline["looks"]:
+            found.append("all looks are made: the next one needs a new baseline")
+        return found
+
+    def found(self, name: str) -> dict[int, _Line]:
+        """Look -> what it says of a limit, and of its change."""
+        both = [(look, one) for look in self.looks for one in look["limits"] if one["name"] == name]
+        return {look["look"]: {**one, "change": look["changed"][name]} for look, one in both}
+
+    def rows_of(self, limit: _Line) -> Table:
+        found, rows = self.found(limit["name"]), []
+        for look in self.numbered:
+            cells = ["not made", *["-"] * 6]
+            if (one := found.get(look["look"])) is not None:
+                than = None if one["value"] is None else one["value"] - limit["baseline"]
+                cells = [formats.score(one["value"], missing="none"), formats.score(than, sign="+", missing="-")]
+                cells.append(str(one["missing"]))
+                for of in (one, one["change"]):
+                    cells += [_e_value(of["e"]), "-" if of["since"] is None else str(of["since"])]
+            rows.append([_named(look), *cells])
+        head = ("look", "score", "less baseline", "missing", "e-value", "drop since", "change: e-value", "change since")
+        return Table(head, rows, 7)
+
+    @property
+    def evidence(self) -> Table:
+        """The mean e-value, and those of watched figures that may be an alarm."""
+        names = list(self.looks[-1]["figures"])
+        every = [(_named(one), one["e"], *(one["figures"][name]["e"] for name in names)) for one in self.looks]
+        rows = [[look, *map(_e_value, found)] for look, *found in every]
+        return Table(("look", "mean e-value", *(f"{name}: e-value" for name in names)), rows, 1 + len(names))
+
+    @property
+    def watched(self) -> Table:
+        rows = []
+        for key, (name, shown) in _FIGURES.items():
+            every = [one["watched"][key] for one in self.looks] or [None]
+            known = [one for one in every if one is not None]
+            values = (self.baseline["watched"][key], every[-1], min(known, default=None), max(known, default=None))
+            rows.append([name, *("-" if value is None else shown(value) for value in values)])
+        return Table(("of all answers", "baseline", "last look", "smallest", "largest"), rows, 4)
+
+    def course(self, limit: _Line) -> Drawing:
+        """The score of each look, beside the baseline and the limit."""
+        mean, edge, alarm = limit["baseline"], edge_of(limit), self.history.alarm
+        low, high = mean - 2 * limit["sigma"], mean + 2 * limit["sigma"]
+        values = {look: one["value"] for look, one in self.found(limit["name"]).items()}
+        y = axis_of([*values.values(), low, high, edge], LOWEST, TOP)
+        is_named = alarm is not None and alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
+        plot = _Plot(self, y, alarm if is_named else None)
+        plot.shapes.append(Rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid"))
+        plot.frame({tick: f"{tick:.6g}" for tick in y.ticks()})
+        plot.level(mean, "ink")
+        plot.level(edge, "second")
+        plot.ends([(mean, "baseline"), (edge, "limit")])
+        plot.line(values, limit["metric"])
+        return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
+
+    def e_values(self, of: str) -> Drawing:
+        """Of `harm`, with their mean; or of what `changed`."""
+        is_harm, alarm = of == HARM, self.history.alarm
+        names = [one["name"] for one in self.baseline["limits"]]
+        each = [{k: (one if is_harm else one["change"])["e"] for k, one in self.found(name).items()} for name in names]
+        mean = {one["look"]: one["e"] for one in self.looks} if is_harm else {}
+        levels = {"alarm": 1 / self.rules.harm_alpha} if is_harm else {"changed": len(each) / self.rules.alpha}
+        if CHANGED in self.rules.alarm_on and not is_harm:
+            levels["alarm"] = len(each) / self.rules.other_alpha
+        logs = [_log(e) for e in [1.0, *levels.values(), *mean.values(), *(e for one in each for e in one.values())]]
+        y = Axis(math.floor(min(logs)), min(math.ceil(max(logs) + 0.2), _log(MOST)), LOWEST, TOP)
+        plot = _Plot(self, y, alarm if alarm is not None and alarm["what"] == of else None, is_log=True)
+        plot.frame({10.0**power: f"{10.0**power:,.6g}" for power in range(int(y.low), int(y.high) + 1)})
+        for name, level in levels.items():
+            plot.level(level, "second")
+            plot.shapes.append(Text(LEFT + 5, plot.at(level) - 5, f"{name} at {level:g}"))
+        for name, found in zip(names, each, strict=True):
+            plot.line(found, name, "faint" if is_harm else "data")
+        if is_harm:
+            plot.line(mean, "mean e-value")
+        if 1 < len(each) <= MOST_NUMBERED:
+            plot.ends([([*found.values()][-1], str(place)) for place, found in enumerate(each, start=1)])
+        return plot.drawing("Evidence of a drop beyond a limit" if is_harm else "Evidence of any change")
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """What is drawn over the looks of an epoch."""
+
+    epoch: _Epoch
+    y: Axis
+    alarm: _Line | None  # to be marked
+    is_log: bool = False
+    shapes: list[Shape] = field(default_factory=list)
+
+    def x(self, look: int) -> float:
+        numbers: list[int] = [one["look"] for one in self.epoch.numbered]
+        return LEFT + 14 + (RIGHT - LEFT - 28) * (look - numbers[0]) / max(FEWEST - 1, numbers[-1] - numbers[0])
+
+    def at(self, value: float) -> float:
+        return self.y.x(_log(value) if self.is_log else value)
+
+    def frame(self, ticks: Mapping[float, str]) -> None:
+        for value, shown in ticks.items():
+            self.shapes.append(Line(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
+            self.shapes.append(Text(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end"))
+        self.shapes.append(Line(LEFT, BOTTOM, RIGHT, BOTTOM))
+        self.shapes.append(Text((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
+        step = 1 + len(self.epoch.numbered) // 15
+        for one in self.epoch.numbered:
+            if one["look"] % step == 0:
+                self.shapes.append(Text(self.x(one["look"]), BOTTOM + 18, str(one["look"]), "middle"))
+            if one["kind"] == NOT_MADE:
+                self._sign(one, "x", f"not made: {one['reason']}")
+        for key, name, side in (("since", "since", -4), ("look", "alarm", 4)):
+            if self.alarm is not None and self.alarm[key] is not None:
+                x = self.x(self.alarm[key])
+                self.shapes.append(Line(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
+                self.shapes.append(Text(x + side, TOP - 11, name, "end" if side < 0 else "start"))
+
+    def level(self, value: float, colour: Colour) -> None:
+        self.shapes.append(Line(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second"))
+
+    def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
+        """Broken where a look was not made, or has no value."""
+        made = {look: (self.x(look), self.at(value)) for look, value in values.items() if value is not None}
+        is_main = colour == "data"
+        for a, b in pairwise(one["look"] for one in self.epoch.numbered):
+            if a in made and b in made:
+                self.shapes.append(Line(*made[a], *made[b], colour, 2 if is_main else 1))
+        for one in self.epoch.looks:
+            value = values[one["look"]]
+            if value is None:
+                self._sign(one, "?", f"{name} none")
+                continue
+            x, y = made[one["look"]]
+            shown = _e_value(value) if self.is_log else formats.score(value)
+            title = one_line(f"look {_named(one)}: {name} {shown}")
+            if is_main and self.alarm is not None and one["look"] == self.alarm["look"]:
+                self.shapes.append(Polygon(((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)), "second", title))
+            else:
+                self.shapes.append(Circle(x, y, 4 if is_main else 2.5, colour, title))
+
+    def _sign(self, look: _Line, sign: str, why: str) -> None:
+        title = one_line(f"look {_named(look)}: {why}")
+        self.shapes.append(Text(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title))
+
+    def ends(self, labels: Sequence[tuple[float, str]]) -> None:
+        """Words at the right edge, none over another."""
+        above = math.inf
+        for value, text in sorted(labels):
+            above = min(above - FONT_SIZE, self.at(value))
+            self.shapes.append(Text(RIGHT + 6, above + FONT_SIZE / 3, text))
+
+    def drawing(self, title: str) -> Drawing:
+        words = "Its figures are in the tables of this page."
+        return Drawing(one_line(title), words, BOTTOM + 46, tuple(self.shapes), WIDTH)

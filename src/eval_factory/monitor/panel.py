@@ -1,0 +1,329 @@
+"""A panel: a fixed sample of instances, whom it is asked of, and by how much the answers may get worse.
+
+Each asking of the panel, for the baseline or for a look, is a suite of one target in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from eval_factory.config.load import interpolate
+from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, problems_with
+from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite_model import FolderName, TargetEntry
+from eval_factory.core.errors import ConfigError
+from eval_factory.core.plain_yaml import load_mapping
+from eval_factory.core.safe_files import expanded
+from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
+from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
+
+TOP = "monitor"
+CHANGED = "changed"
+Watched = Literal["changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"]
+_OF_SUITES = (
+    "params", "judges", "prices", "executor", "slurm", "max_processes", "max_attempts", "max_outage_s", "max_cost",
+    "max_requests", "max_tokens_total", "max_wall_s",
+)  # fmt: skip
+"""Keys that each asking of the panel hands to its suite."""
+_PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
+_MADE_BY_US = ("limit_samples", "sample_seed")
+
+
+Drop = Annotated[Number, Field(ge=0)]
+
+
+class GroupLimit(DescribedModel):
+    max_drop: Drop
+    """How much worse the group may get, in the metric's own unit."""
+
+
+class PanelTask(DescribedModel):
+    """One task of the panel."""
+
+    type: OneLineText
+    """The task; 'eval-factory ls' lists them."""
+    name: FolderName | None = None
+    """What it is called here, where one task is there twice."""
+    size: Positive
+    """Instances: the same ones at each look."""
+    max_drop: Drop
+    """How much worse the score may get, in the metric's own unit: 0.02 is two points of a share."""
+    metric: OneLineText | None = None
+    """The score's name; the task's main metric if not given."""
+    groups: dict[str, dict[str, GroupLimit]] = Field(default_factory=dict)
+    """Field of the instances -> its value -> how much worse that group may get."""
+    params: dict[str, Any] | None = None
+    """As config.params, of this task alone."""
+
+
+class BaselineSection(DescribedModel):
+    repeats: Annotated[int, Field(strict=True, ge=2, le=100)] = 5
+    """Runs of the panel before the first look."""
+
+
+class ChangeSection(DescribedModel):
+    """What a new version of the model has to keep to go live without another approval."""
+
+    description: OneLineText | None = None
+    """Which changes are foreseen."""
+    policy: PathText
+    """The gate's policy, beside this file or by its whole path."""
+
+
+class PanelSection(DescribedModel):
+    """`monitor`."""
+
+    output_dir: PathText
+    """The folder of the ledger, the baseline and all looks."""
+    tasks: Annotated[list[PanelTask], Field(min_length=1)]
+    """What the panel asks."""
+    target: dict[str, Any]
+    """The model, as a suite's target: api_endpoint, or serve."""
+    alpha: Annotated[Number, Field(gt=0, lt=0.5)] = 0.05
+    """The chance of a false alarm in the panel's whole life, at most."""
+    looks: Annotated[int, Field(strict=True, ge=1, le=1000)] = 52
+    """How often it is looked at in its life."""
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+    """Another one draws another sample."""
+    baseline: BaselineSection = Field(default_factory=BaselineSection)
+    alarm_on: list[Watched] = []
+    """What ends with an alarm too, beside a drop beyond a limit; the error rate is then divided between the two."""
+    max_look_hours: Annotated[Number, Field(gt=0, le=24 * 7)] = 24
+    """How long a look that was stopped may go on; after that it counts as not made."""
+    change: ChangeSection | None = None
+    params: dict[str, Any] | None = None
+    """As config.params, of every run."""
+    judges: list[Any] | None = None
+    prices: list[Any] | None = None
+    executor: ExecutorName | None = None
+    slurm: dict[str, Any] | None = None
+    max_processes: Positive | None = None
+    max_attempts: Positive | None = None
+    max_outage_s: Number | None = None
+    max_cost: Number | None = None
+    """US dollars that one asking of the panel may cost."""
+    max_requests: Positive | None = None
+    max_tokens_total: Positive | None = None
+    max_wall_s: Number | None = None
+
+
+class PanelFile(StrictModel):
+    monitor: PanelSection
+
+
+def panel_schema() -> dict[str, Any]:
+    """What a panel's file may hold."""
+    about = {
+        "title": "eval-factory: panel of a monitor",
+        "description": "A model that is asked again and again (docs/monitor.md).",
+    }
+    return plain_schema(PanelFile, about)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """By how much one score, of a task or of a group in it, may get worse."""
+
+    name: str
+    """`pubmed_qa`, or `pubmed_qa, topic=heart`."""
+    task: str
+    """The name of the task in the panel: of its runs' folders."""
+    metric: str | None
+    max_drop: float
+    """In the metric's own unit."""
+    field: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    file: Path
+    folder: Path
+    section: PanelSection
+    document: Mapping[str, Any]
+    """`monitor`, as given."""
+    env: Mapping[str, str]
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        found = []
+        for task in self.section.tasks:
+            name = self._names[id(task)]
+            found.append(Limit(name, name, task.metric, float(task.max_drop)))
+            found += [
+                Limit(f"{name}, {field}={value}", name, task.metric, float(one.max_drop), field, value)
+                for field, by_value in task.groups.items()
+                for value, one in by_value.items()
+            ]
+        return tuple(found)
+
+    @property
+    def _names(self) -> dict[int, str]:
+        return {id(task): task.name or _safe(task.type) for task in self.section.tasks}
+
+    def with_target(self, target: dict[str, Any]) -> Panel:
+        """The same panel, asked of another model."""
+        section = self.section.model_copy(update={"target": target})
+        return replace(self, section=section, document={**self.document, "target": target})
+
+    @property
+    def whole(self) -> dict[str, Any]:
+        """`monitor`, to be run from any folder."""
+        found = {**self.document, "output_dir": str(self.folder)}
+        if self.section.params:
+            found["params"] = self._paths_from_here(found["params"])
+        found["tasks"] = [
+            {**task, "params": self._paths_from_here(task["params"])} if task.get("params") else task
+            for task in found["tasks"]
+        ]
+        if self.section.change is not None:
+            found["change"] = {**found["change"], "policy": str(self.policy)}
+        return found
+
+    @property
+    def policy(self) -> Path:
+        """The gate's policy of the plan of change; only where there is one."""
+        if self.section.change is None:
+            raise ConfigError(f"{self.file}: has no `{TOP}.change`, which names the gate's policy for a new version")
+        return _from(self.file, self.section.change.policy)
+
+    @property
+    def target_name(self) -> str:
+        return str(self.section.target.get("name") or "model")
+
+    @property
+    def model(self) -> str:
+        return str((self.section.target.get("api_endpoint") or {}).get("model_id"))
+
+    def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
+        """One asking of the panel.
+
+        Args:
+            targets: whom it asks; the panel's own if not given.
+
+        Raises:
+            ConfigError: with every mistake, as the panel's file has it.
+        """
+        section: dict[str, Any] = {key: self.document[key] for key in _OF_SUITES if key in self.document}
+        if self.section.params:
+            section["params"] = self._paths_from_here(self.document["params"])
+        section["output_dir"] = str(folder.absolute())
+        section["targets"] = list(targets) or [{"name": self.target_name, **self.document["target"]}]
+        drawn = {"sample_seed": self.section.seed}
+        section["evaluations"] = [
+            {
+                "type": task.type,
+                "name": self._names[id(task)],
+                "params": _with(self._paths_from_here(given.get("params") or {}), task.size, drawn),
+            }
+            for task, given in zip(self.section.tasks, self.document["tasks"], strict=True)
+        ]
+        try:
+            return build_suite(None, document={"suite": section}, env=self.env)
+        except ConfigError as error:
+            raise ConfigError([f"{self.file}: {_as_here(problem)}" for problem in error.problems]) from None
+
+    def _paths_from_here(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Paths are the panel's file's, wherever it is called from: cron has a folder of its own."""
+        extra = dict(params.get("extra") or {})
+        for name in _PATHS:
+            if isinstance(extra.get(name), str) and "${" not in extra[name]:
+                extra[name] = str(_from(self.file, extra[name]))
+        return {**params, "extra": extra}
+
+    def planned(self, folder: Path) -> tuple[PlannedCell, ...]:
+        """
+        Raises:
+            ConfigError, PrerequisiteError: a run of it is wrong, or lacks something.
+        """
+        try:
+            return tuple(plan_cells(self.suite(folder), self.env))
+        except ConfigError as error:
+            raise ConfigError([_as_here(problem) for problem in error.problems]) from None
+
+    def fixed(self, cells: Sequence[PlannedCell]) -> dict[str, Any]:
+        """What a baseline holds for: where anything of it is another, there has to be another baseline."""
+        section = self.section
+        return {
+            "alpha": float(section.alpha),
+            "looks": section.looks,
+            "repeats": section.baseline.repeats,
+            "alarm_on": sorted(section.alarm_on),
+            "limits": {one.name: [one.metric, one.max_drop] for one in self.limits},
+            "runs": {one.cell.evaluation: one.plan.identity for one in cells},
+        }
+
+
+def digest_of(fixed: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
+
+
+def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Panel:
+    """Read and check a panel.
+
+    Args:
+        flags: keys of `monitor` that stand over those of the file.
+
+    Raises:
+        ConfigError: with every mistake that was found.
+    """
+    document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
+    problems = [f"unknown key {key}; a panel has all its keys under `{TOP}:`" for key in document if key != TOP]
+    tree = document.get(TOP)
+    if not isinstance(tree, dict):
+        raise ConfigError([f"{path}: {problem}" for problem in (*problems, f"`{TOP}:` is missing, or holds no keys")])
+    given = {key: value for key, value in {**tree, **(flags or {})}.items() if value is not None}
+    tree = interpolate(given, env, TOP, problems)
+    problems += problems_with(tree, TOP, PanelSection)
+    if not problems:
+        section = PanelSection.model_validate(tree)
+        problems += _problems_of(section)
+    if problems:
+        raise ConfigError([f"{path}: {problem}" for problem in problems])
+    try:
+        folder = _from(path, section.output_dir)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
+    return Panel(path, folder, section, given, env)
+
+
+def _problems_of(section: PanelSection) -> Iterator[str]:
+    names = [(task.name or _safe(task.type)).lower() for task in section.tasks]
+    for number, (task, name) in enumerate(zip(section.tasks, names, strict=True)):
+        where = f"{TOP}.tasks[{number}]"
+        if names.index(name) != number:
+            yield f"{where}: there are two tasks of the name {name!r}; give each its own `name`"
+        for made in _MADE_BY_US:
+            if made in (task.params or {}) or made in ((task.params or {}).get("extra") or {}):
+                yield f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
+    yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
+
+
+def _as_here(problem: str) -> str:
+    """As the panel's file calls it what a suite's calls by other names."""
+    for theirs, ours in (("suite.evaluations", f"{TOP}.tasks"), ("suite.targets[0]", f"{TOP}.target")):
+        problem = problem.replace(theirs, ours)
+    return problem.replace("suite.", f"{TOP}.")
+
+
+def _with(params: dict[str, Any], size: int, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    return {**params, "limit_samples": size, "extra": {**params["extra"], **drawn}}
+
+
+def _from(file: Path, given: str) -> Path:
+    return Path(os.path.abspath(file.absolute().parent / expanded(given)))
+
+
+def _safe(task: str) -> str:
+    from eval_factory.config.suite_layers import name_of_type
+    from eval_factory.tasks.framework import load_framework
+
+    return name_of_type(task, load_framework())

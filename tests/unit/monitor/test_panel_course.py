@@ -1,0 +1,158 @@
+"""What looks come to, in their order: figures, alarms, who is blamed since when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from eval_factory.core.errors import ConfigError
+from eval_factory.monitor.course import Course, Rules
+from eval_factory.monitor.measured import Asked, Scaled
+from eval_factory.monitor.panel import Limit
+
+KEYS = [f"id{number:03}" for number in range(80)]
+PLAIN = {
+    "refused": 0.0, "unreadable": 0.0, "empty": 0.0, "failed": 0.0, "length": 5.0, "latency": 0.5, "stated": ["m"],
+}  # fmt: skip
+SHARE = Scaled("exact_match", 0.0, 1.0, True)
+MARKS = Scaled("jury_score", 1.0, 5.0, True)
+ERRORS = Scaled("error_rate", 0.0, 1.0, False)
+
+
+def limit(name: str, max_drop: float = 0.02) -> Limit:
+    return Limit(name, name, None, max_drop)
+
+
+def asked(right: float | dict[str, float], missing: Sequence[str] = (), scale: Scaled = SHARE, **watched: Any) -> Asked:
+    """Values of each limit: a share of its instances is right, the first ones."""
+    shares = right if isinstance(right, dict) else {"a": right}
+    values = {
+        name: {
+            key: None if key in missing else float(number < share * len(KEYS)) for number, key in enumerate(KEYS)
+        }
+        for name, share in shares.items()
+    }  # fmt: skip
+    return Asked(values, {}, {**PLAIN, **watched}, dict.fromkeys(shares, scale))
+
+
+def course(
+    *limits: Limit, alarm_on: Sequence[str] = (), looks: int = 12, scale: Scaled = SHARE, alpha: float = 0.05
+) -> Course:
+    of = limits or (limit("a"),)
+    runs = [asked({one.name: share for one in of}, scale=scale) for share in (0.8, 0.8125, 0.8, 0.7875, 0.8)]
+    return Course(Rules(alpha, looks, 0, tuple(alarm_on)), of, runs)
+
+
+def test_the_baseline_is_said_in_the_metrics_unit() -> None:
+    (said,) = course(limit("a", 0.4), scale=MARKS).of_baseline()["limits"]
+    assert said["baseline"] == pytest.approx(1 + 4 * 0.8)
+    assert said["scale"] == [1.0, 5.0]
+    assert 0.01 < said["sigma"] < 0.2
+    (fewer,) = course(scale=ERRORS).of_baseline()["limits"]
+    assert fewer["baseline"] == pytest.approx(0.2)
+    assert fewer["sigma"] == pytest.approx(said["sigma"] / 4)
+
+
+def test_a_steady_model_is_in_control() -> None:
+    found = course()
+    looks = [found.look(number, asked(0.8)) for number in range(1, 13)]
+    assert [one["alarm"] for one in looks] == [None] * 12
+    assert max(one["e"] for one in looks) < 1
+
+
+def test_a_drop_is_an_alarm_that_names_it_and_stays() -> None:
+    found = course(limit("a"), limit("b"))
+    for number in (2, 4, 5):  # looks that were not made have numbers too
+        assert found.look(number, asked({"a": 0.8, "b": 0.8}))["alarm"] is None
+    alarms = [found.look(number, asked({"a": 0.8, "b": 0.4}))["alarm"] for number in (7, 8, 9)]
+    first = next(one for one in alarms if one is not None)
+    assert (first["what"], first["names"], first["since"]) == ("harm", ["b"], 7)
+    assert first["drops"] == {"b": pytest.approx(0.4)}
+    again = found.look(10, asked({"a": 0.8, "b": 0.8}))["alarm"]
+    assert (again["look"], again["since"]) == (first["look"], 7)
+    assert again["drops"]["b"] < 0.4  # of all looks since
+
+
+def test_less_than_the_limit_is_no_alarm() -> None:
+    found = course(limit("a", 0.3))
+    assert [found.look(number, asked(0.55))["alarm"] for number in range(1, 13)] == [None] * 12
+
+
+def test_where_lower_is_better_more_is_worse() -> None:
+    found = course(scale=ERRORS)
+    look = [found.look(number, asked(0.4, scale=ERRORS)) for number in (1, 2, 3)][-1]
+    assert look["limits"][0]["value"] == pytest.approx(0.6)
+    assert look["alarm"]["drops"]["a"] == pytest.approx(0.4)
+
+
+def test_answers_that_did_not_come_are_no_drop() -> None:
+    found = course()
+    look = [found.look(number, asked(0.8, missing=KEYS[:60])) for number in (1, 2, 3)][-1]
+    assert look["alarm"] is None
+    assert look["limits"][0]["missing"] == 60
+    assert look["limits"][0]["value"] == pytest.approx(4 / 20)
+    nothing = found.look(4, asked(0.8, missing=KEYS))
+    assert nothing["limits"][0]["value"] is None
+    assert nothing["alarm"] is None
+
+
+def test_what_lacks_a_value_in_a_run_of_the_baseline_is_left_out() -> None:
+    runs = [asked(0.8), asked(0.8, missing=KEYS[:5])]
+    (said,) = Course(Rules(0.05, 5, 0, ()), [limit("a")], runs).of_baseline()["limits"]
+    assert (said["instances"], said["left_out"]) == (75, 5)
+    with pytest.raises(ConfigError, match="a: 1 of its instances"):
+        Course(Rules(0.05, 5, 0, ()), [limit("a")], [asked(0.8), asked(0.8, missing=KEYS[1:])])
+
+
+def test_units_are_the_sources_that_instances_share() -> None:
+    def run() -> Asked:
+        one = asked(0.8)
+        return Asked(one.limits, {"a": {key: key[:4] for key in KEYS}}, one.watched, one.scales)
+
+    (said,) = Course(Rules(0.05, 5, 0, ()), [limit("a")], [run(), run()]).of_baseline()["limits"]
+    assert said["units"] == 8
+
+
+def test_a_change_for_the_better_is_an_alarm_only_where_it_is_asked_for() -> None:
+    for alarm_on in ((), ("changed",)):
+        found = course(alarm_on=alarm_on, looks=30)
+        for number in range(1, 16):
+            found.look(number, asked(0.8 + 0.0125 * (number % 3 - 1)))
+        last = [found.look(number, asked(1.0)) for number in range(16, 31)][-1]
+        assert last["changed"]["a"]["e"] > 40
+        assert (last["alarm"] or {}).get("what") == (alarm_on[0] if alarm_on else None)
+    assert last["alarm"]["since"] in range(14, 19)
+
+
+def test_alpha_is_divided_only_where_something_else_is_an_alarm_too() -> None:
+    assert Rules(0.05, 52, 0, ()).harm_alpha == 0.05
+    both = Rules(0.05, 52, 0, ("changed", "length"))
+    assert both.harm_alpha == 0.025
+    assert both.other_alpha == pytest.approx(0.0125)
+    assert both.harm_alpha + 2 * both.other_alpha == pytest.approx(0.05)
+
+
+def test_a_watched_figure_is_an_alarm_where_it_is_asked_for() -> None:
+    for alarm_on in ((), ("length",)):
+        found = course(alarm_on=alarm_on, looks=40)
+        for number in range(1, 21):
+            found.look(number, asked(0.8, length=5.0 + number % 4 / 10))
+        last = [found.look(number, asked(0.8, length=9.0)) for number in range(21, 41)][-1]
+        assert (last["alarm"] or {}).get("names") == (["length"] if alarm_on else None)
+
+
+def test_another_stated_model_is_an_alarm_at_once_where_it_is_asked_for() -> None:
+    found = course(alarm_on=["stated"])
+    assert found.look(1, asked(0.8))["alarm"] is None
+    assert found.look(2, asked(0.8, stated=[]))["alarm"] is None
+    alarm = found.look(3, asked(0.8, stated=["m", "n"]))["alarm"]
+    assert (alarm["what"], alarm["since"], alarm["look"]) == ("stated", 3, 3)
+    assert course().look(1, asked(0.8, stated=["n"]))["alarm"] is None
+
+
+def test_the_same_looks_give_the_same_figures() -> None:
+    first, second = course(), course()
+    for number in range(1, 6):
+        assert first.look(number, asked(0.7)) == second.look(number, asked(0.7))

@@ -1,0 +1,634 @@
+"""The page of a panel: the verdict first, every fact of the ledger, and nothing of a name that is more than its letters."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html import unescape
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from eval_factory.monitor.history import History
+from eval_factory.monitor.page import LEAST, MOST, monitor_page
+from eval_factory.monitor.status import evidence_of, power_lines, state_of
+from eval_factory.report.drawing import text_width
+from invented_ledger import HEAD, HOSTILE, Invented, limit, one_limit, rich, watched
+
+_Line = dict[str, Any]
+ALARM: _Line = {"what": "harm", "names": ["notes"], "since": 2, "drops": {"notes": 0.13}}
+
+
+def text_of(page: str, section: str = "main") -> str:
+    """What is read of a section, without its pictures."""
+    found = re.search(rf'<(section|main) id="{section}".*?</\1>', page, re.DOTALL)
+    assert found is not None
+    words = re.sub(r"<(svg|style).*?</\1>", " ", found[0], flags=re.DOTALL)
+    words = re.sub(r"</?(b|strong|code|span)\b[^>]*>", "", words)
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", words)).split())
+
+
+def card(page: str) -> tuple[str, str]:
+    """The class and the text of the first thing below the title."""
+    found = re.search(r'</h1>\s*<div class="card (\w+)">(.*?)</div>', page, re.DOTALL)
+    assert found is not None
+    return found[1], " ".join(unescape(re.sub(r"<[^>]*>", " ", found[2])).split())
+
+
+def rows(page: str, section: str, table: int = 0) -> list[list[str]]:
+    within = page[page.index(f'<section id="{section}"') :]
+    found = re.findall(r"<tr>(.*?)</tr>", re.findall(r"<table>.*?</table>", within, re.DOTALL)[table], re.DOTALL)
+    return [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in found]
+
+
+class Picture:
+    """One plot of a page, as it is drawn."""
+
+    def __init__(self, page: str, title: str | None = None) -> None:
+        drawn = [ElementTree.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]  # noqa: S314
+        (self.svg,) = [one for one in drawn if title in (None, one.findtext("title"))]
+
+    def points(self, name: str) -> dict[int, tuple[float, float]]:
+        """Look -> where it is drawn, of a line."""
+        found = {}
+        for one in self.svg:
+            tooltip = re.fullmatch(rf"look (\d+), [\d-]+: {re.escape(name)} [-\d.e+]+", one.findtext("title") or "")
+            if tooltip and one.tag in ("circle", "polygon"):
+                corner = (one.get("points") or "").split(" ")[0].split(",")
+                x, y = (one.get("cx"), one.get("cy")) if one.tag == "circle" else (corner[0], float(corner[1]) + 7)
+                found[int(tooltip[1])] = (float(x or 0), float(y or 0))
+        return found
+
+    def tooltips(self, tag: str) -> list[str]:
+        return [one.findtext("title") or "" for one in self.svg.iter(tag) if one.find("title") is not None]
+
+    def words(self) -> dict[str, tuple[float, float]]:
+        return {(one.text or ""): (float(one.get("x") or 0), float(one.get("y") or 0)) for one in self.svg.iter("text")}
+
+    def lines(self, **how: str) -> list[tuple[float, float, float, float]]:
+        """Of a colour, dashed or not."""
+        sides = ("x1", "y1", "x2", "y2")
+        return [
+            (float(one.get("x1") or 0), *(float(one.get(side) or 0) for side in sides[1:]))  # type: ignore[misc]
+            for one in self.svg.iter("line")
+            if all(one.get(key.replace("_", "-")) == value for key, value in how.items())
+        ]
+
+
+DATA, LIMIT, MEAN = (
+    {"class": "plot-stroke-data"},
+    {"class": "plot-stroke-second"},
+    {"class": "plot-stroke-ink", "stroke_width": "1.5"},
+)
+COURSE, HARM, CHANGE = "notes: exact_match of each look", "Evidence of a drop beyond a limit", "Evidence of any change"
+
+
+# The verdict.
+
+
+def test_an_alarm_comes_first_with_its_limit_its_drop_and_when_it_began() -> None:
+    made = one_limit(0.83, 0.75)
+    made.look({"notes": (0.7, 31.0)}, alarm=ALARM)
+    made.look({"notes": (0.69, 64.0)})
+    grade, words = card(made.page())
+    assert grade == "bad"
+    assert words.startswith(
+        "✕ ALARM: notes is 13.0 points worse, since about look 2 (alarm of look 3); 4 of 52 looks made, the last at"
+        " 2027-01-10T06:00:00Z. Look 2 was made at 2027-01-06T06:00:00Z. Look 3 was made at 2027-01-08T06:00:00Z."
+        " It stays an alarm until a new baseline is made. Evidence of a drop beyond a limit: 64; an alarm at 20."
+    )
+    assert "Look 1 was" not in words
+    assert state_of(History(made.lines)) in words
+
+
+def test_in_control() -> None:
+    made = one_limit(0.83, 0.82)
+    grade, words = card(made.page())
+    assert (grade, words) == (
+        "good",
+        "✓ In control; 2 of 52 looks made, the last at 2027-01-06T06:00:00Z. Evidence of a drop beyond a limit: 0.5; an alarm at 20.",
+    )
+    assert evidence_of(made.lines[0], made.lines[-1]) in words.replace("Evidence", "evidence")
+
+
+def test_no_look_yet_is_not_good() -> None:
+    page = one_limit().page()
+    assert card(page) == ("warn", "! Baseline made, no look yet.")
+    assert "No look was made." in text_of(page, "evidence")
+    assert "<svg" not in page
+    assert rows(page, "watched")[1] == ["refused", "1.0 %", "-", "-", "-"]
+
+
+def test_no_baseline_yet() -> None:
+    page = monitor_page("clinic", [], HEAD)
+    assert card(page) == ("warn", "! No baseline yet.")
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda made: made.look({"notes": (0.8, 1)}, watched=watched(stated=["m2"])), "THE ANSWERS NAME ANOTHER MODEL: m2 (baseline m1-0301)."),
+    (lambda made: made.look({"notes": (0.8, 1)}, changed={"notes": {"e": 20.0, "since": 1}}), "Something changed in notes, since about look 1"),
+    (lambda made: made.not_made("no prompt <b>"), "Look 2 was not made: no prompt <b>."),
+    (lambda made: made.add("begun", look=2), "Look 2 was begun at 2027-01-05T06:00:00Z and has not ended."),
+])  # fmt: skip
+def test_what_is_no_alarm_is_no_good_news_either(change: Any, words: str) -> None:
+    made = one_limit(0.82)
+    change(made)
+    grade, found = card(made.page())
+    assert grade == "warn"
+    assert words in found
+    made.look({"notes": (0.82, 0.5)})
+    assert card(made.page())[0] == "good"
+
+
+def test_all_looks_are_made() -> None:
+    made = Invented()
+    made.baseline([limit()], looks=2)
+    made.look({"notes": (0.82, 0.5)})
+    assert card(made.page())[0] == "good"
+    made.look({"notes": (0.82, 0.5)})
+    assert card(made.page())[1].endswith("All looks are made: the next one needs a new baseline.")
+    assert card(made.page())[0] == "warn"
+
+
+# What it is.
+
+
+def test_what_the_panel_is() -> None:
+    made = rich()
+    words = text_of(made.page())
+    for fact in (
+        "clinic of m3", "model m3", "in the panel as guarded", "baseline 5 runs, 2027-01-12T06:00:00Z: the model was changed",
+        "looks 13 of 52 made, 1 not made",
+        "alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most; 2.50 % of it for a drop beyond a limit,",
+        "limit, 1.25 % each for changed, refused Limits",
+    ):  # fmt: skip
+        assert fact in words
+    plain = text_of(one_limit(0.8).page())
+    assert (
+        "looks 1 of 52 made alpha 5.0 %: the chance of a false alarm in the panel's whole life, at most Limits" in plain
+    )
+
+
+def test_each_limit_in_words() -> None:
+    page = rich().page()
+    words = text_of(page, "limits")
+    for fact in (
+        "1. notes, topic=heart exact_match of notes, higher is better, from 0 to 1. 40 instances of 31 sources; 3 left out,",
+        "2. letters rating of letters, higher is better, from 1 to 5. 100 instances.",
+        "Line: baseline 3.9. Band: two sigma around it, 0.12 to each side. Dashed: limit 3.65.",
+        "3. harm toxicity of letters, lower is better",
+        "Line: baseline 0.1. Band: two sigma around it, 0.018 to each side. Dashed: limit 0.15.",
+    ):
+        assert fact in words
+    assert rows(page, "limits")[2] == ["letters", "100", "6.8 %", "3.9", "0.25", "3.45", "653"]
+    assert "x: a look that was not made; ?: one without a value." in words
+    assert "x: a look" not in text_of(one_limit(0.8).page())
+    assert "x: a look" in text_of(one_limit(0.8, None).page())
+
+
+def test_the_figures_of_each_look() -> None:
+    made = one_limit(0.83, 0.8)
+    made.not_made("the endpoint was down")
+    made.look({"notes": (None, 1.2345)}, since=2, changed={"notes": {"e": 2.0, "since": 4}})
+    head, *found = rows(made.page(), "limits", 1)
+    assert [made.page().partition(f'id="{name}">')[2].partition("</table>")[0].count('<td class="n">') for name in
+            ("limit-1", "evidence-title", "watched-title")] == [4 * 7, 3, 6 * 4]  # fmt: skip
+    assert head == [
+        "look",
+        "score",
+        "less baseline",
+        "missing",
+        "e-value",
+        "drop since",
+        "change: e-value",
+        "change since",
+    ]
+    assert found == [
+        ["1, 2027-01-04", "0.8300", "+0.0000", "0", "0.5", "-", "0.8", "-"],
+        ["2, 2027-01-06", "0.8000", "-0.0300", "0", "0.5", "-", "0.8", "-"],
+        ["3, 2027-01-07", "not made", "-", "-", "-", "-", "-", "-"],
+        ["4, 2027-01-09", "none", "-", "2", "1.23", "2", "2", "4"],
+    ]
+
+
+def test_long_tables_are_folded_and_short_ones_are_not() -> None:
+    assert one_limit(*[0.8] * 12).page().count("<details open>") == 2
+    folded = one_limit(*[0.8] * 13).page()
+    assert (folded.count("<details>"), folded.count("Figures of 13 looks")) == (2, 2)
+
+
+# The course.
+
+
+def test_the_course_of_a_score() -> None:
+    made = one_limit(0.83, 0.81, 0.87)
+    drawn = Picture(made.page(), COURSE)
+    points = drawn.points("exact_match")
+    (baseline, *_), (edge, *_) = drawn.lines(**MEAN), drawn.lines(**LIMIT)
+    assert points[1][1] == pytest.approx(baseline[1], abs=0.02)
+    assert points[2][1] == pytest.approx(edge[1], abs=0.02)
+    assert points[3][1] < baseline[1] < edge[1]
+    assert points[1][0] < points[2][0] < points[3][0]
+    assert drawn.lines(**DATA) == [(*points[1], *points[2]), (*points[2], *points[3])]
+    (band,) = drawn.svg.iter("rect")
+    top, height = float(band.get("y") or 0), float(band.get("height") or 0)
+    per_unit = (edge[1] - baseline[1]) / 0.02
+    assert height == pytest.approx(4 * 0.009 * per_unit, abs=0.05)
+    assert top + height / 2 == pytest.approx(baseline[1], abs=0.05)
+    assert drawn.tooltips("circle") == [
+        "look 1, 2027-01-04: exact_match 0.8300", "look 2, 2027-01-06: exact_match 0.8100",
+        "look 3, 2027-01-08: exact_match 0.8700",
+    ]  # fmt: skip
+    assert {"1", "2", "3", "look"} <= set(drawn.words())
+    for word, line in (("baseline", baseline), ("limit", edge)):
+        assert drawn.words()[word][1] == pytest.approx(line[1] + 13 / 3, abs=0.02)
+        assert drawn.words()[word][0] > line[2]
+    assert float(band.get("x") or 0) + float(band.get("width") or 0) == edge[2] == baseline[2]
+    assert drawn.lines(**LIMIT, stroke_dasharray="5") == drawn.lines(**LIMIT)
+    assert not drawn.lines(**MEAN, stroke_dasharray="5")
+
+
+def test_where_lower_is_better_the_limit_is_above() -> None:
+    drawn = Picture(one_limit(0.1, higher_is_better=False, baseline=0.1, max_drop=0.05).page(), COURSE)
+    assert drawn.lines(**LIMIT)[0][1] < drawn.lines(**MEAN)[0][1]
+
+
+def test_words_beside_the_lines_stand_apart() -> None:
+    words = Picture(one_limit(0.5, 1.0, max_drop=0.001).page(), COURSE).words()
+    assert words["limit"][1] - words["baseline"][1] == pytest.approx(13, abs=0.02)
+
+
+def test_a_look_that_was_not_made_and_a_value_that_is_missing_are_gaps_with_a_sign() -> None:
+    made = one_limit(0.83, 0.82)
+    made.not_made("the <endpoint> was down")
+    made.look({"notes": (0.8, 0.5)})
+    made.look({"notes": (None, 0.5)})
+    made.look({"notes": (0.8, 0.5)})
+    page = made.page()
+    drawn = Picture(page, COURSE)
+    points = drawn.points("exact_match")
+    assert list(points) == [1, 2, 4, 6]
+    assert drawn.lines(**DATA) == [(*points[1], *points[2])]
+    assert drawn.tooltips("text") == [
+        "look 3, 2027-01-07: not made: the <endpoint> was down", "look 5, 2027-01-11: exact_match none",
+    ]  # fmt: skip
+    signs = drawn.words()
+    assert points[2][0] < signs["x"][0] < points[4][0] < signs["?"][0] < points[6][0]
+    assert max(y for _, y in points.values()) < signs["x"][1] < signs["3"][1] - 13
+    assert len(Picture(page, HARM).lines(**DATA)) == 3
+
+
+def test_the_alarm_and_its_beginning_are_marked() -> None:
+    made = one_limit(0.83, 0.75)
+    made.look({"notes": (0.7, 31.0)}, alarm=ALARM)
+    page = made.page()
+    for title, name in ((COURSE, "exact_match"), (HARM, "mean e-value")):
+        drawn = Picture(page, title)
+        points, words = drawn.points(name), drawn.words()
+        dashed = drawn.lines(**{"class": "plot-stroke-ink"}, stroke_dasharray="5")
+        assert [one[0] for one in dashed] == [points[2][0]]
+        assert words["since"][0] < points[2][0] < points[3][0] < words["alarm"][0]
+        sides = {one.text: one.get("text-anchor") for one in drawn.svg.iter("text")}
+        assert (sides["since"], sides["alarm"]) == ("end", "start")
+        assert max(words["since"][1], words["alarm"][1]) < min(
+            line[1] for line in drawn.lines(**LIMIT) + drawn.lines(**DATA)
+        )
+        assert [one[:3:2] for one in drawn.lines(**{"class": "plot-stroke-ink"}) if one[0] == one[2]] == [
+            (points[2][0],) * 2, (points[3][0],) * 2,
+        ]  # fmt: skip
+        assert len(drawn.tooltips("polygon")) == 1
+        assert drawn.tooltips("polygon")[0].startswith("look 3,")
+    assert "alarm" not in Picture(page, CHANGE).words()
+
+
+def test_an_alarm_is_marked_in_the_plots_that_it_is_of() -> None:
+    def marked(**alarm: Any) -> list[bool]:
+        made = Invented()
+        made.baseline([limit(), limit("letters")], alarm_on=["changed", "refused"], harm_alpha=0.025)
+        alarm = {"since": None, "drops": {"letters": 0.1}, **alarm}
+        made.look(
+            {"notes": (0.8, 1.0), "letters": (0.7, 90.0)}, alarm=alarm, figures={"refused": {"e": 1.0, "since": None}}
+        )
+        page, titles = made.page(), (COURSE, "letters: exact_match of each look", HARM, CHANGE)
+        assert "since" not in Picture(page, HARM).words()
+        return ["alarm" in Picture(page, title).words() for title in titles]
+
+    assert marked(what="harm", names=["letters"]) == [False, True, True, False]
+    assert marked(what="changed", names=["letters"]) == [False, True, False, True]
+    assert marked(what="refused", names=["letters"]) == [False, False, False, False]
+
+
+def test_a_year_of_looks_has_room() -> None:
+    drawn = Picture(one_limit(*[0.8, 0.82] * 26).page(), COURSE)
+    points = list(drawn.points("exact_match").values())
+    assert len(points) == 52
+    numbers = [(int(word), x) for word, (x, _) in drawn.words().items() if word.isdigit()]
+    assert 10 <= len(numbers) <= 15
+    assert all(x == pytest.approx(points[number - 1][0]) for number, x in numbers)
+    assert 0 < points[0][0] < points[-1][0] < drawn.words()["limit"][0]
+    few = Picture(one_limit(0.8, 0.82).page(), COURSE).points("exact_match")
+    assert few[2][0] - few[1][0] < 60
+
+
+def boxes(drawn: Picture) -> list[tuple[str, float, float, float, float]]:
+    """Each word with the room that it takes: left, top, right, bottom."""
+    found = []
+    for one in drawn.svg.iter("text"):
+        word, x, y = one.text or "", float(one.get("x") or 0), float(one.get("y") or 0)
+        width = text_width(word)
+        left = x - {"start": 0.0, "middle": width / 2, "end": width}[one.get("text-anchor") or ""]
+        found.append((word, left, y - 10, left + width, y + 1))
+    return found
+
+
+def with_alarm(since: int) -> Invented:
+    made = one_limit(*[0.83] * 51)
+    made.look({"notes": (0.7, 31.0)}, alarm={**ALARM, "since": since})
+    return made
+
+
+@pytest.mark.parametrize("made", [
+    rich(), with_alarm(52), with_alarm(51), with_alarm(1), one_limit(0.8), one_limit(*[0.8, 0.82, 0.7] * 17), one_limit(0.8, e=110.0), one_limit(0.8, e=1e250), one_limit(0.8, e=1e-9),
+], ids=["rich", "since the alarm", "since the look before", "since ever", "one look", "a year", "e of 110", "large e", "small e"])  # fmt: skip
+def test_all_of_a_plot_is_inside_of_it_and_no_word_is_over_another(made: Invented) -> None:
+    drawn = [Picture(svg) for svg in re.findall(r"<svg.*?</svg>", made.page(), re.DOTALL)]
+    assert drawn
+    for one in drawn:
+        width, height = (float(side) for side in (one.svg.get("viewBox") or "").split()[2:])
+        words = boxes(one)
+        for word, left, top, right, bottom in words:
+            assert (left >= 0, right <= width, top >= 0, bottom <= height - 4) == (True,) * 4, word
+        for number, (word, left, top, right, bottom) in enumerate(words):
+            for other, x1, y1, x2, y2 in words[number + 1 :]:
+                assert left >= x2 or right <= x1 or top >= y2 or bottom <= y1, (word, other)
+        grid = sorted(one.lines(**{"class": "plot-stroke-grid"}))
+        ticks = [(right, (top + bottom) / 2) for _, left, top, right, bottom in words if right < grid[0][0]]
+        assert len(ticks) == len(grid) >= 2
+        assert [y for _, y in sorted(ticks, key=lambda tick: tick[1])] == pytest.approx(
+            sorted(line[1] for line in grid), abs=2
+        )
+        left, axis, right, _ = next(
+            line for line in one.lines(**{"class": "plot-stroke-ink"}, stroke_width="1") if line[1] == line[3]
+        )
+        for shape in one.svg.iter():
+            if shape.tag == "circle":
+                assert left < float(shape.get("cx") or 0) < right
+                assert 25 < float(shape.get("cy") or 0) < axis
+        numbered = {word: (x1 + x2) / 2 for word, x1, y1, x2, _ in words if axis < y1 < axis + 12}
+        assert numbered
+        (look,) = [(x1 + x2) / 2 for word, x1, y1, x2, _ in words if word == "look" and y1 > axis + 20]
+        assert look == pytest.approx((left + right) / 2, abs=1)
+        assert all(y < axis for line in one.lines(**DATA) for y in line[1::2])
+
+
+def test_a_diamond_stands_for_the_alarm() -> None:
+    made = one_limit(0.83, 0.75)
+    made.look({"notes": (0.7, 31.0)}, alarm=ALARM)
+    drawn = Picture(made.page(), COURSE)
+    (diamond,) = (one.get("points") or "" for one in drawn.svg.iter("polygon"))
+    x, y = drawn.points("exact_match")[3]
+    corners = [tuple(float(side) for side in corner.split(",")) for corner in diamond.split(" ")]
+    assert corners == [(x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)]
+    assert {one.get("class") for one in drawn.svg.iter("polygon")} == {"plot-fill-second"}
+
+
+# The evidence.
+
+
+def test_e_values_on_a_logarithmic_scale() -> None:
+    made = Invented()
+    made.baseline([limit(), limit("letters")])
+    for e in (0.1, 10.0):
+        made.look({"notes": (0.8, e), "letters": (0.8, 2 * e)})
+    page = made.page()
+    drawn = Picture(page, HARM)
+    thick, thin, thin_too = (drawn.points(name) for name in ("mean e-value", "notes", "letters"))
+    (alarm,) = drawn.lines(**LIMIT)
+    ten = (thin[1][1] - thin[2][1]) / 2
+    assert ten == pytest.approx((thin_too[1][1] - thin_too[2][1]) / 2, abs=0.02)
+    assert thin[2][1] - alarm[1] == pytest.approx(ten * 0.30103, abs=0.03)
+    assert thin_too[2][1] == pytest.approx(alarm[1], abs=0.02)
+    assert thin_too[2][1] < thick[2][1] < thin[2][1]
+    assert {"1", "2", "alarm at 20", "0.1", "100"} <= set(drawn.words())
+    assert drawn.words()["10"][1] == pytest.approx(thin[2][1], abs=5)
+    assert rows(page, "evidence") == [
+        ["look", "mean e-value"], ["1, 2027-01-04", "0.15"], ["2, 2027-01-06", "15"],
+    ]  # fmt: skip
+    words = text_of(page, "evidence")
+    assert "Thick: the mean e-value of the limits, which is tested." in words
+    assert "An alarm when it reaches 20; it stays one." in words
+    assert "Thick" not in text_of(one_limit(0.8).page())
+    assert "by its number" not in text_of(one_limit(0.8).page())
+    thickness = {"data": "2", "faint": "1"}
+    assert [
+        len(drawn.lines(**{"class": f"plot-stroke-{name}"}, stroke_width=width)) for name, width in thickness.items()
+    ] == [1, 2]
+    radii = {one.get("class"): float(one.get("r") or 0) for one in drawn.svg.iter("circle")}
+    assert radii["plot-fill-data"] > radii["plot-fill-faint"]
+    changed = Picture(page, CHANGE)
+    assert len(changed.lines(**DATA)) == 2
+    assert "Each limit's e-value of any change, by its number above." in words
+    assert drawn.words()["alarm at 20"][1] < alarm[1]
+
+
+def test_the_numbers_at_the_ends_of_lines_stand_apart_and_are_left_out_where_there_are_many() -> None:
+    def ends(count: int) -> tuple[list[float], str]:
+        made, names = Invented(), [f"limit {number}" for number in range(count)]
+        made.baseline([limit(name) for name in names])
+        made.look(dict.fromkeys(names, (0.8, 0.5)))
+        words = [one for one in Picture(made.page(), HARM).svg.iter("text") if float(one.get("x") or 0) > 408]
+        return sorted(float(one.get("y") or 0) for one in words), text_of(made.page(), "evidence")
+
+    for count, numbers, numbered, named in ((1, 0, 0, 0), (2, 2, 2, 0), (8, 8, 2, 0), (9, 0, 0, 2)):
+        at, said = ends(count)
+        assert (len(at), said.count(", by its number above"), said.count(", named where a pointer")) == (
+            numbers,
+            numbered,
+            named,
+        )
+    at, _ = ends(8)
+    assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx([13] * 7, abs=0.02)
+
+
+@pytest.mark.parametrize(("e", "edge"), [(1e250, MOST), (1e-9, LEAST)])
+def test_evidence_beyond_all_bounds_stays_in_its_plot(e: float, edge: float) -> None:
+    made = one_limit(0.8, e=e)
+    made.look({"notes": (0.8, edge)})
+    drawn = Picture(made.page(), HARM).points("mean e-value")
+    assert drawn[1][1] == drawn[2][1]
+    grid = [line[1] for line in Picture(made.page(), HARM).lines(**{"class": "plot-stroke-grid"})]
+    assert drawn[1][1] == (min(grid) if e > 1 else max(grid))
+    assert {"0.001", "100,000"} & set(Picture(made.page(), HARM).words())
+
+
+def test_what_changed_is_said_to_be_no_limit_of_harm() -> None:
+    page = one_limit(0.8).page()
+    words = text_of(page, "evidence")
+    assert "For the better or the worse: it knows no limit of harm, and is no alarm." in words
+    drawn = Picture(page, CHANGE)
+    assert "changed at 20" in drawn.words()
+    assert (
+        {"0.1", "100"}
+        <= set(Picture(one_limit(0.8, e=9e4).page(), CHANGE).words()) & {"0.1", "100", "1,000", "100,000"}
+        == {"0.1", "100"}
+    )
+    assert drawn.tooltips("circle") == ["look 1, 2027-01-04: notes 0.8"]
+    rich_page = rich().page()
+    assert "it knows no limit of harm, and is an alarm too." in text_of(rich_page, "evidence")
+    levels = Picture(rich_page, CHANGE)
+    assert {"changed at 80", "alarm at 320", "1", "4"} <= set(levels.words())
+    assert levels.words()["alarm at 320"][1] < levels.words()["changed at 80"][1]
+    assert "alarm at 40" in Picture(rich_page, HARM).words()
+
+
+def test_watched_figures_that_may_be_an_alarm_have_their_e_values() -> None:
+    page = rich().page()
+    assert rows(page, "evidence")[0] == ["look", "mean e-value", "refused: e-value"]
+    assert rows(page, "evidence")[1][2] == "1.25"
+    assert "An alarm of a watched figure: when its e-value reaches 80." in text_of(page, "evidence")
+    assert "An alarm of a watched figure" not in text_of(one_limit(0.8).page())
+
+
+# What is watched, and what happened.
+
+
+def test_what_is_watched() -> None:
+    page = rich().page()
+    assert rows(page, "watched") == [
+        ["of all answers", "baseline", "last look", "smallest", "largest"],
+        ["refused", "1.0 %", "13.0 %", "0.0 %", "13.0 %"],
+        ["unreadable", "2.0 %", "2.0 %", "2.0 %", "2.0 %"],
+        ["empty", "0.0 %", "0.0 %", "0.0 %", "0.0 %"],
+        ["failed", "0.0 %", "0.0 %", "0.0 %", "0.0 %"],
+        ["mean length, words", "31.3", "31.3", "31.3", "31.3"],
+        ["median latency", "0.512 s", "0.5 s", "0.5 s", "0.5 s"],
+    ]
+    made = one_limit()
+    made.look({"notes": (0.8, 0.5)}, watched=watched(latency=None, stated=[]))
+    assert rows(made.page(), "watched")[-1] == ["median latency", "0.512 s", "-", "-", "-"]
+    assert text_of(made.page(), "watched").endswith("baseline: m1-0301 since look 1, 2027-01-04: none")
+
+
+def test_the_models_that_the_answers_name() -> None:
+    made = one_limit()
+    for stated in (["m1-0301"], ["m2"], ["m2"], ["m1-0301", "m2"]):
+        made.look({"notes": (0.8, 0.5)}, watched=watched(stated=stated))
+    assert text_of(made.page(), "watched").endswith(
+        "The model that the answers name: baseline: m1-0301 since look 2, 2027-01-06: m2"
+        " since look 4, 2027-01-10: m1-0301, m2"
+    )
+
+
+def test_what_happened_in_the_order_of_the_ledger() -> None:
+    words = text_of(rich().page(), "events")
+    assert re.findall(r"Line (\d+),", words) == ["1", "7", "8", "9", "10", "11", "20", "36", "39", "1"]
+    for fact in (
+        "Line 1, 2027-01-02T06:00:00Z: baseline 1, 5 runs of m1: first baseline",
+        "Line 7, 2027-01-08T06:00:00Z: ALARM: notes is 13.0 points worse, since about look 3 (alarm of look 3) Line 8",
+        f"note of A. Clinician: asked the vendor {HOSTILE} Line 9",
+        "change 1, m1 to m2: fail, nothing is changed notes: not worse by more than 0.02: refuted Line 10",
+        f"change 2, m1 to m3 {HOSTILE}: pass notes: kept Line 11",
+        f"baseline 2, 5 runs of m3 {HOSTILE}: the model was changed",
+        "look 8 was not made: the prompts differ from the baseline's",
+        "ALARM: letters is 0.3 worse, since about look 12 (alarm of look 16)",
+        f"note of {HOSTILE}: the vendor rolled back",
+        "Earlier baselines Line 1, 2027-01-02T06:00:00Z, 5 runs of m1: ALARM: notes is 13.0 points worse, since about look 3",
+        "about look 3 (alarm of look 3); 3 of 52 looks made, the last at 2027-01-08T06:00:00Z",
+    ):  # fmt: skip
+        assert fact in words
+    assert "Earlier" not in text_of(one_limit(0.8).page(), "events")
+
+
+def test_each_earlier_baseline_says_what_became_of_it() -> None:
+    made = one_limit()
+    made.baseline([limit()], why="more runs before the first look", repeats=[{}] * 7)
+    made.look({"notes": (0.8, 0.5)})
+    made.baseline([limit()], "m2", "the vendor changed it")
+    words = text_of(made.page(), "events").partition("Earlier baselines ")[2]
+    assert words == (
+        "Line 1, 2027-01-02T06:00:00Z, 5 runs of m1: baseline made, no look yet"
+        " Line 2, 2027-01-03T06:00:00Z, 7 runs of m1: in control; 1 of 52 looks made, the last at 2027-01-05T06:00:00Z"
+    )
+
+
+def test_what_it_promises_and_how_it_is_checked() -> None:
+    made = one_limit(0.8)
+    page = made.page()
+    words = text_of(page, "promise")
+    assert "has an alarm at any of its 52 looks with a chance of at most 5.0 %" in words
+    assert "nothing else has changed that is watched" not in words
+    assert "nothing else has changed that is watched" in text_of(rich().page(), "promise")
+    assert all(line in words for line in power_lines(made.lines[0]))
+    assert page[page.index('<section id="promise"') :].partition("</ol>")[0].count("<li>") == 4
+    ledger = text_of(page, "ledger")
+    assert f"its last line 3, SHA-256 {HEAD} panel, SHA-256 {'ca' * 32}" in ledger
+    assert f"eval-factory monitor verify DIR --head {HEAD}" in ledger
+
+
+# What others wrote.
+
+
+def test_no_name_is_more_than_its_letters_and_nothing_is_loaded() -> None:
+    page = rich().page(f"{HOSTILE}\u202e\x00style\x00")
+    assert page.count("<img") == 0
+    assert text_of(page).startswith(f"{HOSTILE}\\u202e\\x00style\\x00 of m3 {HOSTILE}")
+    assert f"4. notes, topic={HOSTILE}" in text_of(page, "limits")
+    assert rows(page, "limits")[4][0] == f"notes, topic={HOSTILE}"
+    assert Picture(page, f"notes, topic={HOSTILE}: exact_match of each look").points("exact_match")
+    assert (
+        re.findall(r"<script|\ssrc=\S+[^>]*>|@import|url\(|<link|<a href=\"(?!#)", re.sub(r"&lt;.*?&gt;", "", page))
+        == []
+    )
+    assert " style=" not in page
+    style = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert len(style) == 1
+    digest = base64.b64encode(hashlib.sha256(style[0].encode()).digest()).decode()
+    assert f"style-src &#39;sha256-{digest}&#39;" in page
+
+
+def test_every_text_of_others_is_escaped() -> None:
+    def everywhere(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: everywhere(item, key) for key, item in value.items()}
+        if isinstance(value, list):
+            return [everywhere(item, key) for item in value]
+        return (
+            f"{value} {HOSTILE}"
+            if key in ("metric", "task", "model", "by", "text", "reason", "why", "checks", "stated")
+            else value
+        )
+
+    made = rich()
+    made.lines = everywhere(made.lines)
+    made.lines[0]["target"]["name"] = made.baseline_line["target"]["name"] = f"guarded {HOSTILE}"
+    page = made.page()
+    assert "<img" not in page
+    for fact in ("in the panel as guarded", "rating", "of letters", "the model was changed", "the prompts differ from the baseline's",
+                 "notes: kept", "change 1, m1", "5 runs of m1"):  # fmt: skip
+        assert f"{fact} {HOSTILE}" in text_of(page)
+    made.look_number += 5
+    made.baseline([limit(HOSTILE)])
+    made.look({HOSTILE: (0.5, 99.0)}, alarm={**ALARM, "names": [HOSTILE], "since": None, "drops": {HOSTILE: 0.1}})
+    made.baseline([limit()])
+    page = made.page()
+    assert text_of(page).count(f"ALARM: {HOSTILE} is 10.0 points worse") == 2
+    assert "<img" not in page
+
+
+def test_the_sections_are_reached_by_links() -> None:
+    page = rich().page()
+    assert "<!doctype html>" in page[:20]
+    assert "<title>Panel: clinic</title>" in page
+    assert re.findall(r'<a href="#\w+">([^<]+)</a>', page) == [
+        "Limits", "Evidence", "Watched", "What happened", "What it promises", "Ledger",
+    ]  # fmt: skip
+    targets = set(re.findall(r'href="#([\w-]+)"', page))
+    assert targets == {"main", "limits", "evidence", "watched", "events", "promise", "ledger"}
+    assert all(f'id="{target}"' in page for target in targets)
+    empty = monitor_page("clinic", [], HEAD)
+    assert set(re.findall(r'href="#([\w-]+)"', empty)) == {"main", "events", "ledger"}
+    labelled = set(re.findall(r'aria-labelledby="([\w-]+)"', page))
+    assert all(f'id="{name}"' in page for name in labelled)
