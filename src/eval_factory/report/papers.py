@@ -23,7 +23,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
-from eval_factory.report.sentences import of_criteria
+from eval_factory.report.sentences import beside_chance, chance_may_explain, clinician_lines, of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 
 OWN_FILES = ("data_path", "benchmark")
@@ -46,19 +46,20 @@ class Citations:
     """The sources that a text cites, numbered in the order in which they are first cited."""
 
     form: str = "[{}]"
+    sources: Mapping[str, str] = field(default_factory=lambda: forms()["sources"])
     _cited: list[str] = field(default_factory=list)
 
     def __call__(self, *names: str) -> str:
         """The numbers of these sources in the form: `[1]`, `[1, 3]`. Raises KeyError where there is no such source."""
         for name in names:
-            forms()["sources"][name]
+            self.sources[name]
             if name not in self._cited:
                 self._cited.append(name)
         return self.form.format(", ".join(str(self._cited.index(name) + 1) for name in names))
 
     def listed(self) -> list[str]:
         """Each source that was cited, in the order of the numbers."""
-        return [f"{forms()['sources'][name]}." for name in self._cited]
+        return [f"{self.sources[name]}." for name in self._cited]
 
 
 class Writer(Protocol):
@@ -84,12 +85,17 @@ class Described:
     """`config` of the run, with its defaults where they are known."""
     target: Mapping[str, Any]
     cite: Citations = field(default_factory=Citations)
+    sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])
+    """Name -> template."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What SHA256SUMS lists, where it matters."""
 
     @cached_property
     def _values(self) -> dict[str, Any]:
         """What templates are filled with, the `facts` of papers.yml among it."""
         known = _facts(self.result, self.config, self.target)
-        return {**known, **vars(template_of(forms()["facts"]).make_module(known)), "cite": self.cite, "say": self.say}
+        facts = vars(template_of(forms()["facts"]).make_module(known))
+        return {**known, **facts, "cite": self.cite, "say": self.say, "files": self.files}
 
     def said(self, template: str) -> list[str]:
         return rendered(template, self._values)
@@ -98,7 +104,7 @@ class Described:
 
     def say(self, name: str) -> str:
         """The sentences of that name, a line each."""
-        return "\n".join(self.said(forms()["sentences"][name]))
+        return "\n".join(self.said(self.sentences[name]))
 
     def of_comparison(self, _item: str) -> list[str]:
         return []
@@ -225,6 +231,12 @@ _ENVIRONMENT.filters |= {
     "score": _score,
     "settings": settings,
     "criteria": of_criteria,
+    "money": formats.money,
+    "p_value": formats.p_value,
+    "rough": formats.short,
+    "beside_chance": lambda result: beside_chance(result, result.main_metric),
+    "chance_may_explain": chance_may_explain,
+    "clinician_lines": clinician_lines,
     "prose": lambda sentences: " ".join(map(prose, sentences)),
     "xml": escape,
     "json": lambda value: json.dumps(value, allow_nan=False),
