@@ -1,0 +1,549 @@
+"""Evidence packs: every item once, each fact of a result where it belongs, and nothing that the result does not hold."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from described_runs import CONFIG, ODD, TARGET, hostile, of_a_jury, of_a_rubric, plain
+from eval_factory.core.budget import Cost
+from eval_factory.core.nouns import RunStatus
+from eval_factory.core.results import (
+    Agreement,
+    ChoiceOrders,
+    Clinicians,
+    FailureCause,
+    Floor,
+    JudgeCorrection,
+    JudgeProbe,
+    Score,
+    Share,
+    TaskResult,
+)
+from eval_factory.report.evidence_packs import (
+    PACKS,
+    Pack,
+    Panel,
+    citations,
+    described,
+    pack_markdown,
+    pack_of,
+    pack_page,
+    runs_of_panel,
+    texts,
+)
+from eval_factory.report.papers import Described, forms
+from eval_factory.report.reader import load_result
+from finished_folder import finished_folder
+from panel_ledger import LIMIT, alarm, baseline, change, ledger, look, note
+from unit.core.test_rendered_tables import MARKDOWN
+
+ANNEX = [f"Annex IV, {point}({letter})" for point in (1, 2) for letter in "abcdefgh"]
+NUMBERS = {
+    "ruaih": [str(number) for number in range(1, 8)],
+    "pccp": ["VI", *(f"VII ({number})" for number in range(1, 5)), "VII (traceability)", "VIII"],
+    "ai-act": [
+        *ANNEX, *(f"Annex IV, {point}" for point in range(3, 10)),
+        *(f"Article {number}" for number in (9, 10, 11, 12, 13, 14, 15, 17, 26, 72, 73)),
+    ],
+}  # fmt: skip
+FILES = {"report.html": "1" * 64, "attestation.intoto.json": "2" * 64}
+CHANGE = {"change": "another model of the vendor"}
+
+
+def pack(
+    name: str, made: TaskResult | None = None, lines: Sequence[Mapping[str, Any]] | None = None, **other: Any
+) -> Pack:
+    cite, run = citations(), None
+    if made is not None:
+        config, files = other.get("config", CONFIG), other.get("files", {})
+        run = Described(made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files)
+    panel = None if lines is None else Panel(lines, other.get("head"), other.get("plan"))
+    return pack_of(name, ["Of something."], cite, run, panel)
+
+
+def told(made: Pack) -> str:
+    """All that is claimed."""
+    return "\n".join([*made.warnings, *(sentence for item in made.items for sentence in item.known)])
+
+
+def all_told(made: TaskResult | None = None, lines: Sequence[Mapping[str, Any]] | None = None, **other: Any) -> str:
+    return "\n".join(told(pack(name, made, lines, **other)) for name in PACKS)
+
+
+def with_validity(made: TaskResult, **changes: Any) -> TaskResult:
+    return replace(made, validity=replace(made.validity, **changes))
+
+
+def with_provenance(made: TaskResult, **changes: Any) -> TaskResult:
+    return replace(made, provenance=replace(made.provenance, **changes))
+
+
+def with_stats(made: TaskResult, **changes: Any) -> TaskResult:
+    scores = {name: replace(one, stats=replace(one.stats, **changes)) for name, one in made.scores.items()}
+    return replace(made, scores=scores)
+
+
+def with_group(made: TaskResult, score: Score) -> TaskResult:
+    return replace(made, groups={"ward": {"surgery": {made.main_metric: score}, "empty": {}}})
+
+
+def full() -> TaskResult:
+    """With everything that a result may hold."""
+    made = with_stats(of_a_rubric(), trials=3)
+    validity, metric = made.validity, made.main_metric
+    assert validity.rubric is not None
+    fixed = JudgeCorrection(
+        "kind", 0.5, 0.4321, 0.3001, 0.5642, "delta", 0.91, 0.83, 4321, 0.9, "2026-05-06", "5" * 64, {}
+    )
+    made = with_validity(
+        made, rubric=replace(validity.rubric, correction=fixed), judge_probe=JudgeProbe(50, 0.1234, {"kind": 0.1}),
+        floors={metric: Floor("the longest option", 1.5, 3, {})}, failures=(FailureCause("model", 7, "HTTP 503", None),),
+        instances=replace(validity.instances, refused=6),
+        judges={name: replace(one, same_family=name == "kind") for name, one in validity.judges.items()},
+        choice_orders=ChoiceOrders(4, 9, {}, {}, Share(0.257, 9, 0.1, 0.4), None, {}),
+    )  # fmt: skip
+    endpoints = {
+        role: replace(one, first_answer="2026-03-04T00:00:00Z", last_answer="2026-03-05T00:00:00Z")
+        for role, one in made.provenance.endpoints.items()
+    }
+    made = with_provenance(
+        made, published="2019-09", answers_public=True, git_hash="c0ffee", lock_sha256="6" * 64, endpoints=endpoints,
+        code_execution={"confined_by": ["bwrap"]},
+    )  # fmt: skip
+    score = replace(
+        made.scores[metric], value=2.5, stats=replace(made.scores[metric].stats, p_value=0.01, p_holm=0.034)
+    )
+    total = replace(made.usage.all_runs.total, cost=Cost(12.34, "the price table", 1, 2))
+    return replace(
+        with_group(made, score), usage=replace(made.usage, all_runs=replace(made.usage.all_runs, total=total)),
+        clinicians=Clinicians(2, 3, 2, 4, agreement=Agreement(2, 0.55)),
+        scores={**made.scores, "second.metric": replace(score, value=0.7777)},
+    )  # fmt: skip
+
+
+OFFLINE = {**CONFIG, "params": {**CONFIG["params"], "extra": {"offline": True}}}
+
+
+def nobody(made: TaskResult) -> TaskResult:
+    """No judge was asked."""
+    model = {"model": made.provenance.endpoints["model"]}
+    return with_provenance(with_validity(made, judges={}, rubric=None, jury=None, judgements=None), endpoints=model)
+
+
+def without(*path: str, value: Any = None) -> Callable[[TaskResult], TaskResult]:
+    def taken(record: Any, names: Sequence[str]) -> Any:
+        return value if not names else replace(record, **{names[0]: taken(getattr(record, names[0]), names[1:])})
+
+    return lambda made: taken(made, path)
+
+
+FACTS: dict[str, tuple[Callable[[TaskResult], TaskResult], list[str]]] = {
+    "intervals": (
+        lambda made: with_group(with_stats(made, ci_low=None, ci_high=None), replace(
+            made.groups["ward"]["surgery"][made.main_metric], stats=replace(made.scores[made.main_metric].stats, ci_low=None))),
+        ["(95 % interval 2.1000 to 4.9000)", "The 95 % interval of the main score is"],
+    ),
+    "groups": (without("groups", value={}), ["ward", "surgery", "against all others", "p 0.034"]),
+    "tests of groups": (
+        lambda made: with_group(made, made.scores[made.main_metric]), ["against all others", "p 0.034"],
+    ),
+    "judges": (nobody, ["judge/one", "judge/two", "language models", "Krippendorff's alpha", "c" * 64, "kind"]),
+    "families": (
+        lambda made: with_validity(made, judges={name: replace(one, same_family=None) for name, one in made.validity.judges.items()}),
+        ["Judge kind is of the evaluated model's family"],
+    ),
+    "a passport": (
+        without("validity", "rubric", "correction"), ["0.4321 (95 % interval 0.3001 to 0.5642)", "2026-05-06", "5" * 64, "4,321", "91.0 %", "83.0 %"],
+    ),
+    "a probe": (without("validity", "judge_probe"), ["50 questions", "0.1234"]),
+    "people's ratings": (without("clinicians"), ["Ratings by people: 2 of 3 answers rated by 2 raters.", "agreement of the raters: alpha 0.55"]),
+    "floors": (without("validity", "floors", value={}), ["needs no model", "need no model", "the longest option"]),
+    "failures": (without("validity", "failures", value=()), ["Failed by model, 7 times: HTTP 503."]),
+    "refusals": (without("validity", "instances", "refused", value=0), ["declined 6 questions"]),
+    "orders of choices": (without("validity", "choice_orders"), ["in 4 orders", "25.7 % (95 % interval 10.0 % to 40.0 %) of 9 questions"]),
+    "trials": (lambda made: with_stats(made, trials=None), ["Each instance was asked 3 times"]),
+    "costs": (without("usage", "all_runs", "total", "cost"), ["at least 12.34 USD (the price table)"]),
+    "dates": (
+        lambda made: with_provenance(made, started_at=None, endpoints={
+            role: replace(one, first_answer=None) for role, one in made.provenance.endpoints.items()}),
+        ["The answers came from 2026-03-04", "The run went from 2026-01-02"],
+    ),
+    "what answers state": (
+        lambda made: with_provenance(made, endpoints={
+            role: replace(one, stated_models={}) for role, one in made.provenance.endpoints.items()}), ["org/model-0806"],
+    ),
+    "hosts": (
+        lambda made: with_provenance(made, endpoints={}), ["Prompts went to api.example.org", "What judge kind was asked went to h."],
+    ),
+    "settings": (
+        lambda made: with_provenance(made, endpoints={
+            role: replace(one, sampling=()) for role, one in made.provenance.endpoints.items()}), ["temperature = 0.0"],
+    ),
+    "a commit": (without("provenance", "git_hash"), ["c0ffee"]),
+    "installed packages": (without("provenance", "lock_sha256"), ["6" * 64]),
+    "executed answers": (without("provenance", "code_execution"), ["was executed in a confined process"]),
+    "dates of the data": (without("provenance", "answers_public"), ["published by 2019-09", "its answers are public"]),
+    "hashes of data": (without("provenance", "dataset_files", value={}), ["a" * 64]),
+    "revisions": (without("provenance", "dataset_revisions", value={}), ["1f00b98"]),
+    "scores": (
+        lambda made: replace(made, scores={}, groups={}), ["4.2500", "0.7777", "2.5000", "second.metric"],
+    ),
+    "what may not be reported": (
+        without("reportable", value=True), ["Not reportable: ", "may not be reported", "gave no usable judgement of 1 of 3 answers"],
+    ),
+    "what is missing": (without("status", value=RunStatus.COMPLETE), ["The result is partial"]),
+}  # fmt: skip
+"""Fact -> how a result is without it, and what a pack says of it."""
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_nothing_is_claimed_that_the_result_does_not_hold(fact: str) -> None:
+    take, words = FACTS[fact]
+    held, rest = all_told(full()), all_told(take(full()))
+    assert [one for one in words if one not in held] == []
+    assert [one for one in words if one in rest] == []
+
+
+def test_of_a_bare_result_only_what_was_done_is_said() -> None:
+    made = with_provenance(plain(scores={}), endpoints={}, platform={}, packages={}, patches=None, started_at=None)
+    bare = with_validity(made, floors={}, failures=(), bounds={}, instances=replace(made.validity.instances, failed=0))
+    said = all_told(bare, config={}).lower()
+    for word in (
+        "interval",
+        "judge",
+        "group",
+        "sha256sums",
+        "offline",
+        "usd",
+        "alarm",
+        "gate",
+        "ledger",
+        "reported",
+        "people",
+    ):
+        assert word not in said
+    assert pack("ruaih", bare).warnings == []
+
+
+def test_files_and_offline_are_said_where_they_are_known(tmp_path: Path) -> None:
+    said = all_told(plain(), files=FILES, config=OFFLINE)
+    sums = "SHA256SUMS lists 2 files of the output folder, an in-toto statement of the result among them;"
+    assert sums in said
+    assert "no connection was allowed but those to the endpoints" in said
+    assert "statement" not in all_told(plain(), files={"report.html": "1"})
+    other = all_told(plain(), config={"params": {"extra": {"offline": False}}})
+    assert "SHA256SUMS" not in other
+    assert "no connection" not in other
+    folder = finished_folder(tmp_path / "out").root
+    run = described(load_result(folder), citations())
+    listed = len((folder / "SHA256SUMS").read_text().splitlines())
+    assert f"SHA256SUMS lists {listed} files of the output folder, an in-toto" in told(
+        pack_of("ruaih", [], citations(), run)
+    )
+
+
+def test_a_demo_is_no_model() -> None:
+    made = with_provenance(plain(), target="demo baseline")
+    for name in PACKS:
+        assert "No model was evaluated" in pack(name, made).warnings[0]
+    assert "Prompts went to" not in all_told(made)
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_what_a_reader_has_to_know_first_stands_on_top(name: str) -> None:
+    for text in (pack_markdown(pack(name, of_a_jury())), pack_page(pack(name, of_a_jury()))):
+        top = re.split("What is known(?!</a>)", text)[0]
+        assert (
+            "Not reportable: by the limits that were set for the run, its score may not be reported (judge strict gave"
+            in top
+        )
+        assert "The result is partial" in top
+    floor = pack(name, plain()).warnings
+    assert [one.partition(":")[0] for one in floor] == ["Not shown to be better than answers that need no model"]
+    assert "chance may explain the gap" in floor[0]
+    assert pack(name, with_validity(plain(), floors={"exact_match": Floor("a", 0.1, 20, {})})).warnings == []
+
+
+@pytest.mark.parametrize("name", PACKS)
+@pytest.mark.parametrize("made", [plain, of_a_jury, full, hostile])
+def test_every_item_is_there_once(made: Callable[[], TaskResult], name: str) -> None:
+    assert list(texts()["packs"][name]["items"]) == NUMBERS[name]
+    text = pack_markdown(pack(name, made()))
+    known, left = text.split("\n## Left to people\n")
+    names = "|".join(map(re.escape, NUMBERS[name]))
+    headings = re.findall(rf"^### ({names}): ", known, re.MULTILINE)
+    rows = re.findall(rf"^\| ({names}) \| ", left, re.MULTILINE)
+    assert Counter([*headings, *rows]) == Counter(NUMBERS[name])
+    assert known.count("*Only people can answer: ") == len(headings)
+    cited = {int(one) for found in re.findall(r"\(ref\. (\d+(?:, \d+)*)\)", known) for one in found.split(", ")}
+    listed = [int(number) for number in re.findall(r"^(\d+)\. ", text.partition("## References")[2], re.MULTILINE)]
+    assert sorted(cited) == listed
+    assert text.endswith(".\n")
+    assert all(len(set(item.known)) == len(item.known) for item in pack(name, made()).items)
+
+
+DATES = {
+    "ruaih": ["September 17, 2025", "June 2026"],
+    "pccp": ["December 4, 2024, re-issued August 18, 2025", "section 515C"],
+    "ai-act": ["Regulation (EU) 2024/1689 of 13 June 2024", "Regulation (EU) 2026/1744 of 8 July 2026"],
+}
+
+
+def test_the_documents_are_cited_with_their_dates() -> None:
+    for name, dates in DATES.items():
+        found = pack(name, plain())
+        assert all(date in source for date, source in zip(dates, found.references, strict=False))
+        assert "(ref. 1)" in found.about[0]
+    own = {source for name in PACKS for source in pack(name, plain()).references}
+    assert {f"{source}." for source in texts()["sources"].values()} <= own
+
+
+def test_every_text_is_used_and_every_item_asks_people_something() -> None:
+    text = repr(texts())
+    for name in [*texts()["sentences"], *(set(texts()["panel"]) - {"of", "alarm"})]:
+        assert f"say('{name}')" in text.replace("\\'", "'"), name
+    for form in texts()["packs"].values():
+        topics = [item["topic"] for item in form["items"].values()]
+        assert len(set(topics)) == len(topics)
+        assert all(item["people"] for item in form["items"].values())
+        assert {key for item in form["items"].values() for key in item} <= {
+            "topic", "known", "measured", "comparison", "panel", "people"
+        }  # fmt: skip
+
+
+KNOWN = {  # of a run without judges and groups
+    "ruaih": {"2", "3", "4", "6"},
+    "pccp": {"VI", "VII (1)", "VII (3)"},
+    "ai-act": {f"Annex IV, {point}" for point in ("1(a)", "2(c)", "2(g)", "3", "4")} | {f"Article {n}" for n in (10, 13, 15)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_an_item_of_which_nothing_is_known_is_left_to_people(name: str) -> None:
+    assert {item.number for item in pack(name, plain()).items if item.known} == KNOWN[name]
+    grouped = {item.number for item in pack(name, full()).items if item.known}
+    assert grouped == KNOWN[name] | ({"VIII"} if name == "pccp" else set())
+
+
+def of_panel(*kinds: Mapping[str, Any], **other: Any) -> str:
+    return all_told(None, ledger(*kinds), **other)
+
+
+QUIET = "raised an alarm, which does not prove that nothing changed"
+
+
+def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
+    said = of_panel(baseline(), look(1), {"kind": "not_made", "look": 2, "reason": "the endpoint is gone"}, {"kind": "begun", "look": 3},
+                    head="e" * 64, plan=CHANGE)  # fmt: skip
+    for sentence in (
+        "The baseline of epoch 1 is of 2026-11-01T16:00:00Z (UTC) (first baseline): each benchmark 2 times.",
+        f"Its run baseline/1/2/m/pubmed_qa has the checksums {'2' * 64}.",
+        "pubmed_qa: exact_match may be worse by at most 0.0200 than the baseline's 0.7100, over 150 instances.",
+        "The chance of a false alarm of a drop is at most 2.5 % in 52 looks.", "There is an alarm on these, too: changed.",
+        "As computed at the baseline, a drop of 5.0 % of the scale is found with a probability of 87.0 %, in the median after 6 looks.",
+        "As computed at the baseline, a drop of 2.0 % of the scale is found with a probability of 30.0 %.",
+        "1 look was made in epoch 1, of 52 planned; the last, look 1, on 2026-11-02T16:00:00Z (UTC).",
+        "pubmed_qa at look 1: 0.7000, 3 values missing; e-value of a drop 0.8.",
+        "Their mean e-value is 0.8124; there is an alarm at 40.", "Answers that are refused: 2.0 %, in the baseline 0.0 %.",
+        "Look 2 was not made: the endpoint is gone.", "Look 3 was begun and has no result.",
+        f"No look of epoch 1 {QUIET}.", "Planned: another model of the vendor",
+        f"The policy of changes was fixed with the baseline of epoch 1 (SHA-256 {'7' * 64}).",
+        "4 lines were written to the panel's ledger, from 2026-11-01T16:00:00Z to 2026-11-04T16:00:00Z (UTC); each names the SHA-256 of the line before.",
+        f"The SHA-256 of its last line is {'e' * 64}.",
+    ):  # fmt: skip
+        assert f"\n{sentence}\n" in f"\n{said}\n"
+    assert "was begun" not in of_panel(baseline(), {"kind": "begun", "look": 1}, look(1))
+    assert "was begun" not in of_panel(
+        baseline(), {"kind": "begun", "look": 1}, {"kind": "not_made", "look": 1, "reason": "x"}
+    )
+    assert "ALARM" not in said
+    assert not any(pack(name, None, ledger(baseline(), look(1))).warnings for name in PACKS)
+
+
+HARM = "a drop beyond its limit: pubmed_qa (worse by 0.0600); raised by look 2 of epoch 1, since about look 2."
+SURE = {"pubmed_qa": {"e": 20.0, "since": 3}}
+"""That something changed: 1 limit / alpha."""
+ALARMS: dict[str, tuple[list[Mapping[str, Any]], str]] = {
+    "harm": ([look(1), look(2, alarm(2))], HARM),
+    "something changed": ([look(1, alarm(1, "changed"))], "something changed: pubmed_qa; raised by look 1 of epoch 1, since about look 1."),
+    "a figure": ([look(1, alarm(1, "refused", names=["refused"], since=None))], "refused: refused; raised by look 1 of epoch 1."),
+    "a drop that is not known": ([look(2, alarm(2, drops={"pubmed_qa": None}))], "a drop beyond its limit: pubmed_qa; raised by look 2"),
+    "looks after it": ([look(2, alarm(2)), look(3), look(4)], HARM),
+    "no look after it": ([look(2, alarm(2)), {"kind": "not_made", "look": 3, "reason": "x"}], HARM),
+    "a second line": (
+        [look(4, changed=SURE)],
+        "At look 4 something had changed in pubmed_qa, for the better or the worse (e-value 20), since about look 3.",
+    ),
+    "a second line of an earlier look": ([look(4, changed=SURE), look(5)], "At look 4 something had changed in pubmed_qa"),
+    "another model": (
+        [look(1, watched={"stated": ["n", "o"]})], "At look 1 the answers named as their model: n and o; in the baseline: m.",
+    ),
+    "no model": ([look(1, watched={"stated": []})], "At look 1 the answers named as their model: none; in the baseline: m."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PACKS)
+@pytest.mark.parametrize("kind", ALARMS)
+def test_a_panel_with_an_alarm_never_reads_as_in_control(kind: str, name: str) -> None:
+    kinds, sentence = ALARMS[kind]
+    made = pack(name, plain(), ledger(baseline(), *kinds))
+    assert sentence in made.warnings[0]
+    assert made.warnings[0].startswith("ALARM: ") == any(one.get("alarm") for one in kinds)
+    assert QUIET not in told(made)
+    for text in (pack_markdown(made), pack_page(made)):
+        assert sentence in re.split("What is known(?!</a>)", text)[0]
+    number = {"ruaih": "4", "pccp": "VII (4)", "ai-act": "Annex IV, 9"}[name]
+    assert sentence in "\n".join(next(item.known for item in made.items if item.number == number))
+
+
+def test_an_alarm_of_an_earlier_epoch_is_not_forgotten() -> None:
+    lines = ledger(baseline(), look(1, changed=SURE), look(2, alarm(2)), baseline(why="a new model"), look(1), look(2))
+    for name in PACKS:
+        assert pack(name, None, lines).warnings == [f"ALARM of an earlier epoch: {HARM}"]
+    said = told(pack("ruaih", None, lines))
+    assert f"No look of epoch 2 {QUIET}." in said
+    assert "2 looks were made in epoch 2" in said
+    assert "The baseline of epoch 2" in said
+    both = ledger(baseline(), look(2, alarm(2)), baseline(), look(3, alarm(3, "changed")))
+    assert [one.partition(":")[0] for one in pack("ruaih", None, both).warnings] == [
+        "ALARM of an earlier epoch",
+        "ALARM",
+    ]
+
+
+def test_what_was_noted_since_an_alarm_stands_below_it() -> None:
+    before, since, later = note("spring cleaning", "B"), note("the vendor was told"), note("all is new", "C")
+    lines = ledger(baseline(), look(1), before, look(2, alarm(2)), since, look(3, alarm(2)), baseline(), later)
+    found = {item.number: item.known for item in pack("ruaih", None, lines).items}
+    noted = "Noted since by Dr. A on 2026-11-05T16:00:00Z (UTC): the vendor was told"
+    assert found["5"] == [f"Alarm: {HARM}", noted]
+    notes = [
+        f"Note of B on 2026-11-03T16:00:00Z (UTC): {before['text']}",
+        "Note of C on 2026-11-08T16:00:00Z (UTC): all is new",
+    ]
+    assert [one for one in found["1"] if one in notes] == notes
+    assert noted in told(pack("ai-act", None, lines))
+    alone = pack("ruaih", None, ledger(baseline(), before, look(2, alarm(2))))
+    assert alone.items[4].known == [f"Alarm: {HARM}", "Nothing was noted since."]
+    worse = alarm(2, names=["pubmed_qa", "medec"], drops={"pubmed_qa": 0.06, "medec": 0.1})
+    grown = pack("ruaih", None, ledger(baseline(), look(2, alarm(2)), look(3, worse)))
+    assert "pubmed_qa (worse by 0.0600), medec (worse by 0.1000); raised by look 2" in grown.warnings[0]
+
+
+def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
+    for name in PACKS:
+        assert pack(name, None, []).warnings == ["The panel has no baseline: nothing is known of any change."]
+        new = pack(name, None, ledger(baseline()))
+        assert new.warnings == [
+            "No look was made since the baseline of 2026-11-01T16:00:00Z (UTC): nothing is known of any change since."
+        ]
+        assert QUIET not in told(new)
+    assert told(pack("ruaih", None, [])).splitlines()[1:] == ["0 lines were written to the panel's ledger."]
+    again = pack("ruaih", None, ledger(baseline(), look(1), baseline()))
+    assert "nothing is known of any change since" in again.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"limits": []}, ["may be worse by at most", "The chance of a false alarm"]),
+        ({"finds": []}, ["As computed at the baseline"]),
+        ({"harm_alpha": None}, ["The chance of a false alarm", "there is an alarm at"]),
+        ({"looks": None}, ["52"]),
+        ({"repeats": []}, ["checksums"]),
+        ({"why": ""}, ["first baseline"]),
+        ({"watched": {"stated": ["m"]}}, ["in the baseline"]),
+        ({"alarm_on": []}, ["There is an alarm on"]),
+        ({"policy_sha256": None}, ["The policy of changes"]),
+    ],
+)
+def test_what_a_baseline_does_not_hold_is_not_said(changes: Mapping[str, Any], words: list[str]) -> None:
+    held, rest = of_panel(baseline(), look(1)), of_panel(baseline(**changes), look(1))
+    assert [one for one in words if one not in held] == []
+    assert [one for one in words if one in rest] == []
+
+
+def test_a_look_without_values_says_so() -> None:
+    nothing = {"name": "x", "value": None, "missing": 0, "e": None, "since": None}
+    said = of_panel(baseline(), look(1, limits=[nothing], e=None, watched={"stated": ["m"]}))
+    assert "x at look 1: no value." in said
+    for word in ("e-value", "Answers that are", "missing"):
+        assert word not in said
+    assert "ledger, from" in of_panel(baseline())
+    assert "each names the SHA-256" not in of_panel(baseline())
+    broken = [*ledger(baseline(), look(1)), {"kind": "note", "at": "now", "previous": None, "epoch": 1}]
+    assert "each names the SHA-256" not in all_told(None, broken)
+
+
+@pytest.mark.parametrize("outcome", ["pass", "fail", "inconclusive"])
+def test_changes_are_told_with_what_the_gate_said(outcome: str) -> None:
+    lines = ledger(baseline(), change(outcome))
+    found = {item.number: item.known for item in pack("pccp", None, lines).items}
+    sentence = f"Change 1 on 2026-11-02T16:00:00Z (UTC): org/model by org/model-2. The gate's outcome: {outcome}."
+    for number in ("VI", "VII (3)", "VIII"):
+        assert sentence in found[number]
+        assert "Change 1: pubmed_qa: not worse by more than 0.02" in found[number]
+    assert found["VII (2)"] == []
+    assert "Change" not in of_panel(baseline(), look(1))
+    assert "Planned" not in of_panel(baseline(), look(1))
+
+
+def test_the_runs_to_describe_are_the_last_looks_else_the_baselines_last() -> None:
+    assert runs_of_panel(ledger(baseline(), look(1), look(2))) == ["looks/0002/m/pubmed_qa"]
+    assert runs_of_panel(ledger(baseline())) == ["baseline/1/2/m/pubmed_qa"]
+    assert runs_of_panel(ledger(baseline(), look(1), baseline())) == ["baseline/1/2/m/pubmed_qa"]
+    assert runs_of_panel([]) == []
+
+
+def odd_ledger() -> list[Mapping[str, Any]]:
+    limit = {**LIMIT, "name": ODD, "metric": ODD}
+    seen = {"name": ODD, "value": 0.1, "missing": 1, "e": 9.0, "since": 1}
+    run = {"folder": ODD, "sha256": ODD}
+    return ledger(
+        baseline(limits=[limit], why=ODD, target={"model": ODD}, repeats=[{"runs": [run]}], alarm_on=[ODD], policy_sha256=ODD),
+        look(1, alarm(1, ODD, names=[ODD]), limits=[seen], changed={ODD: {"e": 99.0, "since": 1}}, watched={"stated": [ODD]}),
+        note(ODD, ODD), {"kind": "not_made", "look": 2, "reason": ODD},
+        change(ODD, old={"model": ODD}, new={"model": ODD}, checks=[ODD]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_hostile_names_make_nothing_of_a_pack(name: str) -> None:
+    made = pack(name, hostile(), odd_ledger(), plan={"change": ODD}, head=ODD)
+    text = pack_markdown(replace(made, of=[ODD]))
+    assert text.replace("\n", "").isprintable()
+    tokens = MARKDOWN.parse(text)
+    assert "html_block" not in {token.type for token in tokens}
+    children = [child for token in tokens for child in token.children or []]
+    kinds = {"text", "code_inline", "em_open", "em_close", "strong_open", "strong_close"}
+    assert {child.type for child in children} == kinds
+    assert "@someone" not in "".join(child.content for child in children if child.type != "code_inline")
+    page = pack_page(replace(made, of=[ODD]))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert page.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_the_page_says_what_the_markdown_says_and_needs_no_network(name: str) -> None:
+    made = pack(name, full(), ledger(baseline(), look(1, alarm(1)), note("done"), change()))
+    page = pack_page(made)
+    assert re.findall(r"<(?:script|link|img|iframe|object|form)\b|\bsrc=|url\(|@import|href=\"(?!#)", page) == []
+    assert "default-src &#39;none&#39;" in page
+    assert "prefers-color-scheme: dark" in page
+    assert 'name="viewport" content="width=device-width, initial-scale=1"' in page
+    plain_text = re.sub(
+        r"\s+", " ", page.replace("&#39;", "'").replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">")
+    )
+    for item in made.items:
+        assert f"{item.number}: {item.topic}" in plain_text
+        assert all(re.sub(r"\s+", " ", sentence) in plain_text for sentence in item.known)
+        assert "; ".join(item.people) in plain_text
+    assert all(source in plain_text for source in made.references)
