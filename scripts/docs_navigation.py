@@ -47,7 +47,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "report.md": "pages, plots, tables and texts for papers",
         "view.md": "tables, prompts and answers in a browser",
         "verify.md": "was it altered; how to sign it",
-        "exports.md": "Every Eval Ever, Hugging Face Hub, MLflow",
+        "exports.md": "Every Eval Ever, Hugging Face Hub, MLflow; evidence for committees",
     },
     "Reference": {
         "tasks.md": "every task and its data",

@@ -1,4 +1,4 @@
-"""What is written for papers of one run, of a suite, or of runs beside each other: `report --for`.
+"""What is written for papers and auditors of one run, of a suite, or of runs beside each other: `report --for`.
 
 Of several runs, what holds for all is written once; what holds for some, once with their names. Tables have an interval
 with each score, and the ranks that a model may have.
@@ -6,12 +6,14 @@ with each score, and the ranks that a model may have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from eval_factory.analysis import suite_words as words
+from eval_factory.analysis.gate_policy import check_lock, load_policy
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -21,6 +23,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.tables import Table, code, latex, markdown
+from eval_factory.report import evidence_packs as packs
 from eval_factory.report import papers
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
@@ -34,12 +37,13 @@ _PAIRS = (
 )
 
 
-def written_for(purpose: str, folders: Sequence[Path]) -> str:
+def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False) -> str:
     """The text, which ends with a line break.
 
     Args:
-        purpose: `markdown`, `latex`, or of `_OF_ONE_RUN`.
+        purpose: `markdown`, `latex`, of `_OF_ONE_RUN`, or of PACKS.
         folders: of runs, suites, or targets of suites.
+        as_page: HTML, of a pack; other texts have no page.
 
     Raises:
         ConfigError: it is about one run, and there are several.
@@ -53,6 +57,8 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
     if purpose in _OF_ONE_RUN and len(runs) == 1:
         stored = load_result(runs[0])
         return _OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
+    if purpose in packs.PACKS:
+        return (packs.pack_page if as_page else packs.pack_markdown)(_pack(purpose, folders, runs))
     results = suite_results(_cells(folders, runs))
     if purpose == "latex":
         return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"
@@ -63,9 +69,46 @@ def written_for(purpose: str, folders: Sequence[Path]) -> str:
     several = _Several(results, cite)
     if purpose == "methods":
         return papers.methods_of(several)
-    models, benchmarks = counted(len(results.targets), "model"), counted(len(results.evaluations), "benchmark")
-    named = f"{', '.join(map(code, results.targets))} on {', '.join(map(code, results.evaluations))}"
-    return papers.tripod_of(several, f"Of {models} on {benchmarks}: {named}.")
+    return papers.tripod_of(several, several.named(code))
+
+
+def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> packs.Pack:
+    cite = packs.citations()
+    if len(runs) == 1 and not is_suite_folder(folders[0]):
+        run = packs.described(load_result(runs[0]), cite)
+        record = run.result.provenance
+        return packs.pack_of(name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run)
+    several = _Several(suite_results(_cells(folders, runs)), cite)
+    return packs.pack_of(name, [several.named()], cite, several)
+
+
+def evidence_of_panel(
+    name: str,
+    lines: Sequence[packs.Line],
+    head: str | None,
+    runs: Sequence[Path],
+    change: str | None = None,
+    policy: Path | None = None,
+) -> packs.Pack:
+    """A pack of a panel, to be written by `pack_markdown` or `pack_page`.
+
+    Args:
+        name: of PACKS.
+        lines: of its ledger; `head`: the SHA-256 of the last one.
+        runs: the output folders that `runs_of_panel` names.
+        change: what is planned, in words; `policy`: the file of its gate.
+
+    Raises:
+        ConfigError: the policy cannot be read, or is not the one that was locked.
+        PrerequisiteError: a folder holds no result.
+    """
+    plan: dict[str, Any] = {"change": change}
+    if policy is not None:
+        found = load_policy(policy)
+        plan |= {"policy": found, "locked_at": check_lock(found)}
+    cite, panel = packs.citations(), packs.Panel(lines, head, plan)
+    several = _Several(suite_results(_cells([], runs)), cite) if runs else None
+    return packs.pack_of(name, panel.said(packs.texts()["panel"]["of"]), cite, several, panel)
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -92,15 +135,19 @@ class _Several:
     results: SuiteResults
     cite: papers.Citations
 
+    def named(self, show: Callable[[str], str] = str) -> str:
+        """What was run, in a sentence."""
+        models, benchmarks = self.results.targets, self.results.evaluations
+        counts = f"{counted(len(models), 'model')} on {counted(len(benchmarks), 'benchmark')}"
+        return f"Of {counts}: {', '.join(map(show, models))} on {', '.join(map(show, benchmarks))}."
+
     @cached_property
     def runs(self) -> dict[tuple[str, str], papers.Described]:
         """(target, evaluation) -> a run that has a result."""
         found = {}
         for cell in self.results.cells:
             if cell.task is not None:
-                run = load_result(cell.folder)
-                described = papers.Described(run.result, run.config, run.target, self.cite)
-                found[cell.target, cell.evaluation] = described
+                found[cell.target, cell.evaluation] = packs.described(load_result(cell.folder), self.cite)
         return found
 
     def said(self, template: str) -> list[str]:
@@ -116,8 +163,8 @@ class _Several:
 
     def of_each(self, template: str) -> list[str]:
         """The sentences of each run behind its name."""
-        runs = self.runs.items()
-        return [f"Of {target} on {evaluation}: {' '.join(run.said(template))}" for (target, evaluation), run in runs]
+        said = {name: " ".join(run.said(template)) for name, run in self.runs.items()}
+        return [f"Of {target} on {evaluation}: {told}" for (target, evaluation), told in said.items() if told]
 
     def _named(self, of: Sequence[tuple[str, str]]) -> str:
         """The names of runs: none of all, of complete benchmarks or models those, else each."""

@@ -137,7 +137,7 @@ def gate(
         raise NotReportableError(printable(f"gate: {result.outcome}: {', '.join(counting)}"))
 
 
-_PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex")
+_PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex", "ruaih", "pccp", "ai-act")
 
 
 @click.command("report")
@@ -153,6 +153,8 @@ def report(
 
     A suite's folder stands for its runs. --for writes what a paper needs: the TRIPOD-LLM checklist, the methods
     section, and tables with intervals and ranks in Markdown or LaTeX; of one run also the metrics of CHAI's model card.
+    Or an evidence pack, as Markdown, or as a page with -o page.html: what is known of the items of RUAIH's guidance
+    (ruaih), of a plan of changes for the FDA (pccp), or of the EU AI Act (ai-act), and what only people can answer.
     """
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.report.checksums import listed_checksums
@@ -161,7 +163,8 @@ def report(
     if purpose is not None:
         from eval_factory.analysis.paper import written_for
 
-        paper = written_for(purpose, folders)
+        as_page = output is not None and output.suffix.lower() in (".html", ".htm")
+        paper = written_for(purpose, folders, as_page=as_page)
         if output is not None:
             write_atomic(output, paper)
         click.echo(paper if output is None else str(output), nl=output is not None)

@@ -1,17 +1,21 @@
-"""What papers get: of one run, of a suite, of runs beside each other."""
+"""What papers and auditors get: of one run, of a suite, of runs beside each other, of a panel."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.analysis.paper import written_for
+from eval_factory.analysis.gate_policy import load_policy, lock
+from eval_factory.analysis.paper import evidence_of_panel, written_for
 from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import _PURPOSES
 from eval_factory.core.errors import ConfigError
+from eval_factory.report.evidence_packs import PACKS, pack_markdown
+from panel_ledger import alarm, baseline, ledger, look
 from stored_results import right_or_wrong
 from suite_folders import BETTER, SAME, scored, suite_folder
 
@@ -110,3 +114,64 @@ def test_a_card_is_about_one_run(suite: Path, tmp_path: Path) -> None:
         written_for("model-card", [suite])
     one = suite_folder(tmp_path / "one", {"a/qa": SAME})
     assert written_for("model-card", [one]) == written_for("model-card", [one / "a" / "qa"])
+
+
+@pytest.mark.parametrize("purpose", PACKS)
+def test_a_pack_is_a_page_where_the_file_is_called_one(purpose: str, tmp_path: Path) -> None:
+    folder = right_or_wrong(tmp_path / "a", "101")
+    for name in ("pack.html", "pack.HTM"):
+        asked = ["report", str(folder), "--for", purpose, "-o", str(tmp_path / name)]
+        assert CliRunner().invoke(cli, asked, catch_exceptions=False).output == f"{tmp_path / name}\n"
+        assert (tmp_path / name).read_text("utf-8") == written_for(purpose, [folder], as_page=True)
+    page = (tmp_path / "pack.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "Of run identity: pubmed_qa, org/model." in page
+    assert "What is q" not in page
+
+
+def test_a_suites_pack_has_each_runs_scores_and_what_is_missing(suite: Path) -> None:
+    scored(suite / "small" / "calc", SAME, reportable=False)
+    text = written_for("ruaih", [suite])
+    top, _, rest = text.partition("## What is known")
+    assert "Of 2 models on 3 benchmarks: small, large_1 on qa, calc, law.\n" in top
+    assert "**Of small on calc: Not reportable: " in top
+    assert "**There is no score of large_1 on law: the endpoint is gone.**" in top
+    assert "- Of small on qa: exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances." in rest
+    assert "- Of small on calc: By the limits that were set for the run, this score may not be reported;" in rest
+    assert "large_1 is better." in rest
+    assert rest.count("20 of 20 requested instances have a score") == 1
+    one = suite_folder(suite.parent / "one", {"a/qa": SAME}, {"a/law": "the endpoint is gone"})
+    assert "There is no score of a on law" in written_for("pccp", [one])
+
+
+def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_hold(tmp_path: Path) -> None:
+    policy = tmp_path / "gate.yml"
+    policy.write_text(
+        "version: 1\nbenchmarks:\n  pubmed_qa: {tier: critical, max_drop: 0.02, min: 0.6}\n"
+        "  custom.x: {on_inconclusive: pass, max_relative_drop: 0.1, groups: {ward: {a: {min: 0.5}}}}\n"
+    )
+    folder = scored(tmp_path / "looks" / "2" / "m" / "pubmed_qa", SAME)
+    lines = ledger(baseline(), look(1), look(2, alarm(2)))
+
+    def text() -> str:
+        return pack_markdown(evidence_of_panel("pccp", lines, "e" * 64, [folder], "another model", policy))
+
+    for sentence in (
+        "Of a panel of org/model: 3 lines in its ledger, 2 looks made. What is said of single runs is of look 2.",
+        "**ALARM: a drop beyond its limit: pubmed_qa (worse by 0.0600); raised by look 2 of epoch 1, since about look 2.**",
+        "- Planned: another model\n",
+        f"- The gate's policy (SHA-256 {load_policy(policy).sha256}) is not locked.",
+        "- pubmed_qa (critical; where the sample cannot tell: fail): at least 0.6, worse by at most 0.02.",
+        "- custom.x (supporting; where the sample cannot tell: pass): worse by at most this share 0.1; with limits of groups by ward.",
+        "- Of org/model on pubmed_qa: exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances.",
+    ):  # fmt: skip
+        assert sentence in text()
+    lock(load_policy(policy), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc))
+    assert "was locked on `2026-01-02T03:04:05Z` (UTC)." in text()
+    policy.write_text(policy.read_text() + "# changed\n")
+    with pytest.raises(ConfigError, match="was changed after it was locked"):
+        text()
+    bare = pack_markdown(evidence_of_panel("ai-act", ledger(baseline()), None, []))
+    assert "What is said of single runs is of the baseline's last." in bare
+    assert "The gate's policy" not in bare
+    assert "exact_match =" not in bare
