@@ -136,7 +136,8 @@ def test_a_suites_pack_has_each_runs_scores_and_what_is_missing(suite: Path) -> 
     assert "Of 2 models on 3 benchmarks: small, large_1 on qa, calc, law.\n" in top
     assert "**Of small on calc: Not reportable: " in top
     assert "**There is no score of large_1 on law: the endpoint is gone.**" in top
-    assert "- Of small on qa: exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances." in rest
+    score = "exact_match = 0.5000 (95 % interval 0.3000 to 0.7000), over 20 instances."
+    assert f"- Of small on qa: {score} The 95 % interval of the main score is Wilson's" in rest
     assert "- Of small on calc: By the limits that were set for the run, this score may not be reported;" in rest
     assert "large_1 is better." in rest
     assert rest.count("20 of 20 requested instances have a score") == 1

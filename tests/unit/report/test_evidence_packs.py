@@ -65,12 +65,15 @@ def pack(
         config, files = other.get("config", CONFIG), other.get("files", {})
         run = Described(made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files)
     panel = None if lines is None else Panel(lines, other.get("head"), other.get("plan"))
-    return pack_of(name, ["Of something."], cite, run, panel)
+    of = ["Of something."] if panel is None else panel.said(texts()["panel"]["of"])
+    return pack_of(name, of, cite, run, panel)
 
 
 def told(made: Pack) -> str:
-    """All that is claimed."""
-    return "\n".join([*made.warnings, *(sentence for item in made.items for sentence in item.known)])
+    """All that is claimed; no sentence has a hole where a value is missing."""
+    said = "\n".join([*made.of, *made.warnings, *(sentence for item in made.items for sentence in item.known)])
+    assert re.findall(r".*(?:\(\)|None|  | [.,:;]|,\.|;\.).*", said.replace(" .. ", " to ")) == []
+    return said
 
 
 def all_told(made: TaskResult | None = None, lines: Sequence[Mapping[str, Any]] | None = None, **other: Any) -> str:
@@ -104,7 +107,7 @@ def full() -> TaskResult:
     )
     made = with_validity(
         made, rubric=replace(validity.rubric, correction=fixed), judge_probe=JudgeProbe(50, 0.1234, {"kind": 0.1}),
-        floors={metric: Floor("the longest option", 1.5, 3, {})}, failures=(FailureCause("model", 7, "HTTP 503", None),),
+        floors={metric: Floor("the longest option", 1.5, 3, {"the longest option": 1.5})}, failures=(FailureCause("model", 7, "HTTP 503", None),),
         instances=replace(validity.instances, refused=6),
         judges={name: replace(one, same_family=name == "kind") for name, one in validity.judges.items()},
         choice_orders=ChoiceOrders(4, 9, {}, {}, Share(0.257, 9, 0.1, 0.4), None, {}),
@@ -166,8 +169,12 @@ FACTS: dict[str, tuple[Callable[[TaskResult], TaskResult], list[str]]] = {
     "people's ratings": (without("clinicians"), ["Ratings by people: 2 of 3 answers rated by 2 raters.", "agreement of the raters: alpha 0.55"]),
     "floors": (without("validity", "floors", value={}), ["needs no model", "need no model", "the longest option"]),
     "failures": (without("validity", "failures", value=()), ["Failed by model, 7 times: HTTP 503."]),
-    "refusals": (without("validity", "instances", "refused", value=0), ["declined 6 questions"]),
+    "refusals": (without("validity", "instances", "refused", value=0), ["declined"]),
     "orders of choices": (without("validity", "choice_orders"), ["in 4 orders", "25.7 % (95 % interval 10.0 % to 40.0 %) of 9 questions"]),
+    "the interval of that": (
+        lambda made: with_validity(made, choice_orders=ChoiceOrders(4, 9, {}, {}, Share(0.257, 9), None, {})), ["interval 10.0 % to 40.0 %"],
+    ),
+    "prices": (without("usage", "all_runs", "total", "cost", "unpriced_requests", value=0), ["at least 12.34"]),
     "trials": (lambda made: with_stats(made, trials=None), ["Each instance was asked 3 times"]),
     "costs": (without("usage", "all_runs", "total", "cost"), ["at least 12.34 USD (the price table)"]),
     "dates": (
@@ -265,10 +272,12 @@ def test_what_a_reader_has_to_know_first_stands_on_top(name: str) -> None:
             in top
         )
         assert "The result is partial" in top
+    bare = pack(name, replace(plain(), reportable=False)).warnings
+    assert bare[0] == "Not reportable: by the limits that were set for the run, its score may not be reported."
     floor = pack(name, plain()).warnings
     assert [one.partition(":")[0] for one in floor] == ["Not shown to be better than answers that need no model"]
     assert "chance may explain the gap" in floor[0]
-    assert pack(name, with_validity(plain(), floors={"exact_match": Floor("a", 0.1, 20, {})})).warnings == []
+    assert pack(name, with_validity(plain(), floors={"exact_match": Floor("a", 0.1, 20, {"a": 0.1})})).warnings == []
 
 
 @pytest.mark.parametrize("name", PACKS)
@@ -316,6 +325,58 @@ def test_every_text_is_used_and_every_item_asks_people_something() -> None:
         assert {key for item in form["items"].values() for key in item} <= {
             "topic", "known", "measured", "comparison", "panel", "people"
         }  # fmt: skip
+
+
+SAID = {
+    "model": "The evaluated model was org/model", "dates": "The answers came from", "sampling": "Requests were sent with",
+    "prompts": "The prompts were those of HELM", "metric": "The main metric was", "benchmark": "The benchmark was medication_qa",
+    "data": "Source of its data", "instances": "3 instances (split test: 3) were asked", "errata": "Known defects of benchmarks",
+    "quality": "HELM 0.5.16 read the data", "failures": "Failed by model, 7 times", "missing": "requested instances have a score", "doubt": "this score may not be reported", "judges": "by 2 language models",
+    "passport": "by its passport of 2026-05-06", "orders": "With choices in 4 orders", "trials": "Each instance was asked 3 times.",
+    "flow": "Prompts went to", "sums": "SHA256SUMS lists", "software": "The evaluation was run with", "costs": "12.34 USD",
+    "score": "medication_qa_accuracy = 4.2500", "other": "second.metric = 0.7777", "floor": "needs no model (the longest option)",
+    "groups": "ward surgery", "interval": "The 95 % interval of the main score is",
+    "baseline": "The baseline of epoch 1", "limits": "may be worse by at most", "looks": "look 2, on", "alarms": "Alarm: ",
+    "ledger": "written to the panel's ledger", "plan": "Planned: another model", "changes": "Change 1 on", "notes": "Note of Dr. A",
+}  # fmt: skip
+"""A word for each kind of facts -> how it begins."""
+SCORES, TEST_DATA, RECORDS = "score doubt other floor", "benchmark data instances errata", "sums software"
+JUDGES, WATCH = "judges passport", "baseline limits looks alarms ledger"
+HELD = {
+    "ruaih": {
+        "1": "plan changes notes", "2": "data", "3": f"flow {RECORDS}",
+        "4": f"{WATCH} model dates missing failures {JUDGES} {SCORES} interval", "5": "alarms",
+        "6": f"limits {TEST_DATA} orders trials passport score doubt groups",
+    },
+    "pccp": {
+        "VI": "plan changes model sampling prompts", "VII (1)": f"baseline {TEST_DATA} quality {JUDGES}",
+        "VII (3)": f"plan limits changes metric dates missing failures {JUDGES} orders trials {RECORDS} {SCORES} groups interval",
+        "VII (4)": "looks alarms ledger", "VIII": "changes alarms groups",
+    },
+    "ai-act": {
+        "Annex IV, 1(a)": "model dates", "Annex IV, 2(c)": "costs", "Annex IV, 2(f)": "plan changes",
+        "Annex IV, 2(g)": f"baseline looks {TEST_DATA} prompts sampling metric missing failures {JUDGES} {RECORDS} {SCORES} groups interval",
+        "Annex IV, 3": "limits alarms missing failures score doubt groups", "Annex IV, 4": f"metric {JUDGES}",
+        "Annex IV, 6": "changes baseline", "Annex IV, 9": WATCH, "Article 9": "limits plan", "Article 10": f"{TEST_DATA} quality",
+        "Article 12": "ledger", "Article 13": "score doubt", "Article 15": "looks missing failures orders trials score doubt",
+        "Article 26": "looks alarms", "Article 72": "limits looks alarms notes", "Article 73": "alarms",
+    },
+}  # fmt: skip
+"""Item -> which facts stand there, where a result and a ledger hold them."""
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_each_fact_stands_under_the_items_that_ask_for_it(name: str) -> None:
+    lines = ledger(baseline(), look(1), look(2, alarm(2)), note("told"), change())
+    found = {item.number: "\n".join(item.known) for item in pack(name, full(), lines, plan=CHANGE, files=FILES).items}
+    kinds = {
+        number: {kind for kind, words in SAID.items() if words in known} for number, known in found.items() if known
+    }
+    words = {number: set(held.split()) for number, held in HELD[name].items()}
+    shared = {"floor", "software", "errata"}  # some of it is said in other words, too
+    assert {number: kinds[number] - held - shared for number, held in words.items()} == {key: set() for key in words}
+    assert {number: held - kinds[number] for number, held in words.items()} == {key: set() for key in words}
+    assert kinds.keys() == words.keys()
 
 
 KNOWN = {  # of a run without judges and groups
@@ -373,7 +434,7 @@ SURE = {"pubmed_qa": {"e": 20.0, "since": 3}}
 ALARMS: dict[str, tuple[list[Mapping[str, Any]], str]] = {
     "harm": ([look(1), look(2, alarm(2))], HARM),
     "something changed": ([look(1, alarm(1, "changed"))], "something changed: pubmed_qa; raised by look 1 of epoch 1, since about look 1."),
-    "a figure": ([look(1, alarm(1, "refused", names=["refused"], since=None))], "refused: refused; raised by look 1 of epoch 1."),
+    "a figure": ([look(1, alarm(1, "refused", names=["refused"], since=None))], "ALARM: refused; raised by look 1 of epoch 1."),
     "a drop that is not known": ([look(2, alarm(2, drops={"pubmed_qa": None}))], "a drop beyond its limit: pubmed_qa; raised by look 2"),
     "looks after it": ([look(2, alarm(2)), look(3), look(4)], HARM),
     "no look after it": ([look(2, alarm(2)), {"kind": "not_made", "look": 3, "reason": "x"}], HARM),
@@ -381,6 +442,7 @@ ALARMS: dict[str, tuple[list[Mapping[str, Any]], str]] = {
         [look(4, changed=SURE)],
         "At look 4 something had changed in pubmed_qa, for the better or the worse (e-value 20), since about look 3.",
     ),
+    "a second line alone": ([look(4, changed={"pubmed_qa": {"e": 20.0, "since": None}})], "for the better or the worse (e-value 20)."),
     "a second line of an earlier look": ([look(4, changed=SURE), look(5)], "At look 4 something had changed in pubmed_qa"),
     "another model": (
         [look(1, watched={"stated": ["n", "o"]})], "At look 1 the answers named as their model: n and o; in the baseline: m.",
@@ -399,6 +461,7 @@ def test_a_panel_with_an_alarm_never_reads_as_in_control(kind: str, name: str) -
     assert QUIET not in told(made)
     for text in (pack_markdown(made), pack_page(made)):
         assert sentence in re.split("What is known(?!</a>)", text)[0]
+    sentence = sentence.replace("ALARM", "Alarm")
     number = {"ruaih": "4", "pccp": "VII (4)", "ai-act": "Annex IV, 9"}[name]
     assert sentence in "\n".join(next(item.known for item in made.items if item.number == number))
 
@@ -445,7 +508,10 @@ def test_of_a_panel_that_has_not_begun_nothing_is_said() -> None:
             "No look was made since the baseline of 2026-11-01T16:00:00Z (UTC): nothing is known of any change since."
         ]
         assert QUIET not in told(new)
-    assert told(pack("ruaih", None, [])).splitlines()[1:] == ["0 lines were written to the panel's ledger."]
+    assert told(pack("ruaih", None, [])).splitlines() == [
+        "Of a panel: 0 lines in its ledger, 0 looks made.", "The panel has no baseline: nothing is known of any change.",
+        "0 lines were written to the panel's ledger.",
+    ]  # fmt: skip
     again = pack("ruaih", None, ledger(baseline(), look(1), baseline()))
     assert "nothing is known of any change since" in again.warnings[0]
 
@@ -478,7 +544,7 @@ def test_a_look_without_values_says_so() -> None:
         assert word not in said
     assert "ledger, from" in of_panel(baseline())
     assert "each names the SHA-256" not in of_panel(baseline())
-    broken = [*ledger(baseline(), look(1)), {"kind": "note", "at": "now", "previous": None, "epoch": 1}]
+    broken = [*ledger(baseline(), look(1)), {**note("x"), "number": 3, "at": "now", "previous": None, "epoch": 1}]
     assert "each names the SHA-256" not in all_told(None, broken)
 
 
