@@ -11,6 +11,10 @@ LIMIT = {
     "scale": [0, 1], "higher_is_better": True, "instances": 150, "units": 150, "baseline": 0.71, "sigma": 0.01,
     "flip_rate": 0.05, "left_out": 0,
 }  # fmt: skip
+POWER = {
+    "finds": [{"drop": 0.05, "share": 0.87, "weeks": 6}, {"drop": 0.02, "share": 0.3, "weeks": None}],
+    "needed": 5, "drop": 0.1,
+}  # fmt: skip
 WATCHED = {
     "refused": 0.0,
     "unreadable": 0.01,
@@ -43,8 +47,7 @@ def baseline(**changes: Any) -> Line:
     made = {
         "kind": "baseline", "why": "first baseline", "target": {"name": "m", "model": "org/model"}, "repeats": repeats,
         "looks": 52, "alpha": 0.05, "harm_alpha": 0.025, "seed": 0, "alarm_on": ["changed"], "policy_sha256": "7" * 64,
-        "limits": [LIMIT], "needed": 5, "watched": WATCHED,
-        "finds": [{"drop": 0.05, "share": 0.87, "looks": 6}, {"drop": 0.02, "share": 0.3, "looks": None}],
+        "limits": [LIMIT], "watched": WATCHED, "power": {"pubmed_qa": POWER},
     }  # fmt: skip
     return {**made, **changes}
 

@@ -21,6 +21,7 @@ from eval_factory.cli.main import cli
 from eval_factory.config.foreign_configs import translated
 from eval_factory.config.json_schema import run_config_schema, suite_schema
 from eval_factory.core.errors import EvalFactoryError
+from eval_factory.monitor.panel import panel_schema
 from eval_factory.report import documents
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
@@ -157,6 +158,7 @@ FOLDERS = {
 """Results that pages speak of, with which instances are right."""
 LENIENT = "exact_match.lenient"
 NOT_MADE = {
+    "panel.yml": "a panel of the reader's; tests/integration/test_monitor.py",
     "policy.yml": "a policy of the reader's; tests/unit/analysis/test_gate.py",
     "my_rubric/run_config.yml": "of the README's new_benchmark, which runs it; elsewhere parsed only",
     "run_entries_medhelm_public.conf": "a file of HELM's repository; tests/integration/test_leaderboard.py",
@@ -262,6 +264,8 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
         assert all("name" in metric for metric in document["metrics"])
     elif {"jobs", "on", True} & set(document):
         assert document["jobs"]  # a workflow of GitHub
+    elif "monitor" in document:
+        assert not unknown(document, panel_schema()), name
     elif "suite" in document:
         assert not list(Draft7Validator(suite_schema(load_framework())).iter_errors(document)), name
     elif "variables" in document:

@@ -139,6 +139,10 @@ def test_an_alarm_says_what_how_much_and_since_when_and_stays(watched: Watched) 
     said = watched.call("status", str(watched.file))
     assert said.returncode == 0
     assert re.search(r"ALARM: questions is \d+\.\d points worse.*since about look [45]", said.stdout)
+    pack = program("report", str(watched.output), "--for", "ruaih")
+    assert pack.returncode == 0, pack.stderr
+    assert "ALARM: a drop beyond its limit: questions" in pack.stdout
+    assert program("report", str(watched.output), "--for", "methods").returncode == 2
     page = (watched.output / "report.html").read_text()
     assert "ALARM" in page
     assert "http://" not in page.replace("http://www.w3.org", "")

@@ -27,7 +27,7 @@ def test_alarms_are_seldom_false(name: str) -> None:
 
 def test_a_baseline_that_is_taken_for_exact_gives_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the simulation would show a mistake in sigma."""
-    monkeypatch.setattr(detector, "sigma_of", lambda values, units: np.zeros(len(values)))
+    monkeypatch.setattr(detector, "sigma_of", lambda values, _: np.zeros(len(values)))
     assert float((simulation.first_alarms(NOISY, YEARS, 0.0, 0.0) > 0).mean()) > 0.08
 
 
@@ -78,9 +78,9 @@ def test_a_row_that_does_not_hold_is_an_error(
 ) -> None:
     counts: Counter[Any] = Counter({5: 5})
     monkeypatch.setattr(sys, "argv", ["monitor_alarms.py", "--years", "7"])
-    monkeypatch.setattr(simulation, "false_alarms", lambda panel, years: [0.0, alarms, 0.0])
-    monkeypatch.setattr(simulation, "power", lambda panel, years: (counts, found, 3.0))
-    monkeypatch.setattr(simulation, "changes", lambda panel, years: changed)
+    monkeypatch.setattr(simulation, "false_alarms", lambda *_: [0.0, alarms, 0.0])
+    monkeypatch.setattr(simulation, "power", lambda *_: (counts, found, 3.0))
+    monkeypatch.setattr(simulation, "changes", lambda *_: changed)
     assert simulation.main() == code
     assert ("All held." in capsys.readouterr().out) == (code == 0)
 

@@ -135,7 +135,10 @@ def new_benchmark(folder: Path, jury: bool, kind: str | None) -> None:
 @cli.command("schema")
 @click.argument("name")
 def print_schema(name: str) -> None:
-    """Print a JSON Schema, for editors and programs: run_config, evaluation_config, results, gate_policy, suite, monitor."""
+    """Print a JSON Schema, for editors and programs.
+
+    Of run_config, suite, monitor, gate_policy; of what is written: evaluation_config, results, suite_results.
+    """
     from eval_factory.cli.task_listing import schema_text
 
     click.echo(schema_text(name), nl=False)

@@ -161,10 +161,8 @@ def report(
     from eval_factory.report.reader import compared_runs, is_suite_folder, load_result, run_folders
 
     if purpose is not None:
-        from eval_factory.analysis.paper import written_for
-
         as_page = output is not None and output.suffix.lower() in (".html", ".htm")
-        paper = written_for(purpose, folders, as_page=as_page)
+        paper = _written_for(purpose, folders, as_page=as_page)
         if output is not None:
             write_atomic(output, paper)
         click.echo(paper if output is None else str(output), nl=output is not None)
@@ -202,6 +200,20 @@ def report(
                 )
     write_atomic(output, text, mode=PRIVATE)
     click.echo(str(output))
+
+
+def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
+    from eval_factory.analysis.paper import written_for
+    from eval_factory.report.evidence_packs import PACKS
+
+    if len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file():
+        from eval_factory.monitor.page import evidence_for
+
+        if purpose not in PACKS:
+            known = ", ".join(PACKS)
+            raise ConfigError(f"report --for {purpose}: {folders[0]} is a panel's folder; of one there are {known}")
+        return evidence_for(purpose, folders[0], as_page=as_page)
+    return written_for(purpose, folders, as_page=as_page)
 
 
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:

@@ -19,7 +19,6 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.monitor.history import BASELINE, CHANGE, History
 from eval_factory.monitor.ledger import Ledger, Line
 from eval_factory.monitor.look import (
-    PANEL_FILE,
     Asking,
     Looked,
     Outcome,
@@ -32,7 +31,7 @@ from eval_factory.monitor.look import (
     write_page,
 )
 from eval_factory.monitor.measured import runs_below
-from eval_factory.monitor.panel import Panel
+from eval_factory.monitor.panel import PANEL_FILE, Panel
 
 APPROVED, CANDIDATE = "approved", "candidate"
 

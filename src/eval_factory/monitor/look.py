@@ -26,7 +26,7 @@ from eval_factory.monitor.history import BASELINE, BEGUN, LOOK, NOT_MADE, NOTE, 
 from eval_factory.monitor.ledger import Ledger, Line
 from eval_factory.monitor.measured import differences, measure, runs_below, write_values
 from eval_factory.monitor.page import monitor_page
-from eval_factory.monitor.panel import TOP, Panel, digest_of
+from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
 from eval_factory.monitor.status import (
     alarm_words,
     assumed_lines,
@@ -40,8 +40,6 @@ from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 
 PAGE = "report.html"
-PANEL_FILE = "panel.yml"
-"""The panel of the baseline that holds."""
 
 
 class Outcome(Word):

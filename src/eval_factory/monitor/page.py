@@ -10,19 +10,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from eval_factory import __version__
+from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.plain_yaml import load_mapping
+from eval_factory.core.rundir import sha256_of
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
 from eval_factory.monitor import status
 from eval_factory.monitor.course import HARM, Rules
 from eval_factory.monitor.history import LOOK, NOT_MADE, History
+from eval_factory.monitor.ledger import Ledger
 from eval_factory.monitor.measured import SHARES
-from eval_factory.monitor.panel import CHANGED
+from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report.drawing import FONT_SIZE, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.evidence_packs import pack_markdown, pack_page, runs_of_panel
 from eval_factory.report.plot_kinds import Axis, axis_of
 
 _Line = Mapping[str, Any]
@@ -258,3 +264,27 @@ class _Plot:
     def drawing(self, title: str) -> Drawing:
         words = "Its figures are in the tables of this page."
         return Drawing(one_line(title), words, BOTTOM + 46, tuple(self.shapes), WIDTH)
+
+
+def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
+    """What a committee asks for (PACKS), answered from the ledger and the last look's runs; Markdown, or a page.
+
+    Raises:
+        PrerequisiteError: the ledger was changed; a run that it names has no result.
+    """
+    read = Ledger(folder).intact()
+    runs = [folder / run for run in runs_of_panel(read.lines)]
+    plan = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get("change") or {}
+    policy = Path(plan["policy"]) if plan else None
+    baseline = History(read.lines).baseline
+    if policy is not None and (baseline is None or not _is(policy, baseline["policy_sha256"])):
+        policy = None  # not the one that was fixed with the baseline: what it says is not the plan
+    pack = evidence_of_panel(purpose, read.lines, read.head, runs, plan.get("description"), policy)
+    return pack_page(pack) if as_page else pack_markdown(pack)
+
+
+def _is(file: Path, sha256: str | None) -> bool:
+    try:
+        return sha256_of(file) == sha256
+    except OSError:
+        return False

@@ -27,6 +27,8 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
 CHANGED = "changed"
+PANEL_FILE = "panel.yml"
+"""In the output folder: the panel of the baseline that holds."""
 Watched = Literal["changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"]
 _OF_SUITES = (
     "params", "judges", "prices", "executor", "slurm", "max_processes", "max_attempts", "max_outage_s", "max_cost",

@@ -74,7 +74,7 @@ def test_the_command_prints_a_schema_as_it_stands_in_the_docs(name: str) -> None
 
 
 def test_a_name_that_there_is_not_is_said_with_those_that_there_are() -> None:
-    all_names = "run_config, evaluation_config, results, suite_results, gate_policy, suite"
+    all_names = "run_config, evaluation_config, results, suite_results, gate_policy, suite, monitor"
     for name, told in (
         ("run_confg", "'run_confg', did you mean 'run_config'"),
         ("zzz", f"'zzz'; there are {all_names}$"),
