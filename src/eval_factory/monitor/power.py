@@ -30,6 +30,8 @@ YEARS, FIRST = 200, 60
 LEVELS = 11
 """Of values that a simulated answer can have; more are rounded to so many, evenly apart."""
 TOGETHER = 0.3
+MOST_SIMULATED = 2000
+"""Instances."""
 RUN_IN = 6
 """Looks before the drop that are simulated; what was put on before them counts as lost."""
 
@@ -97,14 +99,21 @@ def assumed(
     return found
 
 
+def _smaller(limit: Baseline) -> Baseline:
+    """Of a large panel a part, in whole units: it finds less, and more would take gigabytes."""
+    units = Units(limit.units)
+    kept = units.sizes.cumsum()[units.of] <= max(MOST_SIMULATED, int(units.sizes[0]))
+    return limit if kept.all() else Baseline(limit.values[:, kept], limit.units[kept], limit.max_drop, limit.looks)
+
+
 def _finds(limit: Baseline, level: float, years: int, seed: list[int], repeats: int | None = None) -> list[Found]:
-    rng = np.random.default_rng(seed)
+    limit, rng = _smaller(limit), np.random.default_rng(seed)
     weeks = _weeks_until(limit, repeats or len(limit.values), DROPS, level, years, rng)
     return [_found(drop, each) for drop, each in zip(DROPS, weeks, strict=True)]
 
 
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
-    drop = max(0.1, limit.max_drop + 0.05)
+    limit, drop = _smaller(limit), max(0.1, limit.max_drop + 0.05)
     found = Found(drop, 0.0, None)
     for repeats in sorted({*REPEATS, len(limit.values)}):
         rng = np.random.default_rng([*seed, repeats])

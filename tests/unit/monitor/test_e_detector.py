@@ -16,15 +16,15 @@ from eval_factory.monitor import detector
 from eval_factory.monitor.detector import Baseline, EDetector, EDetectors, Restarts, Units, mean_of
 
 NAN = math.nan
-RUNS = [[1, 1, 0, 0.5, 1, 0, 1, 1], [1, 0, 0, 0.75, 1, 0, 1, 1], [1, 1, 0, 0.25, 1, 1, 1, 1]]
-WEEKS = [
+RUNS: list[list[float]] = [[1, 1, 0, 0.5, 1, 0, 1, 1], [1, 0, 0, 0.75, 1, 0, 1, 1], [1, 1, 0, 0.25, 1, 1, 1, 1]]
+WEEKS: list[list[float]] = [
     [1, 0, 0, 0.5, 1, 0, 1, NAN],
     [0, 0, 0, 0.25, 0, 0, 1, 1],
     [0, 0, 0, 0, 0, NAN, 0, 1],
     [0, 1, 1, 0, 0, 0, 0, 0],
 ]
 MANY, FEW, LARGE = [7, 7, 1, 2, 3, 4, 5, 9], [0, 0, 0, 1, 1, 2, 2, 3], [0, 0, 0, 1, 2, 3, 4, 5]
-"""6.4 effective units; 4 x 2 or so: below 6; and three of eight in one."""
+"""Of units, 6.4 effective ones; below 6; and three of eight instances in one."""
 
 
 def groups(values: Sequence[float], units: Sequence[int]) -> list[list[float]]:
@@ -90,6 +90,28 @@ def test_it_is_what_the_formulas_say(units: list[int], max_drop: float, looks: i
 @pytest.mark.parametrize("runs", [RUNS, RUNS[:2], [[1.0] * 8] * 3])
 def test_sigma_is_what_the_formula_says(runs: list[list[float]], units: list[int]) -> None:
     assert Baseline(np.array(runs), np.array(units), 0, 1).sigma == pytest.approx(loop_sigma(runs, units), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "few"),
+    [
+        ((1,) * 6, False),
+        ((1,) * 5, True),
+        ((3, *[1] * 7), False),
+        ((4, *[1] * 9), True),
+        ((4, 4, 4, 4, 1, 1, 1), True),
+        ((2, *[1] * 6), False),
+    ],
+)
+def test_few_units_and_large_ones_may_do_what_no_run_showed(sizes: tuple[int, ...], few: bool) -> None:
+    """Six effective units, and one of 30 %, are not yet few and large."""
+    units = np.repeat(np.arange(len(sizes)), sizes)
+    runs = np.ones((4, len(units)))
+    runs[0, -1] = 0
+    sigma = Baseline(runs, units, 0, 1).sigma
+    assert sigma == pytest.approx(loop_sigma(runs.tolist(), units.tolist()), rel=1e-12)
+    half = len(units) / len(sizes) / 2
+    assert (4 * (len(units) * sigma) ** 2 > (half + sum(size**2 for size in sizes) / 4)) == few
 
 
 def test_sigma_of_runs_without_a_difference_is_not_0() -> None:
@@ -183,7 +205,7 @@ def test_a_panel_at_the_ceiling_without_any_allowance() -> None:
     assert one.since is None
     for _ in range(20):
         assert 0 < one.look(np.ones(50)) < 1
-    assert one.since is None
+        assert one.since is None
 
 
 @pytest.mark.parametrize("begins", [1, 8, 20])

@@ -143,9 +143,12 @@ def test_a_drop_that_is_allowed_is_not_found() -> None:
 def test_the_drop_begins_at_look_20_of_52(monkeypatch: pytest.MonkeyPatch) -> None:
     drops: list[float] = []
     original = Answers.draw
-    monkeypatch.setattr(
-        Answers, "draw", lambda self, which=None, drop=0.0: (drops.append(drop), original(self, which, drop))[1]
-    )
+
+    def draw(self: Answers, which: Any = None, drop: float = 0.0) -> Any:
+        drops.append(drop)
+        return original(self, which, drop)
+
+    monkeypatch.setattr(Answers, "draw", draw)
     monkeypatch.setattr(power, "DROPS", (0.001,))
     for looks, before in ((52, 19), (26, 9), (4, 1), (1, 0)):
         drops.clear()
@@ -242,3 +245,12 @@ def test_limits_that_are_alike_are_simulated_once(monkeypatch: pytest.MonkeyPatc
         0.9,
     )
     assert levels == [(80.0, 30)] * 9
+
+
+def test_of_a_large_panel_whole_units_are_simulated_as_many_as_fit() -> None:
+    units = np.repeat(np.arange(400), 10)
+    limit = Baseline(np.tile(np.arange(4000) % 2, (2, 1)).astype(float), units, 0.02, 52)
+    smaller = power._smaller(limit)
+    assert smaller.values.shape == (2, power.MOST_SIMULATED)
+    assert set(np.unique(smaller.units, return_counts=True)[1]) == {10}
+    assert power._smaller(smaller) is smaller
