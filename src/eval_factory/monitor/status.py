@@ -127,6 +127,8 @@ def power_lines(baseline: _Line) -> Iterator[str]:
         most = max(most, one["needed"] or 0)
         if one["needed"] is None:
             lacking.append(f"{name} ({formats.points(one['drop'])} points)")
+    if left_out := [f"{one['left_out']} of {one['name']}" for one in baseline["limits"] if one["left_out"]]:
+        yield f"left out, for a run of the baseline has no value of them: {', '.join(left_out)}"
     if lacking:
         yield f"not found in 95 % of panels however long the baseline is: {', '.join(lacking)}: take a larger `size`"
     if most > has:

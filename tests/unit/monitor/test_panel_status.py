@@ -1,0 +1,59 @@
+"""What a panel's ledger says on the screen: what it can find, and what it lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.monitor.status import assumed_lines, power_lines, status_lines
+from invented_ledger import HEAD, Invented, limit, rich
+
+
+def with_power(needed: int | None, repeats: int = 5, **of_limit: Any) -> str:
+    made = Invented()
+    power = {"finds": [{"drop": 0.1, "share": 0.975, "weeks": 5}, {"drop": 0.05, "share": 0.1, "weeks": None}]}
+    made.baseline(
+        [limit(**of_limit)], repeats=[{}] * repeats, power={"notes": {**power, "needed": needed, "drop": 0.1}}
+    )
+    return "\n".join(power_lines(made.baseline_line))
+
+
+def test_what_is_found_and_how_many_runs_it_takes() -> None:
+    said = with_power(5)
+    assert "notes: 6.8 % of its answers flip between two runs" in said
+    assert "10.0 points in 98 % (after 5 looks), 5.0 points in 10 %" in said
+    assert "the 5 runs of the baseline are enough: 5 are needed" in said
+    assert "left out" not in said
+
+
+def test_a_baseline_that_is_too_short_is_said_with_what_to_do() -> None:
+    said = with_power(10)
+    assert "needs 10 runs" in said
+    assert "set baseline.repeats to 10" in said
+
+
+def test_a_panel_that_is_too_small_is_said() -> None:
+    said = with_power(None)
+    assert "notes (10.0 points): take a larger `size`" in said
+    assert "are enough" not in said
+
+
+def test_instances_that_are_left_out_are_counted() -> None:
+    assert "left out, for a run of the baseline has no value of them: 3 of notes" in with_power(5, left_out=3)
+
+
+@pytest.mark.parametrize("words", ["ALARM: letters is 0.3 worse, since about look 12", "THE ANSWERS NAME ANOTHER MODEL",
+                                   "something changed in letters", "change 1, ", "note of A. Clinician", HEAD])  # fmt: skip
+def test_the_screen_has_what_matters(words: str) -> None:
+    assert words in "\n".join(status_lines("clinic", rich().lines, HEAD))
+
+
+def test_without_a_baseline_there_is_nothing_to_say() -> None:
+    assert status_lines("clinic", [], HEAD) == ["clinic: no baseline yet"]
+
+
+def test_what_is_assumed_is_said_to_be() -> None:
+    lines = list(assumed_lines({0.1: [{"drop": 0.1, "share": 1.0, "weeks": 1}]}))
+    assert "80 % right answers assumed" in lines[0]
+    assert lines[1] == "#   where 10 % of the answers flip between two runs: 10.0 points in 100 % (after 1 look)"
