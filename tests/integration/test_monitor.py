@@ -205,7 +205,9 @@ def test_each_of_a_hundred_changes_to_the_ledger_is_found(watched: Watched, tmp_
         if kind == 5:  # a figure of a look, and all hashes made anew
             records = [json.loads(line) for line in lines]
             look = chance.choice([one for one in records if one["kind"] == "look"])
-            figures = list(_leaves({k: look[k] for k in ("limits", "e", "alarm", "changed", "watched")}))
+            figures = list(
+                _leaves({k: look[k] for k in ("limits", "e", "alarm", "changed", "watched", "panel", "evidence")})
+            )
             *parents, last = chance.choice(figures)
             part = look
             for key in parents:

@@ -38,6 +38,7 @@ class Scaled:
     """How a limit's score becomes a value from 0 to 1."""
 
     metric: str
+    """The score's name in the result."""
     low: float
     high: float
     higher_is_better: bool
@@ -111,7 +112,7 @@ def _of_limit(limit: Limit, stored: StoredResult, records: Sequence[InstanceReco
     found = values_of(members, score)
     if not found.values:
         raise ConfigError(f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}")
-    return found, _scale_of(limit, score, found)
+    return found, _scale_of(limit, name, score, found)
 
 
 def _known(limit: Limit, records: Sequence[InstanceRecord]) -> str:
@@ -130,7 +131,7 @@ def _group_of(record: InstanceRecord, field: str) -> str | None:
     return None if found is None else str(found)
 
 
-def _scale_of(limit: Limit, score: Score, found: InstanceValues) -> Scaled:
+def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> Scaled:
     low, high = score.scale or PROPORTION
     if found.lowest:  # of a rubric: each case has a least score of its own
         low = min(low, *found.lowest.values())
@@ -139,7 +140,7 @@ def _scale_of(limit: Limit, score: Score, found: InstanceValues) -> Scaled:
         raise ConfigError(f"{limit.name}: the score {score.metric} has no scale with two ends, which the test needs")
     if limit.max_drop >= high - low:
         raise ConfigError(f"{limit.name}: max_drop {limit.max_drop:g} is the whole scale, {low:g} to {high:g}")
-    return Scaled(score.metric, low, high, score.higher_is_better is not False)
+    return Scaled(label, low, high, score.higher_is_better is not False)
 
 
 def _watched(stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]) -> _Figures:

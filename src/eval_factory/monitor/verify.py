@@ -14,8 +14,9 @@ from eval_factory.core.safe_files import json_line
 from eval_factory.monitor.history import BASELINE, CHANGE, LOOK, History, limits_of
 from eval_factory.monitor.ledger import Ledger
 from eval_factory.monitor.measured import measure, read_values
-from eval_factory.monitor.panel import Limit
+from eval_factory.monitor.panel import Limit, digest_of
 from eval_factory.report.checksums import ChecksumsError, read_checksums
+from eval_factory.report.reader import load_result
 
 _Line = Mapping[str, Any]
 
@@ -79,10 +80,8 @@ def _of_files(folder: Path, line: _Line, limits: Sequence[Limit]) -> Iterator[st
             yield f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
     for part in parts if line["kind"] != CHANGE else []:
         target = part["runs"][0]["folder"].split("/")[-2]
-        stored, again = (
-            read_values(folder / part["folder"], part["values"]),
-            measure(folder / part["folder"], target, limits),
-        )
+        again = measure(folder / part["folder"], target, limits)
+        stored = read_values(folder / part["folder"], part["values"])
         if json_line(again.as_document()) != json_line(stored.as_document()):
             yield f"{part['folder']}/values.json: is not what its runs say"
 
@@ -90,11 +89,19 @@ def _of_files(folder: Path, line: _Line, limits: Sequence[Limit]) -> Iterator[st
 def _figures(folder: Path, baseline: _Line, history: History) -> Iterator[str]:
     """Of a baseline and the looks after it, made again of what was measured."""
     course = history.course(baseline, folder, tested=False)
-    yield from _other(baseline, {**baseline, **_plain(course.of_baseline())})
-    for line in history.looks_after(baseline):
+    if digest_of(baseline["fixed"]) != baseline["panel"]:
+        yield "panel: is not the hash of what is fixed"
+    made = [baseline, *history.looks_after(baseline)]
+    for run in [run for line in made for part in line.get("repeats", [line]) for run in part["runs"]]:
+        if load_result(folder / run["folder"]).result.provenance.run_identity != baseline["fixed"]["runs"][run["task"]]:
+            yield f"{run['folder']}: is a run of another configuration than the panel's"
+    rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
+    rules["harm_alpha"] = course.rules.harm_alpha
+    yield from _other(baseline, {**_plain(course.of_baseline()), **rules})
+    for evidence, line in enumerate(made[1:], start=1):
         asked = read_values(folder / line["folder"], line["values"])
-        again = _plain(course.look(line["look"], asked))
-        yield from (f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, {**line, **again}))
+        again = {**_plain(course.look(line["look"], asked)), "evidence": evidence, "panel": baseline["panel"]}
+        yield from (f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again))
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
