@@ -18,7 +18,6 @@ from jsonschema import Draft7Validator
 
 from eval_factory.analysis.gate_policy import load_policy
 from eval_factory.cli.main import cli
-from eval_factory.config.foreign_configs import translated
 from eval_factory.config.json_schema import run_config_schema, suite_schema
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.monitor.panel import panel_schema
@@ -247,9 +246,6 @@ def test_a_yaml_block_is_what_it_says(name: str, block: str, tmp_path: Path) -> 
     elif "benchmarks" in document:
         (tmp_path / "policy.yml").write_text(text)
         assert load_policy(tmp_path / "policy.yml").benchmarks
-    elif "evaluation" in document:  # a config of nemo-evaluator-launcher
-        (tmp_path / "launcher.yml").write_text(text)
-        assert translated(tmp_path / "launcher.yml", load_framework()).document
     elif "dataset_file" in document:
         messages = '{"id": "a", "messages": [{"role": "user", "content": "?"}], '
         for file, content in (
