@@ -102,7 +102,7 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
 def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     """Before the first look, the baseline may be made longer."""
     baseline = history.baseline
-    if baseline is None or history.looks or history.begun is not None:
+    if baseline is None or history.looks:
         return False
     now, then = fixed_of(panel, panel.folder / baseline["repeats"][0]["folder"]), baseline["fixed"]
     return now["repeats"] > then["repeats"] and {**now, "repeats": 0} == {**then, "repeats": 0}
