@@ -85,13 +85,16 @@ def assumed(
         max_drops: of each limit.
         repeats: runs of the baseline.
     """
+    from scipy.special import betaincinv  # imported here, as in `sigma_of`
+
     pairs, found = list(zip(units, max_drops, strict=True)), {}
     alike = {(*sorted(Units(labels).sizes.tolist()), most): (labels, most) for labels, most in pairs}
     for rate in FLIP_RATES:
         rng, each = np.random.default_rng(0), []
         more = rate / max(2 * accuracy * (1 - accuracy) - rate, 1e-6)
         for labels, max_drop in alike.values():
-            chances = rng.beta(accuracy * more, (1 - accuracy) * more, len(labels))
+            parts = (np.arange(len(labels)) + 0.5) / len(labels)
+            chances = rng.permutation(betaincinv(accuracy * more, (1 - accuracy) * more, parts))
             runs = np.stack([_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances for _ in range(max(REPEATS))])
             limit = Baseline(runs, labels, max_drop, looks)
             each.append(_finds(limit, len(units) / alpha, YEARS // 2, [0], repeats))
@@ -114,7 +117,6 @@ def _finds(limit: Baseline, level: float, years: int, seed: list[int], repeats: 
 
 def _needed(limit: Baseline, level: float, seed: list[int]) -> Needed:
     limit, drop = _smaller(limit), max(0.1, limit.max_drop + 0.05)
-    found = Found(drop, 0.0, None)
     for repeats in sorted({*REPEATS, len(limit.values)}):
         rng = np.random.default_rng([*seed, repeats])
         weeks = _weeks_until(limit, repeats, [drop], level, FIRST, rng)[0]
@@ -169,8 +171,8 @@ class Answers:
         counts = (seen[..., None] == np.arange(len(self._levels))).sum(axis=0)
         pool = counts.sum(axis=0) + runs / 2 * np.isin(self._levels, [0.0, 1.0])
         pool /= pool.sum()
-        own, half = like.values.var(axis=0, ddof=1), runs / (runs - 1) / 4
-        flips = float(own.sum() + half) / (count + 1) / float(pool @ (self._levels - pool @ self._levels) ** 2)
+        own, spread = like.values.var(axis=0, ddof=1), float(pool @ (self._levels - pool @ self._levels) ** 2)
+        flips = float(own.sum() + runs / (runs - 1) / 4) / (count + 1) / spread
         more = 1 / max(1 / flips - 1, 0.001)
         parts = rng.standard_gamma(np.broadcast_to(more * pool + counts, (years, count, len(self._levels))))
         parts /= parts.sum(axis=-1, keepdims=True)

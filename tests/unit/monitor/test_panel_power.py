@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eval_factory.monitor import power
-from eval_factory.monitor.detector import Baseline, Units
+from eval_factory.monitor.detector import Baseline, EDetectors, Units
 from eval_factory.monitor.power import Answers, Found, assumed, hardest, needed_repeats, what_it_finds
 
 FIVES = np.repeat(np.arange(20), 5)
@@ -62,6 +62,40 @@ def test_a_panel_without_any_difference_may_still_have_some() -> None:
     assert 0 < wrong.mean() < 0.01
 
 
+def test_one_instance_more_is_right_in_half_of_its_runs() -> None:
+    """Of four that were right in five runs: the pool is wrong in 2.5 of 25, and 0.3125 / 5 / 0.09 = 0.694 of what differs
+    does so between runs; so M is 2.273, and a chance Beta(0.9 M + 5, 0.1 M)."""
+    runs, _ = drawn(Baseline(np.ones((5, 4)), np.arange(4), 0.02, 52), 4, 40000)
+    right, wrong = 0.9 * 2.2727 + 5, 0.1 * 2.2727
+    assert 1 - runs.mean() == pytest.approx(wrong / (right + wrong), rel=0.03)
+    assert flips_of(runs) == pytest.approx(2 * right * wrong / (right + wrong) / (right + wrong + 1), rel=0.03)
+
+
+def test_where_all_that_differs_does_so_between_runs_instances_are_alike() -> None:
+    runs, _ = drawn(Baseline(np.array([[1.0, 1, 0, 0], [0, 0, 1, 1]]), np.arange(4), 0.02, 52), 2, 5000)
+    assert flips_of(runs) == pytest.approx(0.5, abs=0.01)
+
+
+def test_units_that_make_up_for_each_other_are_taken_for_independent() -> None:
+    pairs = np.array([[1.0, 0] * 10, [0, 1.0] * 10])
+    assert (
+        Answers(Baseline(pairs, np.repeat(np.arange(10), 2), 0.02, 52), 50, np.random.default_rng(0))._correlation == 0
+    )
+
+
+def test_small_units_have_as_much_in_common_as_sigma_says() -> None:
+    like = right_and_wrong(0.3, np.repeat(np.arange(8), 5), 4, 0.3, seed=3)
+    runs, answers = drawn(like, 6, 4000)
+    assert 0.1 < answers._correlation < 0.9
+    vary, own = (
+        answers.units.totals(runs).var(axis=1, ddof=1).sum(axis=-1).mean(),
+        runs.var(axis=1, ddof=1).sum(axis=-1).mean(),
+    )
+    measured = like.values.var(axis=0, ddof=1).sum()
+    apart = (4 * (40 * like.sigma) ** 2 - 2.5 - measured) / (measured + 0.5)
+    assert vary / own - 1 == pytest.approx(apart, rel=0.05)
+
+
 @pytest.mark.parametrize("together", [0.0, 0.5])
 def test_units_have_as_much_in_common_as_sigma_says(together: float) -> None:
     like = right_and_wrong(0.3, np.repeat(np.arange(60), 5), 10, together)
@@ -81,6 +115,12 @@ def test_ratings_keep_their_levels() -> None:
     assert sorted(set(runs.ravel().tolist())) == [0, 0.25, 0.5, 0.75, 1]
     assert flips_of(runs) == pytest.approx(like.flip_rate, rel=0.08)
     assert runs.mean() == pytest.approx(like.mean, abs=0.01)
+
+
+def test_eleven_levels_are_kept() -> None:
+    levels = np.square(np.linspace(0, 1, 11))
+    runs, _ = drawn(Baseline(np.random.default_rng(0).choice(levels, (5, 80)), np.arange(80), 0.02, 52), years=50)
+    assert np.unique(runs).tolist() == pytest.approx(levels.tolist())
 
 
 def test_values_of_any_size_are_rounded_to_eleven() -> None:
@@ -117,20 +157,20 @@ def test_what_it_finds_of_each_drop() -> None:
     assert found[0][1].share > 0.99
     assert (found[0][1].weeks or 99) <= 4 < (found[1][1].weeks or 99)
     assert found[1][0].weeks is None
-    assert found == what_it_finds([steady, noisy], 0.05)
+    assert found == what_it_finds([steady, noisy], 0.05, seed=0)
     assert found != what_it_finds([steady, noisy], 0.05, seed=1)
 
 
 def test_the_number_of_limits_and_alpha_say_how_much_evidence_it_takes() -> None:
     one = right_and_wrong(0.2, np.arange(100))
-    alone, of_five, strict = (
+    alone, of_two, strict = (
         what_it_finds([one], 0.05)[0],
-        what_it_finds([one] * 5, 0.05)[0],
-        what_it_finds([one], 0.01)[0],
+        what_it_finds([one] * 2, 0.05)[0],
+        what_it_finds([one], 0.025)[0],
     )
-    assert alone[1].share > of_five[1].share
-    assert of_five[0] == strict[0]
-    assert of_five[1] == strict[1]
+    assert alone[1].share > of_two[1].share
+    assert of_two[0] == strict[0]
+    assert of_two[1] == strict[1]
 
 
 def test_a_drop_that_is_allowed_is_not_found() -> None:
@@ -148,6 +188,9 @@ def test_the_drop_begins_at_look_20_of_52(monkeypatch: pytest.MonkeyPatch) -> No
         drops.append(drop)
         return original(self, which, drop)
 
+    lost: list[EDetectors] = []
+    lose = EDetectors.lose
+    monkeypatch.setattr(EDetectors, "lose", lambda self: (lose(self), lost.append(self))[0])  # type: ignore[func-returns-value]
     monkeypatch.setattr(Answers, "draw", draw)
     monkeypatch.setattr(power, "DROPS", (0.001,))
     for looks, before in ((52, 19), (26, 9), (4, 1), (1, 0)):
@@ -155,7 +198,9 @@ def test_the_drop_begins_at_look_20_of_52(monkeypatch: pytest.MonkeyPatch) -> No
         one = right_and_wrong(0.1, np.arange(30), 3, looks=looks)
         assert what_it_finds([one], 1e-9)[0][0] == Found(0.001, 0.0, None)
         assert drops.count(0.001) == looks - before
-        assert drops.count(0.0) == 5 + 3 + min(before, power.RUN_IN)
+        assert drops.count(0.0) == 5 + 3 + min(before, 6)
+        assert len(lost) == max(0, before - 6)
+        lost.clear()
 
 
 def test_looks_before_the_drop_that_are_not_simulated_count_as_lost() -> None:
@@ -181,7 +226,9 @@ def test_more_runs_are_needed_where_answers_flip() -> None:
     assert needed[0].repeats == 5
     assert needed[1].repeats in (10, 20)
     assert all(one.found.share >= 0.97 and one.found.drop == 0.1 and one.found.weeks for one in needed)
-    assert needed == needed_repeats([right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)], 0.1)
+    again = [right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)]
+    assert needed == needed_repeats(again, 0.1, seed=0)
+    assert needed != needed_repeats(again, 0.1, seed=1)
 
 
 def test_a_few_units_never_suffice() -> None:
@@ -200,18 +247,36 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
         assert found.drop == pytest.approx(drop)
 
 
-def test_years_are_few_where_the_first_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_in(monkeypatch: pytest.MonkeyPatch, found: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    """Years in which a drop is found, by runs: of the first 60, and of all 200. Returns what will be asked."""
     asked: list[tuple[int, int]] = []
 
     def until(limit: Any, repeats: int, drops: Any, level: float, years: int, rng: Any) -> list[Any]:
         asked.append((repeats, years))
-        return [np.where(np.arange(years) < {5: 0.78, 10: 0.8, 20: 0.99, 40: 1}[repeats] * years, 3.0, np.inf)]
+        first, of_all = found[repeats]
+        return [np.where(np.arange(years) < (first if years == 60 else of_all - first), 3.0, np.inf)]
 
     monkeypatch.setattr(power, "_weeks_until", until)
+    return asked
+
+
+def test_years_are_few_where_the_first_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = stand_in(monkeypatch, {5: (47, 47), 10: (48, 193), 20: (59, 194)})
     needed = needed_repeats([right_and_wrong(0.1, np.arange(20))], 0.05)[0]
     assert asked == [(5, 60), (10, 60), (10, 140), (20, 60), (20, 140)]
-    assert (needed.repeats, needed.found.weeks) == (20, 3)
-    assert needed.found.share == pytest.approx((60 + 139) / 200)
+    assert needed == power.Needed(20, Found(0.1, 0.97, 3))
+
+
+def test_forty_runs_are_the_most_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = stand_in(monkeypatch, {5: (0, 0), 10: (0, 0), 20: (0, 0), 40: (30, 30)})
+    needed = needed_repeats([right_and_wrong(0.1, np.arange(20))], 0.05)[0]
+    assert asked == [(5, 60), (10, 60), (20, 60), (40, 60)]
+    assert needed == power.Needed(None, Found(0.1, 0.5, None))
+
+
+def test_the_median_week_counts_those_that_find_nothing() -> None:
+    assert power._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
+    assert power._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
 
 
 def test_a_table_before_anything_is_paid() -> None:
@@ -228,23 +293,20 @@ def test_a_table_before_anything_is_paid() -> None:
 
 
 def test_limits_that_are_alike_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    levels: list[tuple[float, int]] = []
+    asked: list[Any] = []
+    flips: list[float] = []
 
-    def finds(limit: Baseline, level: float, years: int, seed: list[int], repeats: int) -> list[Found]:
-        levels.append((level, len(limit.units)))
-        assert abs(limit.mean - 0.9) < 0.1
+    def finds(limit: Baseline, *rest: Any) -> list[Found]:
+        asked.append((len(limit.values), len(limit.units), *rest))
+        flips.append(limit.flip_rate)
+        assert limit.mean == pytest.approx(0.9, abs=0.03)
         return [Found(0.1, 1.0, 1)]
 
     monkeypatch.setattr(power, "_finds", finds)
-    assumed(
-        [np.arange(30), np.arange(30) + 5, np.repeat(np.arange(15), 2), np.arange(30)],
-        [0.02, 0.02, 0.02, 0.05],
-        5,
-        52,
-        0.05,
-        0.9,
-    )
-    assert levels == [(80.0, 30)] * 9
+    alone, pairs = np.arange(600), np.repeat(np.arange(300), 2)
+    assumed([alone, alone + 5, pairs, alone], [0.02, 0.02, 0.02, 0.05], 5, 52, 0.05, 0.9)
+    assert asked == [(40, 600, 80.0, 100, [0], 5)] * 9
+    assert flips == pytest.approx([0.02] * 3 + [0.1] * 3 + [0.18] * 3, rel=0.1)  # 0.9 right cannot flip more
 
 
 def test_of_a_large_panel_whole_units_are_simulated_as_many_as_fit() -> None:
