@@ -299,12 +299,13 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
 
 def _problems_of(section: PanelSection) -> Iterator[str]:
     names = [(task.name or _safe(task.type)).lower() for task in section.tasks]
-    for number, (task, name) in enumerate(zip(section.tasks, names, strict=True)):
-        where = f"{TOP}.tasks[{number}]"
+    for number, name in enumerate(names):
         if names.index(name) != number:
-            yield f"{where}: there are two tasks of the name {name!r}; give each its own `name`"
+            yield f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; give each its own `name`"
+    every = {TOP: section.params, **{f"{TOP}.tasks[{at}]": task.params for at, task in enumerate(section.tasks)}}
+    for where, params in every.items():
         for made in _MADE_BY_US:
-            if made in (task.params or {}) or made in ((task.params or {}).get("extra") or {}):
+            if made in (params or {}) or made in ((params or {}).get("extra") or {}):
                 yield f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
