@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetectors, Units, any_reaches
+from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetectors, Units, alarm_level
 from eval_factory.monitor.power import needed_repeats
 
 LOOKS, ALPHA, CHUNK = 52, 0.05, 100
@@ -169,7 +169,8 @@ def changes(panel: Panel, years: int) -> float:
         lines = [ChangeDetector(one[: panel.repeats, year], LOOKS, seed=year) for one in totals]
         weeks = np.array([one[panel.repeats :, year] for one in totals]).T.tolist()
         alarms += any(
-            any_reaches([line.look(total) for line, total in zip(lines, week, strict=True)], ALPHA) for week in weeks
+            max([line.look(total) for line, total in zip(lines, week, strict=True)]) >= alarm_level(len(lines), ALPHA)
+            for week in weeks
         )
     return alarms / years
 

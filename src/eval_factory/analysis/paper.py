@@ -164,7 +164,7 @@ class _Several:
     def of_each(self, template: str) -> list[str]:
         """The sentences of each run behind its name."""
         said = {name: " ".join(run.said(template)) for name, run in self.runs.items()}
-        return [f"Of {target} on {evaluation}: {told}" for (target, evaluation), told in said.items() if told]
+        return [f"Of {target} on {evaluation}: {text}" for (target, evaluation), text in said.items() if text]
 
     def _named(self, of: Sequence[tuple[str, str]]) -> str:
         """The names of runs: none of all, of complete benchmarks or models those, else each."""

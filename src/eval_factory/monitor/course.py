@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, mean_of
+from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, alarm_level, mean_of
 from eval_factory.monitor.measured import STATED, Asked, Scaled
 from eval_factory.monitor.panel import CHANGED, Limit, PanelSection
 
@@ -185,13 +185,14 @@ class Course:
             beyond = [one for one in limits if one["e"] >= least]
             worst = max(beyond, key=lambda one: float(one["e"]))
             return {"what": HARM, "look": number, "names": [one["name"] for one in beyond], "since": worst["since"]}
-        needed = 1 / self.rules.other_alpha
         if CHANGED in self.rules.alarm_on:
-            names = [name for name, one in changed.items() if one["e"] >= needed * len(changed)]
+            names = [
+                name for name, one in changed.items() if one["e"] >= alarm_level(len(changed), self.rules.other_alpha)
+            ]
             if names:
                 return {"what": CHANGED, "look": number, "names": names, "since": changed[names[0]]["since"]}
         for name, one in figures.items():
-            if one["e"] >= needed:
+            if one["e"] >= alarm_level(1, self.rules.other_alpha):
                 return {"what": name, "look": number, "names": [name], "since": one["since"]}
         known = {model for one in self._repeats for model in one.watched[STATED]}
         if STATED in self.rules.alarm_on and not known.issuperset(asked.watched[STATED]):

@@ -281,7 +281,7 @@ class ChangeDetector:
 
     One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not know each other's
     ranks: each holds for who looks at it alone, and their mean need not be one. Bonferroni holds: with several, alarm
-    when one reaches their number / alpha (`any_reaches`). A change for the better is one, too.
+    when one reaches their number / alpha (`alarm_level`). A change for the better is one, too.
     """
 
     def __init__(self, baseline_totals: ArrayLike, looks: int, seed: int) -> None:
@@ -320,9 +320,9 @@ class ChangeDetector:
         return int(_since(self._stakes.grown())) or None if self._stakes.seen else None
 
 
-def any_reaches(values: Sequence[float], alpha: float) -> bool:
-    """Whether one of several martingales reaches their number / alpha (Bonferroni)."""
-    return bool(values) and max(values) >= len(values) / alpha
+def alarm_level(count: int, alpha: float) -> float:
+    """What one of so many martingales has to reach (Bonferroni)."""
+    return count / alpha
 
 
 def _since(grown: Array) -> Array:

@@ -296,7 +296,7 @@ def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
     read = ledger.read()
     try:
         write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, read.lines, read.head))
-    except OSError as error:  # what was found is in the ledger, and an alarm is to be heard
+    except OSError as error:  # what was found is in the ledger, and an alarm must not be lost
         again = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
         say(f"the page cannot be written: {error.strerror or error}; later: {again}")
     return read.head
@@ -330,7 +330,8 @@ def looked_lines(looked: Looked, file: Path) -> list[str]:
         summary = [] if report is None else report.summary.splitlines()
         if looked.outcome == Outcome.SUBMITTED:
             return ["submitted to Slurm: the same command takes over what has ended", *summary]
-        return ["no look was made: its runs are not complete, which is no evidence", *summary, f"go on: {again}"]
+        first = "not made: a run is not complete, or may not be reported, and that is no evidence"
+        return [first, *summary, f"when that is mended: {again}"]
     read = Ledger(looked.folder).read()
     history = History(read.lines)
     kept = f"ledger: line {line['number']}, {looked.head}"

@@ -23,6 +23,7 @@ from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
 from eval_factory.monitor import status
 from eval_factory.monitor.course import HARM, Rules
+from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.history import LOOK, NOT_MADE, History
 from eval_factory.monitor.ledger import Ledger
 from eval_factory.monitor.measured import SHARES
@@ -173,9 +174,11 @@ class _Epoch:
         names = [one["name"] for one in self.baseline["limits"]]
         each = [{k: (one if is_harm else one["change"])["e"] for k, one in self.found(name).items()} for name in names]
         mean = {one["look"]: one["e"] for one in self.looks} if is_harm else {}
-        levels = {"alarm": 1 / self.rules.harm_alpha} if is_harm else {"changed": len(each) / self.rules.alpha}
+        levels = (
+            {"alarm": 1 / self.rules.harm_alpha} if is_harm else {"changed": alarm_level(len(each), self.rules.alpha)}
+        )
         if CHANGED in self.rules.alarm_on and not is_harm:
-            levels["alarm"] = len(each) / self.rules.other_alpha
+            levels["alarm"] = alarm_level(len(each), self.rules.other_alpha)
         logs = [_log(e) for e in [1.0, *levels.values(), *mean.values(), *(e for one in each for e in one.values())]]
         y = Axis(math.floor(min(logs)), min(math.ceil(max(logs) + 0.2), _log(MOST)), LOWEST, TOP)
         plot = _Plot(self, y, alarm if alarm is not None and alarm["what"] == of else None, is_log=True)

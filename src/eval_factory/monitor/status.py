@@ -9,6 +9,7 @@ from eval_factory.core import formats
 from eval_factory.core.formats import counted
 from eval_factory.core.tables import Table, screen
 from eval_factory.monitor.course import HARM
+from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.history import CHANGE, NOTE, History
 from eval_factory.monitor.measured import SHARES, STATED
 
@@ -111,7 +112,7 @@ def watched_lines(baseline: _Line, last: _Line) -> Iterator[str]:
     if now[STATED] != then[STATED]:
         models = [", ".join(one[STATED]) or "none" for one in (now, then)]
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models[0]} (baseline {models[1]})"
-    level = len(last["changed"]) / baseline["alpha"]
+    level = alarm_level(len(last["changed"]), baseline["alpha"])
     for name, one in last["changed"].items():
         if one["e"] >= level:
             yield f"something changed in {name}, since about look {one['since']} (for the better or the worse)"
