@@ -286,8 +286,7 @@ def difference_in_group(
     field, value = group
 
     def is_member(record: InstanceRecord) -> bool:
-        found = record.sub_split if field == "sub_split" else record.categories.get(field)
-        return found is not None and str(found) == value
+        return record.group(field) == value
 
     score = a.result.scores[comparison.metric]
     sides = [values_of(filter(is_member, one.result.instances), score) for one in (a, b)]

@@ -641,6 +641,11 @@ class InstanceRecord:
     criteria: tuple[Mapping[str, Any], ...] = ()
     """Of a rubric: each criterion with its points and tags, the verdict, and each judge's answer."""
 
+    def group(self, field: str) -> str | None:
+        """Its value of a field by which results are grouped; None where it has none."""
+        found = self.sub_split if field == "sub_split" else self.categories.get(field)
+        return None if found is None else str(found)
+
     @property
     def lowest_score(self) -> float | None:
         """Of a rubric's case, whose highest one is 1: with nothing but negative points; None where it has no rubric."""

@@ -108,7 +108,7 @@ def _of_limit(limit: Limit, stored: StoredResult, records: Sequence[InstanceReco
     score = result.scores.get(name)
     if score is None:
         raise ConfigError(f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}")
-    members = [one for one in records if limit.field is None or _group_of(one, limit.field) == limit.value]
+    members = [one for one in records if limit.field is None or one.group(limit.field) == limit.value]
     found = values_of(members, score)
     if not found.values:
         raise ConfigError(f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}")
@@ -119,16 +119,11 @@ def _known(limit: Limit, records: Sequence[InstanceRecord]) -> str:
     """What a limit may name."""
     if limit.field is None:
         return "its answers have none"
-    values = {_group_of(one, limit.field) for one in records} - {None}
+    values = {one.group(limit.field) for one in records} - {None}
     if values:
         return f"its values of {limit.field}: {formats.first_of(sorted(map(str, values)), _MAX_NAMED)}"
     fields = sorted({name for one in records for name in one.categories})
     return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
-
-
-def _group_of(record: InstanceRecord, field: str) -> str | None:
-    found = record.sub_split if field == "sub_split" else record.categories.get(field)
-    return None if found is None else str(found)
 
 
 def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> Scaled:
