@@ -23,10 +23,10 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-from eval_factory.analysis import paired
 from eval_factory.analysis.annotation_sheets import parts_of, shares_of
-from eval_factory.analysis.paired import paired_difference
+from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import interval_of_mean
+from eval_factory.scoring.paired import paired_difference
 from eval_factory.scoring.prediction_powered import (
     LEAST_RATED,
     Stratum,

@@ -10,9 +10,8 @@ from itertools import chain, combinations, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.analysis import comparison_reasons, paired
+from eval_factory.analysis import comparison_reasons
 from eval_factory.analysis.comparison_reasons import InstanceValues, Key, Reason, Side
-from eval_factory.analysis.paired import ALPHA, PairedDifference
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
@@ -22,7 +21,9 @@ from eval_factory.core.tables import html as in_html
 from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
+from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
+from eval_factory.scoring.paired import ALPHA, PairedDifference
 
 if TYPE_CHECKING:
     from pandas import DataFrame

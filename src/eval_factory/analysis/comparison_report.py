@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis.comparison import Compared, Comparison, compare, comparison_record, difference
-from eval_factory.analysis.paired import MCNEMAR
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
@@ -17,6 +16,7 @@ from eval_factory.core.tables import Table, prose, screen
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
+from eval_factory.scoring.paired import MCNEMAR
 
 Texts = Mapping[str, Mapping[str, str]]
 """Instance id -> `prompt`, `references`, and the answers, `A` and `B`."""

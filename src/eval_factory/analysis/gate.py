@@ -10,12 +10,12 @@ from pathlib import Path
 from eval_factory.analysis.comparison import Comparison, compare, difference_of
 from eval_factory.analysis.comparison_reasons import values_of
 from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Direction, Limits, Policy, Tier
-from eval_factory.analysis.paired import PairedDifference, non_inferiority
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import Evidence, Verdict
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result, run_folders
+from eval_factory.scoring.paired import PairedDifference, non_inferiority
 
 _OF_EVIDENCE = {
     Evidence.SHOWN: (Verdict.PASS, "not worse by more than"),

@@ -10,7 +10,6 @@ from statistics import fmean
 from eval_factory.analysis import comparison
 from eval_factory.analysis.comparison import Comparison, Pair, Ranked
 from eval_factory.analysis.comparison_reasons import Side, values_of
-from eval_factory.analysis.paired import ALPHA
 from eval_factory.analysis.win_rates import ALPHA_OF_EACH, GROUPS, Column, GroupScore, WinRate, group_scores, win_rates
 from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
@@ -18,6 +17,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.scoring.paired import ALPHA
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from fractions import Fraction
 from itertools import combinations, permutations
 from statistics import mean
 
-from eval_factory.analysis.paired import ALPHA, rank_intervals, sign_flip_p
 from eval_factory.core.results import TaskResult
 from eval_factory.scoring.intervals import holm
+from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
 ACCURACY, EFFICIENCY = "accuracy", "efficiency"
 _MAIN = ""

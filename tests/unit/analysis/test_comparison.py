@@ -11,10 +11,10 @@ import pytest
 from eval_factory.analysis.comparison import Comparison, Failed, Flips, Model, compare, compare_pairs, corrected
 from eval_factory.analysis.comparison_reasons import Reason, Side, values_of
 from eval_factory.analysis.gate import difference_in_group
-from eval_factory.analysis.paired import equivalence, non_inferiority, paired_difference
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import InstanceRecord
 from eval_factory.report.reader import load_result
+from eval_factory.scoring.paired import equivalence, non_inferiority, paired_difference
 from stored_results import PROVENANCE, instance, result, right_or_wrong, written
 
 

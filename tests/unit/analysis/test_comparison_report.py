@@ -14,9 +14,9 @@ from eval_factory.analysis import comparison_report
 from eval_factory.analysis.comparison import Compared, Comparison, Failed, Flips, Model, Ranked, compare
 from eval_factory.analysis.comparison_reasons import Reason
 from eval_factory.analysis.comparison_report import comparison_document, comparison_markdown, comparison_text
-from eval_factory.analysis.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
 from eval_factory.core.nouns import Evidence
 from eval_factory.core.results import InstanceRecord
+from eval_factory.scoring.paired import CLUSTERED_PAIRED_T, MCNEMAR, PairedDifference
 from stored_results import instance, result, right_or_wrong, written
 
 

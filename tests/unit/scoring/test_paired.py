@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 
-from eval_factory.analysis import paired
-from eval_factory.analysis.paired import equivalence, mcnemar_mde, paired_difference, sign_flip_p, tango_interval
+from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import holm
+from eval_factory.scoring.paired import equivalence, mcnemar_mde, paired_difference, sign_flip_p, tango_interval
 
 
 def test_holm_by_hand_and_what_is_not_known_counts_too() -> None:
