@@ -38,6 +38,7 @@ from eval_factory.core.secrets import (
 )
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import SERVED_SCHEME, base_of, kind_of
+from eval_factory.tasks.asked_again import MAX_REPEATS, MAX_TURNS
 from eval_factory.tasks.choice_question import MAX_ORDERS
 
 DEMO_SCHEME = "demo"
@@ -212,6 +213,13 @@ def _different(key: str, what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _no_name_twice(names: list[str]) -> list[str]:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"names {', '.join(twice)} twice")
+    return names
+
+
 _Jury = Annotated[list[Judge], Field(min_length=1)]
 
 Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
@@ -265,6 +273,12 @@ class Extra(StrictModel):
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
+    repeats: Annotated[int, Field(strict=True, ge=2, le=MAX_REPEATS)] | None
+    perturb: Annotated[list[str], Field(min_length=1), AfterValidator(_no_name_twice)] | None
+    pushback: Annotated[int, Field(strict=True, ge=1, le=MAX_TURNS)] | None
+    confidence: Literal["stated", "logprobs"] | None
+    allow_abstain: Annotated[bool, Field(strict=True)]
+    cost_of_wrong: Annotated[Number, Field(ge=0.0, le=1000.0)]
     prices: Annotated[PriceTable | None, _different("model_id", "prices")]
     max_cost: SomeMoney | None
     max_requests: Positive | None

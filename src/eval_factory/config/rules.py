@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.config.merge import Source, ValueSources
-from eval_factory.config.model import Extra, RunConfig
+from eval_factory.config.model import ApiEndpoint, Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, LOGPROBS, NEED_SHORT_ANSWERS
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import refusal
@@ -44,6 +45,38 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         yield f"{_WHERE}: method={arguments['method']} shows no options side by side; {_LEAVE_OUT}, or the method"
     elif "data_augmentation" in arguments:
         yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
+
+
+def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[str]:
+    """What of `repeats`, `perturb`, `pushback`, `confidence` and `allow_abstain` makes no sense with this task."""
+    given = {name: getattr(extra, name) for name in (*ASKED_AGAIN_BY, "allow_abstain") if getattr(extra, name)}
+    if given and "data_augmentation" in task.helm.arguments:
+        yield f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, which changes the questions in another way"
+    for name in given:
+        if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
+            yield f"{_EXTRA}.{name}: {task.name} has no answers that are right or wrong by themselves; {_LEAVE_OUT}"
+    adapter = endpoint.adapter_config
+    if extra.confidence == LOGPROBS and "logprobs" in {*adapter.params_to_add, *adapter.params_to_remove}:
+        yield f"{_EXTRA}.confidence: logprobs asks for them; leave them out of target.api_endpoint.adapter_config"
+    if extra.perturb is None:
+        return
+    from eval_factory.tasks.perturbations import FAMILIES, not_offered  # few runs have one
+
+    for name in extra.perturb:
+        if name not in FAMILIES:
+            near = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
+            yield f"{_EXTRA}.perturb: there is no {name!r}{near}"
+        elif (why := not_offered(name, task.name)) is not None:
+            yield f"{_EXTRA}.perturb: {name} may change the right answers of {task.name} ({why}); {_LEAVE_OUT}"
+
+
+def _has_short_answers(task: Task) -> bool:
+    """Labels, options, a value, a query: not what judges read."""
+    helm = task.helm
+    if helm.judges or helm.prescribed_judges or helm.rubric:
+        return False
+    is_known = helm.answer_labels or helm.answer_form is not None or option_texts_of(task) is not None
+    return bool(is_known) or helm.any_run_spec or BENCHMARK_KEY in helm.parameters
 
 
 def option_texts_of(task: Task) -> str | None:
@@ -108,6 +141,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         about = "a passport is about the criteria of a rubric, and this program's prompt"
         problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")
     problems += cannot_be_shuffled(task, params.extra)
+    problems += cannot_be_asked_again(task, params.extra, endpoint)
     own = BENCHMARK_KEY in task.helm.parameters
     # HELM splits a run entry at commas and offers no way to quote one.
     if (own or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):

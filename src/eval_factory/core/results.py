@@ -7,20 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
+from eval_factory.core.askings import AskedAgain as AskedAgain
+from eval_factory.core.askings import Share as Share
 from eval_factory.core.budget import Cost
 from eval_factory.core.nouns import MODEL_ROLE as MODEL_ROLE
 from eval_factory.core.nouns import RunStatus
-
-
-@dataclass(frozen=True)
-class Share:
-    """Of questions, with its 95 % interval."""
-
-    value: float
-    count: int
-    """Of how many it is a share."""
-    ci_low: float | None = None
-    ci_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -347,6 +338,8 @@ class JuryReport:
 
 ALL_ORDERS = ".all_orders"
 """Ends the name of a score over all orders of each question's choices."""
+REPEATS_MEAN = ".repeats_mean"
+"""Ends the name of a score over all askings of each question in the same words."""
 
 
 @dataclass(frozen=True)
@@ -434,6 +427,7 @@ class Validity:
     choice_orders: ChoiceOrders | None = None
     judge_probe: JudgeProbe | None = None
     """With `extra.probe_judges`."""
+    asked_again: AskedAgain | None = None
 
     @property
     def coverage(self) -> float:

@@ -262,6 +262,17 @@ def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:
     return tokens
 
 
+def logprobs_in(answer: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Tokens of the first choice, each with the natural logarithm of its probability; none where none were given."""
+    try:
+        logprobs = answer["choices"][0].get("logprobs")
+        if isinstance(logprobs, Mapping) and logprobs.get("content"):  # of a chat
+            return tuple((str(one["token"]), float(one["logprob"])) for one in logprobs["content"])
+        return _tokens_of(logprobs)
+    except (LookupError, TypeError, ValueError, AttributeError, UnusableAnswer):
+        return ()
+
+
 def _shown(error: Any) -> str:
     code = error.get("code") if isinstance(error, Mapping) else None
     return f"{code}: {said_in(error)}" if type(code) is int else said_in(error)

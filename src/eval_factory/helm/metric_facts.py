@@ -6,6 +6,7 @@ Read in the code of HELM's metrics (crfm-helm 0.5.16); a metric that is not in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,7 +97,7 @@ _FACTS = {
     "summarization_compression": MetricFacts(unit="ratio"),
 }  # fmt: skip
 
-_OURS = (".corrected", ".lenient", ".helm", ".all_judges", ".all_orders")
+_OURS = r"(?:\.(?:corrected|lenient|helm|all_judges|all_orders|repeats_mean))+$"
 """What our own scores beside HELM's are called; they are of the metric's direction, scale and unit."""
 
 
@@ -107,8 +108,7 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
         name: without split and perturbation; with what is ours behind it, or not.
         scale: of this run's values where that is known. A jury's tells a jury of whatever name.
     """
-    base = next((name.removesuffix(ending) for ending in _OURS if name.endswith(ending)), name)
-    known = _FACTS.get(base)
+    known = _FACTS.get(re.sub(_OURS, "", name))
     if known is None and scale == HELMS_FORM.scale:
         return _RATING
     return known or MetricFacts()

@@ -61,6 +61,7 @@ CODE_EXECUTION_FILE = "code_execution.json"
 JUDGE_PROMPTS_FILE = "judge_prompts.json"
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
 JUDGE_PROBE_FILE = "judge_probe.json"
+CONFIDENCE_FILE = "stated_confidence.json"
 """In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
 SQL_TOTAL_LIMIT_S = 600.0

@@ -361,6 +361,15 @@ def write_judge_probe(
     write_atomic(helm_dir / names.JUDGE_PROBE_FILE, json.dumps(lines, indent=2) + "\n")
 
 
+def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], str | None]:
+    """(instance, trial) -> what the model replied; None where it was not asked, or did not answer. Empty: no file."""
+    try:
+        lines = json.loads((helm_dir / names.CONFIDENCE_FILE).read_text(encoding="utf-8"))
+        return {(str(line["instance"]), int(line["trial"])): line["reply"] for line in lines}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
 def read_judge_probe(helm_dir: Path) -> list[JudgedProbe]:
     """Empty where there is no such file, or none of this version: it is worth no failed result."""
     try:

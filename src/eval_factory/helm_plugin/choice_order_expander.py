@@ -9,18 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
-from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import Perturbation, PerturbationSpec
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec
-from helm.benchmark.scenarios.scenario import Input, Instance
+from helm.benchmark.scenarios.scenario import Instance
 
+from eval_factory.helm_plugin.asked_again import same_input, with_more_askings
 from eval_factory.tasks.choice_question import name_of, orders_of
-
-
-class ReorderedInput(Input):  # type: ignore[misc]
-    """The input of a question whose choices were moved: HELM drops a perturbed instance whose input is the same."""
 
 
 class ChoiceOrder(Perturbation):  # type: ignore[misc]
@@ -41,10 +37,9 @@ class ChoiceOrder(Perturbation):  # type: ignore[misc]
         orders = orders_of(str(instance.id), choices, self._order)
         if len(orders) < self._order:
             return instance
-        asked = instance.input
         return replace(
             instance,
-            input=ReorderedInput(asked.text, asked.multimedia_content, asked.messages),
+            input=same_input(instance),
             references=[instance.references[at] for at in orders[-1]],
             perturbation=self.description,
         )
@@ -64,17 +59,9 @@ class ShuffleChoicesRunExpander(RunExpander):  # type: ignore[misc]
         method = run_spec.adapter_spec.method
         if method != ADAPT_MULTIPLE_CHOICE_JOINT:
             raise ValueError(f"shuffle_choices needs questions with lettered options, and {run_spec.name} is {method}")
-        if run_spec.data_augmenter_spec.perturbation_specs:
-            raise ValueError(f"shuffle_choices and data_augmentation exclude each other, and {run_spec.name} has both")
         path = f"{ChoiceOrder.__module__}.{ChoiceOrder.__qualname__}"
         specs = [PerturbationSpec(class_name=path, args={"order": order}) for order in range(2, self.orders + 1)]
-        augmented = DataAugmenterSpec(
-            perturbation_specs=specs,
-            should_augment_eval_instances=True,
-            should_include_original_eval=True,
-            should_skip_unchanged_eval=True,
-        )
-        return [replace(run_spec, data_augmenter_spec=augmented)]
+        return [with_more_askings(run_spec, specs)]
 
 
 RUN_EXPANDERS[ShuffleChoicesRunExpander.name] = ShuffleChoicesRunExpander

@@ -36,6 +36,7 @@ from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
+from eval_factory.helm_plugin.follow_ups import AskingWhatFollows
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
@@ -81,7 +82,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
-        asking = _Unanswered(self.executor)
+        asking = _Unanswered(AskingWhatFollows(self.executor, Path(self.output_path)))
         self.executor: Any = _Reporting(asking, self._before_asking, lambda _state: self._after_asking())
         self._judging = self.annotator_executor
         self.annotator_executor: Any = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)

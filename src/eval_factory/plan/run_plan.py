@@ -20,6 +20,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, LOGPROBS, STATED
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 KEPT_BY = "answers_kept_by"
@@ -60,7 +61,7 @@ CHANGES_RESULTS = frozenset(
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
-        "probe_judges", "sample_seed",
+        "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence", "allow_abstain", "cost_of_wrong",
     )
     | _paths("target.api_endpoint", "model_id", "type")
     | _paths(
@@ -117,6 +118,13 @@ class Plan:
         is_zero_shot = helm.zero_shot or (helm.indexed is not None and helm.indexed.zero_shot)
         return 1 if is_zero_shot else self.evaluation.run.config.params.extra.num_train_trials or 1
 
+    @property
+    def askings(self) -> int:
+        """How often a question is asked in a trial, at most."""
+        extra = self.evaluation.run.config.params.extra
+        more = (extra.shuffle_choices or 1) - 1 + (extra.repeats or 1) - 1 + len(extra.perturb or ())
+        return 1 + more + (extra.pushback or 0) + (extra.confidence == STATED) + extra.allow_abstain
+
 
 @dataclass(frozen=True)
 class EndpointPlan(EndpointSettings):
@@ -155,7 +163,7 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         top_p=params.top_p,
         max_length=None if "max_length" in declared else extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
-        adapter=Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"})),
+        adapter=_adapter_of(endpoint, with_logprobs=extra.confidence == LOGPROBS),
     )
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
     for name in (*SCENARIO_PARAMETERS, "max_length"):
@@ -173,6 +181,13 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         identity=identity_of(evaluation, before),
         servers_before=before,
     )
+
+
+def _adapter_of(endpoint: ApiEndpoint, *, with_logprobs: bool) -> Adapter:
+    adapter = Adapter(**endpoint.adapter_config.model_dump(exclude={"use_nvcf"}))
+    if not with_logprobs:
+        return adapter
+    return replace(adapter, params_to_add={**adapter.params_to_add, "logprobs": True if endpoint.type == CHAT else 1})
 
 
 def jury_of(evaluation: Evaluation) -> list[Judge]:
@@ -285,8 +300,10 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    usual_values = {"upstream": HELM.name, "probe_judges": False}
-    usual_values |= dict.fromkeys(("criteria_per_request", "shuffle_choices", "sample_seed"))
+    usual_values = {"upstream": HELM.name, "probe_judges": False, "allow_abstain": False}
+    usual_values |= dict.fromkeys(("criteria_per_request", "shuffle_choices", "sample_seed", *ASKED_AGAIN_BY))
+    if not leaves["config.params.extra.allow_abstain"]:
+        usual_values["cost_of_wrong"] = leaves["config.params.extra.cost_of_wrong"]  # nothing is asked by it
     for name, usual in usual_values.items():
         if leaves[f"config.params.extra.{name}"] == usual:  # as before there was such a key
             del leaves[f"config.params.extra.{name}"]

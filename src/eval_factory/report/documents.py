@@ -144,6 +144,7 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
             if not record["jury"][name]:
                 del record["jury"][name]
     parts = {name: None if record[name] is None else rounded_fields(record[name]) for name in ("jury", "choice_orders")}
+    parts["asked_again"] = _said_only(record["asked_again"])
     found = {**first, "not_reportable": record.pop("not_reportable"), **record, **parts, **last}
     written: dict[str, Any] = formatted(without_nulls(found))
     floors = {
@@ -151,6 +152,16 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         for name, floor in written["floors"].items()
     }
     return {**written, "floors": floors}
+
+
+def _said_only(value: Any) -> Any:
+    """Each number rounded, and nothing of what is None or empty."""
+    if isinstance(value, Mapping):
+        found = {name: _said_only(one) for name, one in value.items()}
+        return {name: one for name, one in found.items() if one not in (None, {}, [])}
+    if isinstance(value, list | tuple):
+        return [_said_only(one) for one in value]
+    return rounded(value) if isinstance(value, float) else value
 
 
 def _clinicians(found: results.Clinicians) -> Any:

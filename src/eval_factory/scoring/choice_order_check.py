@@ -9,23 +9,20 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.asked_again import Unit, add_mean_over, share_of
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import PROPORTION, describe
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
-from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, score_of, with_missing_counted
+from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import number_of_order, why_kept
 
 NO_OPTION = "no option"
 """What an answer is counted as that names none."""
-
-_Asked = tuple[str, int]
-"""A question in one trial."""
 
 
 @dataclass
@@ -36,11 +33,11 @@ class ChoiceOrderCheck:
     """By which HELM finds a label in an answer; None: the answer is the label."""
     by_order: Sequence[MetricValues]
     """HELM's metrics of the questions in other orders."""
-    asked: dict[_Asked, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
     """Order -> the text of the option that was chosen; a request that failed is not in it."""
-    orders: dict[_Asked, int] = field(default_factory=Counter)
+    orders: dict[Unit, int] = field(default_factory=Counter)
     """How many orders each question was asked in."""
-    kept: dict[_Asked, str] = field(default_factory=dict)
+    kept: dict[Unit, str] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
 
     @classmethod
@@ -83,28 +80,21 @@ class ChoiceOrderCheck:
         draft.choice_orders = self.report(main, missing)
         if main is None:
             return
-        all_values = {key: value for metric in self.values_of(main).values() for key, value in metric.values.items()}
-        metric = _of_questions(main, with_missing_counted(all_values, missing, failed_as_zero=draft.as_zero))
-        score = score_of(metric, set(), failed_as_zero=draft.as_zero) if metric.values else None
-        if score is None:
-            return
-        draft.scores[metric.label] = score
-        ends = [
-            _of_questions(main, {**all_values, **dict.fromkeys(missing & all_values.keys(), end)}) for end in PROPORTION
-        ]
-        low, high = (bounds_of(one, set()) for one in ends)
-        if low is not None and high is not None:
-            draft.bounds[metric.label] = (low[0], high[1])
+        add_mean_over(draft, list(self.values_of(main).values()), ALL_ORDERS)
 
     def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
         """Over the questions that were asked in more than one order."""
         moved = [unit for unit, count in self.orders.items() if count > 1]
         answered = {unit: self.asked[unit] for unit in moved if len(self.asked[unit]) > 1}
         changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
-        clusters = None if main is None else main.clusters
+        clusters = (None if main is None else main.clusters) or {}
+
+        def share(values: Mapping[Unit, float]) -> Share | None:
+            return share_of(values, lambda units: [clusters.get(question, question) for question, _ in units])
+
         by_order = {} if main is None else self.values_of(main)
         means: dict[str, float | None] = {}
-        worst: dict[_Asked, float] = {}
+        worst: dict[Unit, float] = {}
         several = set(moved)
         for order, metric in by_order.items():
             asked = [value for key, value in metric.values.items() if key[:2] in several and key not in missing]
@@ -117,30 +107,10 @@ class ChoiceOrderCheck:
             questions=len(moved),
             kept=dict(sorted(Counter(self.kept.values()).items())),
             by_order=means,
-            changed=_share(changed, clusters),
+            changed=share(changed),
             # of the questions whose every order was answered: each answer has the full value
-            right_in_all=_share(
-                {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}, clusters
+            right_in_all=share(
+                {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}
             ),
             letters=dict(sorted(self.letters.items())),
         )
-
-
-def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float]) -> MetricValues:
-    """With one value a question, the mean over its orders."""
-    by_question: dict[_Asked, list[float]] = defaultdict(list)
-    for (question, trial, _), value in values.items():
-        by_question[(question, trial)].append(value)
-    means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
-    name = main.name + ALL_ORDERS
-    label = name + main.label.removeprefix(main.name)
-    return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})
-
-
-def _share(values: Mapping[_Asked, float], clusters: Mapping[str, str] | None) -> Share | None:
-    """None of nothing. Trials of a question share it."""
-    if not values:
-        return None
-    sources = [(clusters or {}).get(question, question) for question, _ in values]
-    found = describe(list(values.values()), clusters=sources)
-    return Share(found.mean, found.count, found.ci_low, found.ci_high)

@@ -18,6 +18,7 @@ from eval_factory.helm.criterion_output import ANNOTATION
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal
+from eval_factory.scoring.asked_again import Askings
 from eval_factory.scoring.choice_order_check import ChoiceOrderCheck
 from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
@@ -38,6 +39,7 @@ from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metr
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
 from eval_factory.scoring.usage import usage_of
+from eval_factory.tasks.asked_again import is_asked_again, is_in_another_form
 from eval_factory.tasks.errata import CORRECTED
 
 
@@ -64,30 +66,34 @@ def collect(
     entry = plan.evaluation.task.helm
     split = run.main_split(entry.main_split)
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
+    plain = [one for one in metrics if not is_asked_again(one.perturbation)]
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
     usage, changes, used = usage_of(plan, run_id, wall_s)
     stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
     answers = StoredAnswers.of(plan, stated.add)
-    main, _ = chosen_main_metric(entry, [metric.label for metric in metrics])  # of HELM's own
+    main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
-    floors = FloorScores(plan, run, metrics, readability.form, clock_of(remembered))
+    again = Askings.of(plan, run, readability.form, answers.logprobs_of)
+    floors = FloorScores(plan, run, plain, readability.form, clock_of(remembered))
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
     probe = ProbedJudges.of(plan, run, rubric, jury)
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
-    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, floors, stated)
-    seeing = [part.add for part in (tally, rubric, corrections, readability, jury, orders, floors) if part is not None]
+    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, again, floors, stated)
+    parts = (tally, rubric, corrections, readability, jury, orders, again, floors)
+    seeing = [part.add for part in parts if part is not None]
+    aside = [tally.count_failure, *([again.add] if again else [])]
     for state in run.request_states():
         key = key_of(state)
-        for add in seeing:
+        for add in aside if is_in_another_form(key[2]) else seeing:
             add(key, state)
     for step in steps:
         step(draft)
     # where there is no main score, other reasons come first
     draft.notes.add(Importance.DOUBTFUL if draft.main in draft.scores else Importance.NO_RESULT, *draft.why)
-    columns = [*draft.metrics, *(orders.by_order if orders else ())]
+    columns = [*draft.metrics, *(orders.by_order if orders else ()), *(again.metrics if again else ())]
     names = jury.names if jury else {}
     records = InstanceRecords(run, columns, answers, tally, draft.jury_metric, readability, names, rubric)
     scenario, prompts = run.scenario_name or entry.scenario, tally.prompts.hexdigest()
@@ -105,6 +111,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     correction: RubricCorrection | None,
     probe: ProbedJudges | None,
     orders: ChoiceOrderCheck | None,
+    again: Askings | None,
     floors: FloorScores,
     stated: StatedModels,
 ) -> list[Callable[[Draft], None]]:
@@ -120,11 +127,13 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         corrections.complete,  # before the jury's marks: corrected values of a jury's metric get them too
         readability.complete,  # its lenient metrics stand after the corrected ones
         jury.complete if jury else None,  # marks of empty answers: the last change of a value
+        again.take if again else None,  # all metrics of what was asked again are there, and none is a score
         _score,  # all metrics and values are there
         rubric.publish if rubric else None,  # the published score takes the place of HELM's mean
         correction.publish if correction else None,  # its interval in the place of that of the cases' values
         _choose_main,  # all that follows asks which values the main metric lacks
         orders.complete if orders else None,  # its score over all orders: none that could be the main one
+        again.complete if again else None,
         _report_requests,  # what failed comes before what is odd
         readability.report,  # the first reason against reporting: a setting may mend it
         jury.judgements if jury else None,  # the second: the same command may
@@ -135,6 +144,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         floors.complete,  # finished scores are held against them
         _report_labels,  # the other end: as high as labels allow
         jury.report if jury else None,  # how far a score by judges can be trusted
+        again.lead if again else None,  # judges, floors and labels were held against the questions as they are
         _group,  # how large the sample is, and groups of the main metric's values
         rubric.group if rubric else None,  # groups by tags: they take no name of a field's group
         lambda draft: draft.notes.extend(draft.groups.notes()),  # all groups are there
@@ -252,6 +262,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
             draft.rubric,
             draft.choice_orders,
             draft.judge_probe,
+            draft.asked_again,
         ),
         usage=draft.usage,
         provenance=provenance,

@@ -48,6 +48,7 @@ class Draft:
     jury: results.JuryReport | None = None
     rubric: results.RubricReport | None = None
     choice_orders: results.ChoiceOrders | None = None
+    asked_again: results.AskedAgain | None = None
     judge_probe: results.JudgeProbe | None = None
     floors: Mapping[str, results.Floor] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)

@@ -30,6 +30,8 @@ class CachedAnswer:
     tokens: tuple[int | None, int | None]
     latency_s: float
     raw: Raw
+    logprobs: tuple[tuple[str, float], ...] = ()
+    """Of the answer's tokens, where the endpoint gave them."""
     thought_under: str | None = None
     """The key of the answer, where it holds what the model thought."""
 
@@ -53,7 +55,9 @@ class StoredAnswers:
             also(answer)
             is_models = answer.role == model.role
             raw, thought = raw_of(answer.response, model) if is_models else (Raw(), None)
-            found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw, answer.key if thought else None)
+            tokens = openai_api.logprobs_in(answer.response) if is_models else ()
+            thought_under = answer.key if thought else None
+            found[answer.key] = CachedAnswer(answer.tokens, answer.latency_s, raw, tokens, thought_under)
         return cls(model, found, response_cache.read_changes(cache_db, model.url, model.model_id), cache_db)
 
     def to(self, state: output.RequestState) -> CachedAnswer | None:
@@ -75,6 +79,9 @@ class StoredAnswers:
         messages = self.model.body_of(state.request).get("messages") or ()
         alone = [{"role": "user", "content": state.request.get("prompt", "")}]
         return () if list(messages) == alone else tuple(messages)
+
+    def logprobs_of(self, state: output.RequestState) -> tuple[tuple[str, float], ...]:
+        return () if (answer := self.to(state)) is None else answer.logprobs
 
     def raw_to(self, state: output.RequestState) -> Raw | None:
         return None if (answer := self.to(state)) is None else answer.raw

@@ -77,6 +77,11 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
     return metrics
 
 
+def is_derived(metric: MetricValues) -> bool:
+    """Whether it is of a worst case, or of the instances before they were perturbed."""
+    return metric.perturbation is not None and metric.perturbation.endswith((_WORST, ORIGINAL))
+
+
 def _family_of(metric: MetricValues) -> str:
     """Of perturbations; a single one is a family too."""
     return str(metric.perturbation).removesuffix(_WORST).removesuffix(ORIGINAL)
@@ -88,9 +93,9 @@ def _add_worst_cases(metric: MetricValues, metrics: Sequence[MetricValues], appl
     As `compute_worst_case_metrics` in helm/benchmark/metrics/metric.py makes them: an instance's least value as it is
     and perturbed; of robustness and fairness also of instances that no perturbation changed.
     """
-    if metric.perturbation is None or not metric.perturbation.endswith((_WORST, ORIGINAL)):
+    if not is_derived(metric):
         return
-    family, before = _family_of(metric), metric.perturbation.endswith(ORIGINAL)
+    family, before = _family_of(metric), str(metric.perturbation).endswith(ORIGINAL)
     of_family, same = {None, *applied[family]}, (metric.name, metric.split)
     sides = [one for one in metrics if (one.name, one.split) == same and one.perturbation in of_family]
     if any(one.counts for one in sides):  # HELM takes the least of what it counted then: no file has that

@@ -28,6 +28,7 @@ from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.intervals import few_sources
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
+from eval_factory.tasks.asked_again import is_asked_again
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
 from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM, JuryForm
@@ -128,10 +129,10 @@ class Tally:
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         instance = state.instance
-        self.requested.add(key)
         self.splits[instance.split or ""].add(instance.id)
         asked = state.request.get("messages") or state.request.get("prompt")
-        self.prompts.update(json.dumps([instance.id, asked]).encode())
+        if not is_asked_again(key[2]):
+            self.prompts.update(json.dumps([instance.id, asked]).encode())
         if instance.perturbation is None:
             question = instance.input.text or json.dumps(asked)  # a conversation's is in its messages
             self.rows.add(instance.id, f"{instance.split}: {question}", *request_states.gold_and_choices(instance))
@@ -143,13 +144,7 @@ class Tally:
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))
-        if request_states.has_failed(state):
-            self.failed.add(key)
-            error = (state.result.error if state.result else None) or ""
-            self.causes.add(MODEL_ROLE, error)
-            if error.startswith(names.UNSCORABLE):
-                self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
-                self.split_of_unscorable[key] = state.instance.split
+        if self.count_failure(key, state):
             return
         if request_states.was_filtered(state):
             self.filtered.add(key)
@@ -157,6 +152,19 @@ class Tally:
             self.empty.add(key)
         if request_states.finish_reason_of(state) == openai_api.CUT_OFF:
             self.truncated.add(key)
+
+    def count_failure(self, key: InstanceKey, state: output.RequestState) -> bool:
+        """Whether it is one: of any request, also of those whose answers count for nothing else here."""
+        self.requested.add(key)
+        if not request_states.has_failed(state):
+            return False
+        self.failed.add(key)
+        error = (state.result.error if state.result else None) or ""
+        self.causes.add(MODEL_ROLE, error)
+        if error.startswith(names.UNSCORABLE):
+            self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
+            self.split_of_unscorable[key] = state.instance.split
+        return True
 
     @property
     def something_to_ask(self) -> bool:

@@ -244,11 +244,11 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     if instances is None:
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"
-    trials, orders = plan.trials, plan.evaluation.run.config.params.extra.shuffle_choices
+    trials, askings = plan.trials, plan.askings
     how = f"instances of the test split x {trials} {'trial' if trials == 1 else 'trials'}"
-    if orders is not None:
-        how += f" x {orders} orders of the choices, at most"
-    return min(limit or instances, instances) * trials * (orders or 1), how
+    if askings > 1:
+        how += f" x {askings} (each question as it is and asked again), at most"
+    return min(limit or instances, instances) * trials * askings, how
 
 
 def _of_judges(

@@ -1,0 +1,115 @@
+"""HELM's executor, which asks what follows on an answer (a doubt, how sure the model is) when that answer is there.
+
+All questions of one depth are asked together: first each as it is and in all other forms, then the first turn after it.
+What the model says of how sure it is goes into a file of our own: no metric reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
+
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.helm import names
+from eval_factory.tasks.asked_again import (
+    ASK_CONFIDENCE,
+    CONFIDENCE,
+    CONFIDENCE_TOKENS,
+    PUSHBACK,
+    REPEAT,
+    is_asked_again,
+    pushback_text,
+    turn_of,
+)
+
+NO_ANSWER = "(no answer)"
+"""What stands for an empty answer: many endpoints refuse an empty turn."""
+
+_Key = tuple[str, int, str]
+"""(instance, trial, name of the asking); its name is empty where the question is as it is."""
+
+
+class AskingWhatFollows:
+    """Wraps HELM's executor; a run that asks nothing again goes through it as it is."""
+
+    def __init__(self, inner: Any, output_path: Path) -> None:
+        self._inner, self.execution_spec = inner, inner.execution_spec
+        self._file = output_path / names.CONFIDENCE_FILE
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        if not any(is_asked_again(_name(state)) for state in scenario_state.request_states):
+            return self._inner.execute(scenario_state)
+        by_depth: dict[int, list[RequestState]] = defaultdict(list)
+        for state in scenario_state.request_states:
+            by_depth[_depth(state)].append(state)
+        done: dict[_Key, RequestState] = {}
+        for depth, states in sorted(by_depth.items()):
+            asked = [_following(state, done) if depth else _repeated(state) for state in states]
+            done.update((_key(one), one) for one in self._answered(scenario_state, asked))
+        answered = [done[_key(state)] for state in scenario_state.request_states]
+        stated = [one for one in answered if _name(one) == CONFIDENCE]
+        if stated:
+            write_replies(self._file, stated)
+        return replace(scenario_state, request_states=[one for one in answered if _name(one) != CONFIDENCE])
+
+    def _answered(self, scenario_state: ScenarioState, states: list[RequestState]) -> Iterator[RequestState]:
+        """Those that have a result already are not asked."""
+        yield from (one for one in states if one.result is not None)
+        to_ask = [one for one in states if one.result is None]
+        if to_ask:
+            yield from self._inner.execute(replace(scenario_state, request_states=to_ask)).request_states
+
+
+def write_replies(file: Path, states: Iterable[RequestState]) -> None:
+    lines = []
+    for one in states:
+        said = one.result.completions[0].text if one.result and one.result.success else None
+        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said})
+    write_atomic(file, json.dumps(lines) + "\n")
+
+
+def _name(state: RequestState) -> str:
+    return state.instance.perturbation.name if state.instance.perturbation else ""
+
+
+def _key(state: RequestState) -> _Key:
+    return str(state.instance.id), state.train_trial_index, _name(state)
+
+
+def _depth(state: RequestState) -> int:
+    return 1 if _name(state) == CONFIDENCE else turn_of(_name(state))
+
+
+def _repeated(state: RequestState) -> RequestState:
+    """Another draw has an answer of its own: `random` is a part of its key, and goes to no endpoint."""
+    if not _name(state).startswith(REPEAT):
+        return state
+    marks = [mark for mark in (state.request.random, _name(state)) if mark]
+    return replace(state, request=replace(state.request, random=" ".join(marks)))
+
+
+def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
+    """The request with the answer before it; where that one failed or was withheld, its result."""
+    turn = turn_of(_name(state))
+    before = done[(str(state.instance.id), state.train_trial_index, f"{PUSHBACK}{turn - 1}" if turn > 1 else "")]
+    if before.result is None or not before.result.success:
+        return replace(state, result=before.result)
+    said, asked = before.result.completions[0].text, before.request
+    new = pushback_text(str(state.instance.id), turn) if turn else ASK_CONFIDENCE
+    earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
+    turns = [{"role": "assistant", "content": said.strip() or NO_ANSWER}, {"role": "user", "content": new}]
+    text = f"{asked.prompt}{said}\n\n{new}\n"  # what an endpoint for completions gets
+    request = replace(asked, messages=[*earlier, *turns], prompt=text)
+    if not turn:
+        request = replace(request, max_tokens=max(asked.max_tokens, CONFIDENCE_TOKENS), stop_sequences=[])
+    return replace(state, request=request)

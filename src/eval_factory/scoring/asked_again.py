@@ -1,0 +1,332 @@
+"""What became of the answers when questions were asked again: another draw, other words, a doubt, leave not to know.
+
+The question is the unit: how often and in how many ways it was asked gives no more independent values, and sources that
+questions share are clusters of them. HELM's own score stays that of the questions as they are; with `extra.repeats` the
+mean over all askings in the same words stands beside it, and is what is compared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from eval_factory.core.askings import Abstention, AskedAgain, Change, InOtherWords, Pushback, Repeats, Share
+from eval_factory.core.results import REPEATS_MEAN
+from eval_factory.helm import output
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs
+from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.intervals import PROPORTION, describe, holm
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.paired import paired_difference
+from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
+from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.scores import (
+    InstanceKey,
+    MetricValues,
+    bounds_of,
+    is_derived,
+    score_of,
+    sources_of,
+    with_missing_counted,
+)
+from eval_factory.tasks.asked_again import ABSTAIN, PERTURB, PUSHBACK, REPEAT, abstains, is_asked_again
+from eval_factory.tasks.choice_question import refers_to_others
+
+Unit = tuple[str, int]
+"""A question in one trial."""
+AS_IT_IS = ""
+"""The name of a question's first asking."""
+LEAST_IN_GROUP, MOST_LOST = 10, 20
+_NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
+
+
+@dataclass
+class Askings:
+    plan: Plan
+    form: AnswerForm | None
+    pattern: str | None
+    """By which HELM finds a label in an answer; None: the answer is the label."""
+    confidence: ConfidenceOfAnswers | None
+    metrics: list[MetricValues] = field(default_factory=list)
+    """HELM's, and those made of them, of questions that were asked again."""
+    answers: dict[Unit, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    """Name of the asking -> what was answered; a request that failed is not in it."""
+    mean: MetricValues | None = None
+    """Of the main metric over all askings in the same words."""
+    none_right: set[Unit] = field(default_factory=set)
+    """Questions whose right option is that none of the others is."""
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        run: output.HelmRun,
+        form: AnswerForm | None,
+        logprobs: Callable[[output.RequestState], Logprobs],
+    ) -> Askings | None:
+        """None where each question is asked once."""
+        extra = plan.evaluation.run.config.params.extra
+        if not (extra.repeats or extra.perturb or extra.pushback or extra.confidence or extra.allow_abstain):
+            return None
+        confidence = ConfidenceOfAnswers.of(plan, logprobs)
+        return cls(plan, form, run.run_spec.adapter_spec.output_mapping_pattern, confidence)
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        if key[2] is not None and not is_asked_again(key[2]):
+            return
+        unit = key[:2]
+        if key[2] is None:
+            right = right_answers(state)
+            if state.output_mapping and right and all(map(_is_none_of_these, right)):
+                self.none_right.add(unit)
+        if not has_failed(state):
+            label = option_read(text_of(state), self.pattern)
+            said = (state.output_mapping or {}).get(label, label)
+            self.answers[unit][key[2] or AS_IT_IS] = " ".join(said.casefold().split())
+            if key[2] is None and self.confidence is not None:
+                self.confidence.add(unit, state, label)
+
+    def take(self, draft: Draft) -> None:
+        """The metrics of what was asked again are none of the run's scores."""
+        again = [one for one in draft.metrics if is_asked_again(one.perturbation)]
+        self.metrics = [one for one in again if not is_derived(one)]  # HELM's worst cases mix several askings
+        draft.metrics = [one for one in draft.metrics if not is_asked_again(one.perturbation)]
+
+    def complete(self, draft: Draft) -> None:
+        """Add the report; with repeats, the main metric becomes its mean over them."""
+        main = draft.main_values
+        if main is None or not main.values:
+            draft.notes.add(Importance.DOUBTFUL, "what was asked again cannot be told: the main metric has no values")
+            return
+        extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
+        draft.asked_again = AskedAgain(
+            repeats=None if extra.repeats is None else self.repeats(found, extra.repeats),
+            in_other_words=self.in_other_words(found, extra.perturb or ()),
+            pushback=None if extra.pushback is None else self.pushback(found, extra.pushback),
+            confidence=None if self.confidence is None else self.confidence.report(found.of(AS_IT_IS), found.sources),
+            abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
+            none_of_these=found.share_right(self.none_right),
+        )
+        if extra.repeats is not None:
+            self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
+            temperature = draft.run.run_spec.adapter_spec.temperature
+            if not temperature:
+                why = "at temperature 0 repeats differ only by what the endpoint itself does not hold equal"
+                draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
+
+    def repeats(self, found: _Values, times: int) -> Repeats:
+        names = [AS_IT_IS, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
+        by_name = [found.of(name) for name in names]
+        units = [unit for unit in by_name[0] if all(unit in values for values in by_name)]
+        if not units:
+            return Repeats(times, 0, None, None, None)
+        values = {unit: [of_name[unit] for of_name in by_name] for unit in units}
+        answers: Mapping[Unit, Sequence[object]] = values
+        if self.form is not None:
+            answers = {unit: [self.answers[unit][name] for name in names] for unit in units}
+        between, within = _parts(values, found.sources)
+        pairs = {
+            unit: statistics.fmean(a == b for a, b in combinations(of_unit, 2)) for unit, of_unit in answers.items()
+        }
+        return Repeats(
+            times, len(units),
+            mean=found.share({unit: statistics.fmean(of_unit) for unit, of_unit in values.items()}),
+            stderr_between=between,
+            stderr_within=within,
+            same_each_time=found.share({unit: float(len(set(of_unit)) == 1) for unit, of_unit in answers.items()}),
+            pairs_agree=found.share(pairs),
+            majority=None if self.form is None else found.share(
+                {unit: values[unit][_most_frequent(answers[unit])] for unit in units}
+            ),
+            best_of_n=found.share({unit: max(of_unit) for unit, of_unit in values.items()}),
+        )  # fmt: skip
+
+    def in_other_words(self, found: _Values, families: Sequence[str]) -> dict[str, InOtherWords]:
+        before, changes = found.of(AS_IT_IS), {}
+        for family in families:
+            after = found.of(PERTURB + family)
+            change = found.change(before, after)
+            if change is not None:
+                groups = found.by_group(before, after)
+                lost = [unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value]
+                unchanged = sum(PERTURB + family not in asked for asked in self.answers.values())
+                changes[family] = InOtherWords(change, unchanged, None, groups, tuple(lost[:MOST_LOST]))
+        corrected = holm([one.change.p_value for one in changes.values()])
+        return {
+            family: replace(one, p_holm=p_holm)
+            for (family, one), p_holm in zip(changes.items(), corrected, strict=True)
+        }
+
+    def pushback(self, found: _Values, most: int) -> Pushback:
+        before = found.of(AS_IT_IS)
+        names = [f"{PUSHBACK}{turn}" for turn in range(1, most + 1)]
+        turns = [found.change(before, found.of(name)) for name in names]
+        changed: Counter[str] = Counter()
+        for asked in self.answers.values():
+            if AS_IT_IS in asked and all(name in asked for name in names):
+                others = (turn for turn, name in enumerate(names, 1) if asked[name] != asked[AS_IT_IS])
+                changed[str(next(others, "never"))] += 1
+        return Pushback(tuple(one for one in turns if one is not None), dict(sorted(changed.items())))
+
+    def abstention(self, found: _Values, cost: float) -> Abstention:
+        before, after = found.of(AS_IT_IS), found.of(ABSTAIN)
+        units = [unit for unit in before if unit in after]
+        # a benchmark may have such an option of its own, which is right where it is right
+        silent = {unit: after[unit] < 1.0 and abstains(self.answers[unit].get(ABSTAIN, "")) for unit in units}
+        scored = {unit: 0.0 if silent[unit] else _at_cost(after[unit], cost) for unit in units}
+        is_right = {unit: before[unit] >= 1.0 for unit in units}
+        return Abstention(
+            cost,
+            found.share({unit: float(silent[unit]) for unit in units}),
+            found.share({unit: float(after[unit] >= 1.0) for unit in units if not silent[unit]}),
+            found.share(scored, scale=(-cost, 1.0)),
+            found.share({unit: _at_cost(before[unit], cost) for unit in units}, scale=(-cost, 1.0)),
+            found.share({unit: float(silent[unit]) for unit in units if not is_right[unit]}),
+            found.share({unit: float(silent[unit]) for unit in units if is_right[unit]}),
+        )
+
+    def _named(self, main: MetricValues, name: str) -> Iterator[MetricValues]:
+        for one in self.metrics:
+            if (one.name, one.split) == (main.name, main.split) and str(one.perturbation).startswith(name):
+                yield one
+
+    def lead(self, draft: Draft) -> None:
+        """The mean over repeats is the main score: groups are made of it, and it is what is compared."""
+        if self.mean is None:
+            return
+        if draft.main in draft.floors:
+            draft.floors = {**draft.floors, self.mean.label: draft.floors[draft.main]}
+        self.metrics.append(self.mean)
+        draft.main, draft.main_values = self.mean.label, self.mean
+        every: set[InstanceKey] = {(*unit, None) for unit in self.answers}
+        draft.missing = every - self.mean.values.keys()
+
+
+class _Values:
+    """The main metric's values by asking, and what is made of them with the questions' sources."""
+
+    def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
+        self._main, self._members = main, draft.tally.members
+        same = [one for one in askings.metrics if (one.name, one.split) == (main.name, main.split)]
+        self._by_name = {str(one.perturbation): one.values for one in same} | {AS_IT_IS: main.values}
+        self._missing, self._as_zero = draft.missing, draft.as_zero
+
+    def of(self, name: str) -> dict[Unit, float]:
+        """Without those that failed, or with 0 for them as the score has it."""
+        known = self._by_name.get(name, {})
+        counted = with_missing_counted(known, self._missing & known.keys(), failed_as_zero=self._as_zero)
+        return {key[:2]: value for key, value in counted.items()}
+
+    def sources(self, units: Sequence[Unit]) -> list[str] | None:
+        """Trials of a question share it."""
+        questions = [question for question, _ in units]
+        shared = sources_of(self._main, questions)
+        return questions if shared is None and len(set(questions)) < len(questions) else shared
+
+    def share(self, values: Mapping[Unit, float], scale: tuple[float, float] | None = None) -> Share | None:
+        """None of nothing."""
+        return share_of(values, self.sources, scale or self._main.scale)
+
+    def share_right(self, units: set[Unit]) -> Share | None:
+        first = self.of(AS_IT_IS)
+        return self.share({unit: float(first[unit] >= 1.0) for unit in sorted(units) if unit in first})
+
+    def change(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> Change | None:
+        """None where no question has both values."""
+        units = [unit for unit in before if unit in after]
+        if not units:
+            return None
+        one, other = [before[unit] for unit in units], [after[unit] for unit in units]
+        found = paired_difference(one, other, clusters=self.sources(units), scale=self._main.scale)
+        was_right = {unit: float(after[unit] < 1.0) for unit in units if before[unit] >= 1.0}
+        was_wrong = {unit: float(after[unit] >= 1.0) for unit in units if before[unit] < 1.0}
+        return Change(
+            len(units), found.value_a, found.value_b, found.difference, found.ci_low, found.ci_high, found.p_value,
+            self.share(was_right, PROPORTION), self.share(was_wrong, PROPORTION),
+        )  # fmt: skip
+
+    def by_group(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> dict[str, dict[str, Change]]:
+        found: dict[str, dict[str, Change]] = {}
+        for name, by_value in self._members.items():
+            for value, keys in by_value.items():
+                units = {key[:2] for key in keys} & before.keys() & after.keys()
+                if LEAST_IN_GROUP <= len(units) < len(before):
+                    change = self.change({unit: before[unit] for unit in sorted(units)}, after)
+                    if change is not None:
+                        found.setdefault(name, {})[value] = change
+        return found
+
+
+def share_of(
+    values: Mapping[Unit, float],
+    sources: Callable[[Sequence[Unit]], list[str] | None],
+    scale: tuple[float, float] | None = None,
+) -> Share | None:
+    """The mean of one value a question, with its interval over their sources; None of nothing."""
+    if not values:
+        return None
+    found = describe(list(values.values()), scale=scale, clusters=sources(list(values)))
+    return Share(found.mean, found.count, found.ci_low, found.ci_high)
+
+
+def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
+    """The score of one value a question, its mean over these metrics (the main one first), with its bounds.
+
+    None, and nothing added, where no question has a value.
+    """
+    main, missing = metrics[0], draft.missing
+    every = {key: value for metric in metrics for key, value in metric.values.items()}
+    mean = _of_questions(main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix)
+    score = score_of(mean, set(), failed_as_zero=draft.as_zero) if mean.values else None
+    if score is None:
+        return None
+    draft.scores[mean.label] = score
+    ends = [{**every, **dict.fromkeys(missing & every.keys(), end)} for end in PROPORTION]
+    low, high = (bounds_of(_of_questions(main, one, suffix), set()) for one in ends)
+    if low is not None and high is not None:
+        draft.bounds[mean.label] = (low[0], high[1])
+    return mean
+
+
+def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float], suffix: str) -> MetricValues:
+    by_question: dict[Unit, list[float]] = defaultdict(list)
+    for (question, trial, _), value in values.items():
+        by_question[(question, trial)].append(value)
+    means: dict[InstanceKey, float] = {(*unit, None): statistics.fmean(all_) for unit, all_ in by_question.items()}
+    name = main.name + suffix
+    label = name + main.label.removeprefix(main.name)
+    return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})
+
+
+def _parts(
+    values: Mapping[Unit, Sequence[float]], sources: Callable[[Sequence[Unit]], list[str] | None]
+) -> tuple[float | None, float | None]:
+    """Standard errors of the mean over questions: by the draw of questions, and by the draw of answers.
+
+    One-way analysis of variance: the mean of the questions' own variances, over all answers, is the part of the
+    answers; what is left of the variance of the questions' means is that of the questions (0 where nothing is left).
+    """
+    times = len(next(iter(values.values())))
+    total = describe([statistics.fmean(of_unit) for of_unit in values.values()], clusters=sources(list(values))).stderr
+    within = statistics.fmean(map(statistics.variance, values.values())) / times / len(values)
+    return None if total is None else math.sqrt(max(0.0, total**2 - within)), math.sqrt(within)
+
+
+def _most_frequent(answers: Sequence[object]) -> int:
+    """The place of the first of the most frequent answer; of equally frequent ones, of that which came first."""
+    times = Counter(answers)
+    return max(range(len(answers)), key=lambda at: (times[answers[at]], -at))
+
+
+def _at_cost(value: float, cost: float) -> float:
+    return 1.0 if value >= 1.0 else -cost
+
+
+def _is_none_of_these(option: str) -> bool:
+    return abstains(option) or (refers_to_others(option) and _NONE.match(option) is not None)

@@ -1,0 +1,250 @@
+"""How sure a model is of its answers (`extra.confidence`), and how far to trust that: calibration, risk, coverage.
+
+The groups of the calibration error hold equally many answers, by confidence. Of a group with n answers the squared gap
+between mean confidence and share of right answers is too large by chance alone, by the variance of that gap; without it
+the estimate is unbiased (J. Broecker, Climate Dynamics 39:655-667, 2012; A. Kumar, P. Liang, T. Ma, NeurIPS 2019).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from eval_factory.core.askings import Confidence, ConfidenceBin, Share
+from eval_factory.helm import output
+from eval_factory.helm.trivial_answers import read_stated_confidence
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.intervals import (
+    PROPORTION,
+    describe,
+    effective_clusters,
+    is_shared,
+    percentile,
+    variance_of,
+    variance_of_mean,
+)
+from eval_factory.scoring.request_states import text_of
+from eval_factory.tasks.asked_again import LOGPROBS, STATED, confidence_in
+
+Unit = tuple[str, int]
+Sources = Callable[[Sequence[Unit]], "list[str] | None"]
+Logprobs = Sequence[tuple[str, float]]
+"""Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's probability."""
+
+GROUPS = 10
+LEAST_IN_GROUP = 5
+RESAMPLES = 1_000
+MANY = 10_000
+"""Answers from which on a tenth of the resamples is enough."""
+POINTS = 10
+"""Of the curve: a tenth of the questions, two tenths, ..."""
+
+
+@dataclass
+class ConfidenceOfAnswers:
+    source: str
+    replies: Mapping[Unit, str | None] = field(default_factory=dict)
+    logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
+    known: dict[Unit, float | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: Plan, logprobs: Callable[[output.RequestState], Logprobs]) -> ConfidenceOfAnswers | None:
+        source = plan.evaluation.run.config.params.extra.confidence
+        if source == LOGPROBS:
+            return cls(source, logprobs=logprobs)
+        return None if source is None else cls(STATED, read_stated_confidence(plan.rundir.helm))
+
+    def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
+        """`label`: what HELM reads in the answer."""
+        if self.source == LOGPROBS:
+            self.known[unit] = probability_of(label or text_of(state).strip(), self.logprobs(state))
+        else:
+            reply = self.replies.get(unit)
+            self.known[unit] = None if reply is None else confidence_in(reply)
+
+    def report(self, values: Mapping[Unit, float], sources: Sources) -> Confidence:
+        """`values`: the main metric's; an answer is right where it has the full value."""
+        units = [unit for unit, sure in self.known.items() if sure is not None and unit in values]
+        unread = sum(unit in values for unit in self.known) - len(units)
+        if len(units) < 2:
+            return Confidence(self.source, len(units), unread)
+        shared = sources(units)
+        sample = [
+            Answer(self.known[unit] or 0.0, float(values[unit] >= 1.0), source)
+            for unit, source in zip(units, units if shared is None else shared, strict=True)
+        ]
+
+        def mean(of: Sequence[float]) -> Share:
+            found = describe(of, scale=PROPORTION, clusters=shared)
+            return Share(found.mean, found.count, found.ci_low, found.ci_high)
+
+        groups = groups_of(sample)
+        error = Share(math.sqrt(max(0.0, squared_error(groups))), len(sample), *interval_of_error(groups))
+        reliability, resolution, uncertainty = brier_parts(groups)
+        areas = _resampled(sample, area_under_risk)
+        return Confidence(
+            self.source,
+            len(sample),
+            unread,
+            mean=mean([one.sure for one in sample]),
+            right=mean([one.right for one in sample]),
+            calibration_error=error,
+            bins=tuple(map(_bin, groups)),
+            brier=mean([(one.sure - one.right) ** 2 for one in sample]),
+            reliability=reliability,
+            resolution=resolution,
+            uncertainty=uncertainty,
+            risk_coverage=tuple(risk_at(sample, (number + 1) / POINTS) for number in range(POINTS)),
+            area=Share(area_under_risk(sample), len(sample), percentile(areas, 0.025), percentile(areas, 0.975)),
+        )
+
+
+def _bin(group: Sample) -> ConfidenceBin:
+    sure, right = (statistics.fmean(values) for values in ([one.sure for one in group], [one.right for one in group]))
+    return ConfidenceBin(len(group), sure, right)
+
+
+def probability_of(label: str, logprobs: Logprobs) -> float | None:
+    """Of the tokens that the label is made of, where it stands last in the answer; None where it does not, or no
+    probabilities were given."""
+    text = "".join(token for token, _ in logprobs)
+    start = text.rfind(label)
+    if not label or start < 0:
+        return None
+    end, at, total = start + len(label), 0, 0.0
+    for token, value in logprobs:
+        if at < end and at + len(token) > start:
+            total += value
+        at += len(token)
+    return min(1.0, math.exp(total))
+
+
+class Answer(NamedTuple):
+    sure: float
+    """Confidence, 0 to 1."""
+    right: float
+    """1 where the answer is right, 0 where not."""
+    source: Hashable
+    """What it shares with others; one of its own, where it shares none."""
+
+
+Sample = Sequence[Answer]
+
+
+def groups_of(sample: Sample) -> list[list[Answer]]:
+    """At most ten of equally many answers, by confidence; of equal confidence all are in one. Five each at least."""
+    ordered = sorted(sample, key=lambda one: one.sure)
+    number = max(1, min(GROUPS, len(ordered) // LEAST_IN_GROUP))
+    cuts = sorted({ordered[len(ordered) * cut // number].sure for cut in range(1, number)})
+    ends = [bisect_left(ordered, cut, key=lambda one: one.sure) for cut in cuts]
+    groups: list[list[Answer]] = []
+    for first, last in zip([0, *ends], [*ends, len(ordered)], strict=True):
+        if groups and 0 < last - first < LEAST_IN_GROUP:
+            groups[-1] += ordered[first:last]
+        elif last > first:
+            groups.append(list(ordered[first:last]))
+    return groups
+
+
+def _gap(group: Sample) -> tuple[float, float]:
+    """(mean of confidence less right, the variance of that mean)."""
+    gaps, sources = [one.sure - one.right for one in group], [one.source for one in group]
+    if len(gaps) < 2:
+        return gaps[0], 0.0
+    shared = is_shared(sources) and effective_clusters(sources) > 1
+    return statistics.fmean(gaps), variance_of_mean(gaps, sources) if shared else variance_of(gaps) / len(gaps)
+
+
+def squared_error(groups: Sequence[Sample]) -> float:
+    """The mean squared gap, unbiased: it may be below 0 where there is none."""
+    total = sum(map(len, groups))
+    return sum(len(group) * (gap**2 - variance) for group in groups for gap, variance in [_gap(group)]) / total
+
+
+def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple[float, float]:
+    """95 % interval of the root of the mean squared gap: those true errors under which the observed one is no rarity.
+
+    Gaps are taken for normal with the observed variances, and the true ones for proportional to the observed ones. The
+    statistic grows with the factor, so both ends are found by halving.
+    """
+    total, gaps = sum(map(len, groups)), [_gap(group) for group in groups]
+    weights, observed = [len(group) / total for group in groups], squared_error(groups)
+    size = math.sqrt(sum(w * gap**2 for w, (gap, _) in zip(weights, gaps, strict=True))) or 1.0
+    chance = random.Random(0)  # noqa: S311 - no secret
+    noise = [[chance.gauss(0.0, math.sqrt(variance)) for _, variance in gaps] for _ in range(draws)]
+
+    def share_above(error: float) -> float:
+        """Of samples whose estimate is above the observed one, where the true error is this."""
+        above = 0
+        for one in noise:
+            drawn = sum(
+                w * ((gap * error / size + e) ** 2 - variance)
+                for w, (gap, variance), e in zip(weights, gaps, one, strict=True)
+            )
+            above += drawn >= observed
+        return above / draws
+
+    def end(share: float) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(12):
+            middle = (low + high) / 2
+            low, high = (middle, high) if share_above(middle) < share else (low, middle)
+        return low
+
+    return end(0.025), end(0.975)
+
+
+def brier_parts(groups: Sequence[Sample]) -> tuple[float, float, float]:
+    """(reliability, resolution, uncertainty) of the score of the groups, each without its bias by chance.
+
+    C. A. T. Ferro, T. E. Fricker, Quarterly Journal of the Royal Meteorological Society 138:1954-1960, 2012.
+    """
+    total = sum(map(len, groups))
+    rights = [[one.right for one in group] for group in groups]
+    mean = sum(map(sum, rights)) / total
+    within = sum(len(one) * statistics.variance(one) / len(one) for one in rights if len(one) > 1) / total
+    raw = sum(len(one) * (statistics.fmean(one) - mean) ** 2 for one in rights) / total
+    of_all = mean * (1 - mean) / (total - 1)
+    return max(0.0, squared_error(groups)), max(0.0, raw - within + of_all), mean * (1 - mean) + of_all
+
+
+def _risks(sample: Sample) -> list[float]:
+    """Wrong answers, the surest first; of equal confidence each has the mean of them, as any order is as likely."""
+    by_confidence: dict[float, list[float]] = {}
+    for one in sorted(sample, key=lambda one: -one.sure):
+        by_confidence.setdefault(one.sure, []).append(1.0 - one.right)
+    return [statistics.fmean(wrong) for wrong in by_confidence.values() for _ in wrong]
+
+
+def risk_at(sample: Sample, coverage: float) -> tuple[float, float]:
+    """(the share that is answered, the share of wrong ones among them)."""
+    risks = _risks(sample)
+    answered = max(1, round(coverage * len(risks)))
+    return answered / len(risks), statistics.fmean(risks[:answered])
+
+
+def area_under_risk(sample: Sample) -> float:
+    """The mean, over all numbers of questions that may be answered, of the share of wrong ones (Y. Geifman, G. Uziel,
+    R. El-Yaniv, ICLR 2019)."""
+    wrong, total = 0.0, 0.0
+    for answered, risk in enumerate(_risks(sample), 1):
+        wrong += risk
+        total += wrong / answered
+    return total / len(sample)
+
+
+def _resampled(sample: Sample, statistic: Callable[[Sample], float]) -> list[float]:
+    """A bootstrap of sources."""
+    clusters: dict[Hashable, list[Answer]] = {}
+    for one in sample:
+        clusters.setdefault(one.source, []).append(one)
+    drawn, chance = list(clusters.values()), random.Random(0)  # noqa: S311 - no secret
+    times = RESAMPLES if len(sample) <= MANY else RESAMPLES // 10
+    return [
+        statistic([one for cluster in chance.choices(drawn, k=len(drawn)) for one in cluster]) for _ in range(times)
+    ]
