@@ -16,6 +16,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Provenance, RubricReport, RubricVotes, Score, Scores, TaskResult
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report import sentences
+from eval_factory.report.asked_again_text import asked_again_lines
 
 _MOST = 5
 """Causes of failures, and notes."""
@@ -103,6 +104,8 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {formats.coefficient(jury.krippendorff_alpha)}"
     if (line := sentences.choice_order_line(result)) is not None:
         yield f"\n{prose(line[:1].upper() + line[1:])}"
+    again = [f"- {prose(line[:1].upper() + line[1:])}" for line in asked_again_lines(result.validity.asked_again)]
+    yield from ["\nDoes the answer hold?\n", *again] if again else []
     yield from _rubric(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
+from eval_factory.report.asked_again_text import by_harm
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
@@ -58,6 +59,17 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
             elsewhere = 0 if main is None else max(0, main.stats.count - sum(row.count or 0 for row in rows))
             title = f"{result.task}: {metric} by {group_field}"
             found[name] = dot_plot(title, rows, axis_label=metric, scale=scale, overall=value, elsewhere=elsewhere)
+    again = result.validity.asked_again
+    if again is not None and again.in_other_words:
+        changes = [(family, one.change, one.p_holm) for family, one in by_harm(again.in_other_words)]
+        rows = [
+            PlottedValue(family, one.difference, one.ci_low, one.ci_high, one.questions, (p_holm or 1.0) < 0.05)
+            for family, one, p_holm in changes
+        ]
+        ends = [0.0, *(end for row in rows for end in row.interval or ())]
+        title = f"{result.task}: what other words change"
+        label = f"difference of {metric}, after less before"
+        found["other-words"] = dot_plot(title, rows, axis_label=label, scale=(min(ends), max(ends) or 0.01))
     found |= _of_instances(result, numbers)
     counts = {
         "scored": instances.scored, "failed": instances.failed, "empty": instances.empty,

@@ -20,6 +20,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
+from eval_factory.report.asked_again_text import LostAnswer, asked_again_lines, by_harm, lost_answers
 from eval_factory.report.drawing import page_css, plot_template, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
 from eval_factory.report.reader import StoredResult
@@ -41,6 +42,8 @@ class ShownResult:
     """Text for the methods section of a paper."""
     label: str = ""
     """A, B ... where there are several results."""
+    lost: tuple[str, Sequence[LostAnswer]] = ("", ())
+    """The other words that cost most, and the answers that they cost."""
 
     @cached_property
     def plots(self) -> dict[str, Markup]:
@@ -80,7 +83,7 @@ def page(
         shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
         data=Markup(DATA), policy=policy(style, script), words=sentences,  # noqa: S704
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=sentences.cost_line,
-        usage_rows=sentences.usage_rows, asdict=asdict,
+        usage_rows=sentences.usage_rows, asdict=asdict, words_again=asked_again_lines, by_harm=by_harm,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
@@ -141,7 +144,7 @@ def page_environment() -> Environment:
 
 def compile_templates() -> None:
     """Those of a run's page, and the sentences of its methods text; the first page would compile them."""
-    for part in ("page", "run", "clinicians", "rubric", "instances"):
+    for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
     plot_template()
     for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
@@ -172,5 +175,6 @@ def shown_of(
         for record in result.instances:
             packer.add(documents.instance_line(record), documents.result_line(record))
         methods = papers.methods_text(result, one.config, one.target)
-        found.append(ShownResult(result, one.command, packer.finish(), methods, label))
+        lost = lost_answers(result.validity.asked_again, result.instances) if with_texts else ("", ())
+        found.append(ShownResult(result, one.command, packer.finish(), methods, label, lost))
     return found
