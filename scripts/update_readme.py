@@ -46,15 +46,15 @@ def tasks_page() -> str:
         "# Tasks", GENERATED,
         "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
         "what to mind, known defects. Instances are the test split's, where counted. *Public since*: the month by",
-        "which paper or data were public. Answers of public tasks are public. A star: we ran the task on its real data;",
-        "the others on small invented data, where gold answers get full marks.",
+        "which paper or data were public. Answers of public tasks are public. A star: we ran the task on its real",
+        "data; the others on small invented data, where gold answers get full marks.",
     ]  # fmt: skip
     for kind, belongs in KINDS.items():
         lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
         lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
     lines += [
-        "", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon. Of public tasks it is",
-        "the published file: [question sets](question-sets.md), [HealthBench](rubrics.md#healthbench).",
+        "", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon.",
+        "Of public tasks it is the published file: [question sets](question-sets.md), [HealthBench](rubrics.md#healthbench).",
     ]  # fmt: skip
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in (one for one in framework.evaluations if one.about.access != "public"):
