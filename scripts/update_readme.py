@@ -54,7 +54,8 @@ def tasks_page() -> str:
         lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
     lines += [
         "", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon.",
-        "Of public tasks it is the published file: [question sets](question-sets.md), [HealthBench](rubrics.md#healthbench).",
+        "Of public tasks it is the published file: [question sets](question-sets.md),",
+        "[HealthBench](rubrics.md#healthbench).",
     ]  # fmt: skip
     layouts: dict[tuple[str, ...], list[str]] = {}
     for task in (one for one in framework.evaluations if one.about.access != "public"):
