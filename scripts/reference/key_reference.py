@@ -35,7 +35,7 @@ no result (`use_caching`, `stream` ...) are accepted with one warning; one that 
 folder are moved to `results.set-aside-<time>/` and the run starts again; requests that stay the same are answered from
 `cache.db`. A key without *identity* changes only how a run goes or how its result is judged: the run goes on.
 
-`eval-factory schema run_config` prints the same as a JSON Schema, which editors understand."""
+The same as a [JSON Schema](../schemas/README.md), for editors: `eval-factory schema run_config`."""
 
 
 def keys_page() -> str:
