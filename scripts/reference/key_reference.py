@@ -146,5 +146,7 @@ def _number(value: float) -> str:
 
 
 def _range(option: dict[str, Any]) -> str:
+    if {"minimum", "maximum"} <= option.keys() and option["maximum"] < HUGE:
+        return f" from {_number(option['minimum'])} to {_number(option['maximum'])}"
     limits = [f"{word} {_number(option[name])}" for name, word in LIMITS.items() if option.get(name, HUGE) < HUGE]
     return f", {', '.join(limits)}" if limits else ""
