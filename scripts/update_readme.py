@@ -46,16 +46,19 @@ def tasks_page() -> str:
         "# Tasks", GENERATED,
         "`eval-factory ls TASK` prints all that is known of one task: parameters, revision and licence of its data,",
         "what to mind, known defects. Instances are the test split's, where counted. *Public since*: the month by",
-        "which paper or data were public, where known. Answers of public tasks are public.",
-        "A star: we ran the task on its real data; the others on small invented data in the same form,",
-        "which show that the task runs and that gold answers get full marks, and nothing about a model.",
+        "which paper or data were public. Answers of public tasks are public. A star: we ran the task on its real",
+        "data; the others on small invented data, where gold answers get full marks.",
     ]  # fmt: skip
     for kind, belongs in KINDS.items():
         lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", *HEAD]
         lines += [_task_row(task, kind) for task in framework.evaluations if belongs(task)]
-    lines += ["", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon."]
+    lines += [
+        "", "## Files of your own", "", "What `extra.data_path` is or holds; columns stand behind a colon.",
+        "Of public tasks it is the published file: [question sets](question-sets.md),",
+        "[HealthBench](rubrics.md#healthbench).",
+    ]  # fmt: skip
     layouts: dict[tuple[str, ...], list[str]] = {}
-    for task in framework.evaluations:
+    for task in (one for one in framework.evaluations if one.about.access != "public"):
         layout = [line for rule in task.helm.parameters.values() for line in described_layout(rule.layout, {})]
         layouts.setdefault(tuple(layout), []).append(f"`{task.name}`")
     for rules, names in layouts.items():
@@ -89,8 +92,7 @@ def errata_page() -> str:
         "# Errata", GENERATED,
         f"Known defects of the medical benchmarks of HELM 0.5.16 and medhelm 0.8.0, version {known.version} of the",
         "list (`provenance.errata_version`); `medhelm-...` is medhelm's alone. A corrected score stands beside HELM's",
-        "own, named `<metric>.corrected`, and never in its place; `validity.notes` says so. Of the gold answers each",
-        "corrected score is full (`tests/integration/test_gold_answers.py`,",
+        "own; `validity.notes` says so. It is full for gold answers (`tests/integration/test_gold_answers.py`,",
         "`tests/integration/test_invented_data.py`).", "",
     ]  # fmt: skip
     for entry in known.errata:

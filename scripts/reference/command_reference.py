@@ -21,7 +21,7 @@ CODES = {
     0: ("complete", "Nothing: the result is whole and may be reported."),
     1: (
         "a score is not reportable, results cannot be compared, a gate failed, a folder was altered",
-        "Read the reason: it names what to change. Where requests failed, the same command asks for the missing ones.",
+        "Read the reason. Where requests failed, the same command asks for the missing ones.",
     ),
     2: (
         "the command line or a file of yours is wrong",
@@ -29,13 +29,13 @@ CODES = {
     ),
     3: (
         "something is missing: a key, the endpoint, data, a package, disk space",
-        "Supply what the message names and give the same command again: what was answered is kept.",
+        "Supply it and give the same command again: what was answered is kept.",
     ),
     4: (
         "HELM failed",
-        "Read `logs/helm-run.log`, whose place the message names. Answers are kept; the same command goes on.",
+        "Read `logs/helm-run.log`. Answers are kept; the same command goes on.",
     ),
-    5: ("the folder is in use", "Wait for the other run, whose process the message names, or choose another folder."),
+    5: ("the folder is in use", "Wait for the other run, or choose another folder."),
     70: (
         "a defect in eval-factory",
         "The message names a file with the traceback, without keys: report it with that file.",

@@ -35,7 +35,7 @@ no result (`use_caching`, `stream` ...) are accepted with one warning; one that 
 folder are moved to `results.set-aside-<time>/` and the run starts again; requests that stay the same are answered from
 `cache.db`. A key without *identity* changes only how a run goes or how its result is judged: the run goes on.
 
-`eval-factory schema run_config` prints the same as a JSON Schema, which editors understand."""
+The same as a [JSON Schema](../schemas/README.md), for editors: `eval-factory schema run_config`."""
 
 
 def keys_page() -> str:
@@ -146,5 +146,7 @@ def _number(value: float) -> str:
 
 
 def _range(option: dict[str, Any]) -> str:
+    if {"minimum", "maximum"} <= option.keys() and option["maximum"] < HUGE:
+        return f" from {_number(option['minimum'])} to {_number(option['maximum'])}"
     limits = [f"{word} {_number(option[name])}" for name, word in LIMITS.items() if option.get(name, HUGE) < HUGE]
     return f", {', '.join(limits)}" if limits else ""
