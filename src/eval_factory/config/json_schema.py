@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.config import taken_keys
-from eval_factory.config.model import DEMO_URLS, RunConfig
+from eval_factory.config.model import DEMO_URLS, MONTH, RunConfig
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
 from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
 from eval_factory.config.taken_keys import KEYS, SLURM
@@ -30,7 +30,8 @@ _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}
 """`${NAME}` may stand for a value of any type."""
 _NAME_OF_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$|\$\{"
 _URL = rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$|\$\{{"
-_PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{"} | dict.fromkeys(
+_CUTOFF = rf"^{MONTH}$|\$\{{"
+_PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{", "training_cutoff": _CUTOFF} | dict.fromkeys(
     ("api_key", "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key"), _NAME_OF_VARIABLE
 )
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"

@@ -47,6 +47,7 @@ DEMO_URLS = ("demo://baseline",)
 MAX_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
+MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
 _ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
 
 
@@ -121,6 +122,16 @@ def _role(text: str) -> str:
 
 
 Role = Annotated[str, AfterValidator(_role)]
+
+
+def _month(value: object) -> object:
+    # before the type is looked at: a year alone is read as a number
+    if not isinstance(value, str) or not re.fullmatch(MONTH, value):
+        raise ValueError("must be a month such as 2024-06")
+    return value
+
+
+Month = Annotated[str, BeforeValidator(_month)]
 
 
 def _servers(value: object) -> object:
@@ -340,6 +351,7 @@ class ApiEndpoint(StrictModel):
     oauth: Role | None
     requests_per_minute: Positive | None
     tokens_per_minute: Positive | None
+    training_cutoff: Month | None
     adapter_config: AdapterConfig
 
     @property

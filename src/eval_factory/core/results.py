@@ -580,6 +580,8 @@ class Provenance:
     """The month by which the benchmark was public, `YYYY-MM`; None where it is not known."""
     answers_public: bool | None = None
     """Whether everybody can read its answers; None where that is not known, and of the user's own files."""
+    training_cutoff: str | None = None
+    """The month in which the model's training data end, as the user says that its maker states it."""
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
     upstream: str = "helm"

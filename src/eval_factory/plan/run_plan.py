@@ -47,7 +47,7 @@ RUNTIME_ONLY = frozenset(
         "max_unreadable", "prices", "max_cost", "max_requests", "max_tokens_total", "max_wall_s",
         "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key",
     )
-    | _paths("target.api_endpoint", "api_key", "oauth", "requests_per_minute", "tokens_per_minute")
+    | _paths("target.api_endpoint", "api_key", "oauth", "requests_per_minute", "tokens_per_minute", "training_cutoff")
 )  # fmt: skip
 """Values that change how a run goes or how its result is judged, not what is asked or answered."""
 JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"})

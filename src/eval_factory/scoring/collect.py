@@ -34,7 +34,7 @@ from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.rubric_correction import RubricCorrection
-from eval_factory.scoring.run_notes import notes_of, notes_on_data, notes_on_labels
+from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
@@ -238,6 +238,7 @@ def _group(draft: Draft) -> None:
 
 def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> TaskResult:
     tally, instances, scores = draft.tally, draft.instances, draft.scores
+    draft.notes.extend(notes_on_age(draft.plan, provenance))  # the last: of most public benchmarks it is true
     asked = sum(map(len, tally.splits.values()))
     facts = ComparedRun(draft.plan, draft.run.run_spec.adapter_spec, instances, asked, provenance)
     enough = instances.coverage >= draft.plan.evaluation.run.config.params.extra.min_coverage

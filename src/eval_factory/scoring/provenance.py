@@ -186,6 +186,7 @@ def provenance_of(
         ended_at=ended_at,
         published=None if replaced else about.published,
         answers_public=None if replaced else about.answers_public,
+        training_cutoff=endpoint.training_cutoff,
     )
 
 

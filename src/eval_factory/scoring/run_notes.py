@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from eval_factory.core import formats
-from eval_factory.core.results import Instances, Score
+from eval_factory.core.results import Instances, Provenance, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
@@ -138,6 +138,18 @@ def notes_on_labels(main: str, scores: Mapping[str, Score], about: About) -> Ite
             ends = f"{formats.decimals(lowest, 2)} .. {formats.decimals(highest, 2)}"
             most = "the most that wrong labels let a model score that is right: higher scores are no better ones"
             yield Note(Importance.DOUBTFUL, f"{interval}, reaches {ends}, {most} ({about.label_audit})")
+
+
+def notes_on_age(plan: Plan, provenance: Provenance) -> Iterator[Note]:
+    """Where the model may have been trained on the answers, as far as dates tell; not of the demo or the sample."""
+    public, cutoff = provenance.published, provenance.training_cutoff
+    is_trial = plan.evaluation.run.target.api_endpoint.is_demo or "sample" in plan.evaluation.task.about.tags
+    if is_trial or not provenance.answers_public or (public and cutoff and cutoff < public):
+        return
+    since = "are public, nobody has established since when" if public is None else f"have been public since {public}"
+    trained = f"is {cutoff}" if cutoff else "is not known (target.api_endpoint.training_cutoff)"
+    text = f"the questions and answers {since}, and the model's training cut-off {trained}: it may have seen them"
+    yield Note(Importance.BACKGROUND, text)
 
 
 def _notes_on_execution(plan: Plan) -> list[Note]:

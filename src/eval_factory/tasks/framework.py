@@ -230,8 +230,9 @@ class About(_Part):
 
     @property
     def answers_public(self) -> bool | None:
-        """Whether everybody can read the answers, so that a model may have been trained on them."""
-        return None if self.access == "unknown" else self.access == "public"
+        """Whether everybody can read the answers, so that a model may have been trained on them; None: nobody knows."""
+        is_known = self.access != "unknown" and "custom" not in self.tags  # a user's benchmark may be anybody's
+        return self.access == "public" if is_known else None
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,19 @@ def test_mistakes(arguments: list[str], said: str) -> None:
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(("name", "published", "public", "said"), [
+    ("pubmed_qa", "2019-09", True, "2019-09; its answers are public"),
+    ("mtsamples_replicate", None, True, "unknown; its answers are public"),
+    ("medalign", "2023-08", False, "2023-08; its answers are not public"), ("custom", None, None, None),
+])  # fmt: skip
+def test_how_old_a_benchmark_is(name: str, published: str | None, public: bool | None, said: str | None) -> None:
+    record = json.loads(ls(name, "--json"))
+    assert (record["published"], record["answers_public"]) == (published, public)
+    assert [line.partition(":")[2].strip() for line in ls(name).splitlines() if line.startswith("# public since:")] == (
+        [said] if said else []
+    )
+
+
 def test_json_of_all_tasks_keeps_its_fields() -> None:
     records: list[dict[str, Any]] = json.loads(ls("--json"))
     fields = {

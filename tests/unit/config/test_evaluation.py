@@ -73,7 +73,7 @@ def test_every_value_is_classed() -> None:
         ("target.api_endpoint.url", "https://other.example/v1", True),
         ("target.api_endpoint.model_id", "org/other", True), ("config.params.parallelism", 9, False),
         ("config.params.request_timeout", 9, False), ("config.output_dir", "/elsewhere", False),
-        ("config.type", "helm.pubmed_qa", False),
+        ("config.type", "helm.pubmed_qa", False), ("target.api_endpoint.training_cutoff", "2024-06", False),
     ],
 )  # fmt: skip
 def test_identity(path: str, value: object, changes: bool) -> None:
@@ -150,6 +150,17 @@ def test_numbers_have_their_ends(name: str, least: float, most: float) -> None:
     for value, said in ((least - 1, "greater than"), (most + 1, "less than or equal to")):
         with pytest.raises(ConfigError, match=f"must be {said}"):
             evaluation({f"config.params.{name}": value})
+
+
+def test_a_training_cutoff_is_a_month(tmp_path: Path) -> None:
+    path, file = "target.api_endpoint.training_cutoff", tmp_path / "run.yml"
+    for text in ("2024-06", "'2024-06'", "${CUTOFF}"):
+        file.write_text(f"target:\n  api_endpoint:\n    training_cutoff: {text}\n", encoding="utf-8")
+        assert evaluation(file=file, CUTOFF="2024-06").run.target.api_endpoint.training_cutoff == "2024-06"
+    assert evaluation({path: None}).run.target.api_endpoint.training_cutoff is None
+    for value in (2024, True, "2024", "2024-6", "2024-13", "2024-06-30", "June 2024", "2024-06\n", ["2024-06"]):
+        with pytest.raises(ConfigError, match=f"{path}: must be a month such as 2024-06"):
+            evaluation({path: value})
 
 
 def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:

@@ -26,7 +26,7 @@ from unit.scoring.known import near
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
 
 FLAG = "medec_error_flag_accuracy"
-SAMPLE = {"config.params.limit_samples": 4}
+SAMPLE = {"config.params.limit_samples": 4, "target.api_endpoint.training_cutoff": "2019-08"}
 QUESTIONS = [(f"id{number}", 0, TEST) for number in range(4)]
 
 

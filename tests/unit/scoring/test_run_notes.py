@@ -18,7 +18,15 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.run_notes import _NOT_CONFINED, NO_ROWS, notes_of, notes_on_data, notes_on_labels
+from eval_factory.scoring.provenance import provenance_of
+from eval_factory.scoring.run_notes import (
+    _NOT_CONFINED,
+    NO_ROWS,
+    notes_of,
+    notes_on_age,
+    notes_on_data,
+    notes_on_labels,
+)
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.jury_form import JuryForm
@@ -236,3 +244,30 @@ def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None
     assert [note.text[:12] for note in notes_on_labels("m", scores(m_c=0.9), about)] == ["m.corrected:"]
     assert list(notes_on_labels("m", scores(m=0.7699, m_c=None), about)) == []
     assert list(notes_on_labels("m", scores(m=1.0), replace(about, label_noise=None))) == []
+
+
+CUTOFF = "target.api_endpoint.training_cutoff"
+UNKNOWN = f"is not known ({CUTOFF})"
+
+
+@pytest.mark.parametrize(("flags", "since", "trained"), [
+    ({}, "have been public since 2019-09", UNKNOWN),
+    ({CUTOFF: "2024-06"}, "have been public since 2019-09", "is 2024-06"),
+    ({CUTOFF: "2019-09"}, "have been public since 2019-09", "is 2019-09"),  # in the same month: nobody knows
+    ({CUTOFF: "2019-08"}, None, None),
+    ({"config.type": "mtsamples_replicate"}, "are public, nobody has established since when", UNKNOWN),
+    ({"config.type": "mtsamples_replicate", CUTOFF: "2024-06"}, "are public, nobody has established since when", "is 2024-06"),
+    ({"config.type": "medalign", "config.params.extra.data_path": "/x"}, None, None),  # gated
+    ({"config.type": "healthbench", "config.params.extra.data_path": "/x"}, None, None),  # the user's own
+    ({"config.type": "helm:boolq"}, None, None),  # nobody has said who may read it
+    ({"config.type": "sample_medical_qa"}, None, None),
+    ({"target.api_endpoint.url": "demo://baseline"}, None, None),
+])  # fmt: skip
+def test_a_model_that_may_have_seen_the_answers(
+    flags: dict[str, Any], since: str | None, trained: str | None, tmp_path: Path
+) -> None:
+    here = plan({"config.output_dir": str(tmp_path), **flags})
+    record = provenance_of(here, here.evaluation.task.helm.scenario, "0" * 64, None, None)
+    assert record.training_cutoff == flags.get(CUTOFF)
+    text = f"the questions and answers {since}, and the model's training cut-off {trained}: it may have seen them"
+    assert list(notes_on_age(here, record)) == ([(Importance.BACKGROUND, text)] if since else [])

@@ -35,7 +35,7 @@ READ_WHEN_COLLECTED = frozenset(
         "data_dir", "offline", "allow_code_execution", "on_failure", "min_coverage", "max_judge_failures",
         "max_model_mismatch", "max_unreadable", "prices", "judge_passport",
     )
-)  # fmt: skip
+) | {"target.api_endpoint.training_cutoff"}  # fmt: skip
 """What changes nothing that is asked, and what stands in a result."""
 OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 """What changes how a run goes, and no number in its result."""

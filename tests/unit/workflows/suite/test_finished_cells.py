@@ -44,7 +44,8 @@ def test_each_value_that_is_no_part_of_a_runs_identity_chooses_whether_a_result_
     "flags",
     [
         {"config.params.limit_samples": 3}, {"target.api_endpoint.model_id": "org/other"},
-        {"config.params.extra.min_coverage": 0.5}, {"config.params.extra.offline": True}
+        {"config.params.extra.min_coverage": 0.5}, {"config.params.extra.offline": True},
+        {"target.api_endpoint.training_cutoff": "2024-06"},
     ],
     ids=lambda flags: next(iter(flags))
 )  # fmt: skip
