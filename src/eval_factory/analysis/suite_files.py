@@ -178,9 +178,10 @@ def suite_markdown(results: SuiteResults, root: Path) -> str:
         for benchmark in results.benchmarks
         for models, reasons in words.refused_pairs(benchmark)
     ]
-    refusals = list(_listed("Not compared:", refused))
+    refusals, again = list(_listed("Not compared:", refused)), words.asked_again_table(results)
     for title, section in (
         ("Scores", list(_scores(results)) if results.cells else []),
+        ("Do the answers hold?", in_markdown(again) if again.rows else []),
         ("Win rates", rates),
         ("Other metric groups", list(_groups(results))),
         ("Comparisons", pairs + refusals if pairs else refusals[1:]),
@@ -275,6 +276,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         "missing": words.missing_table(results),
         "win_rates": words.win_rate_table(results.win_rates),
         "runs": _runs_of_page(results, root),
+        "asked_again": words.asked_again_table(results),
     }
     groups, rates = {}, words.group_win_rates(results)
     for group, table in words.group_tables(results, efficiency=True).items():
@@ -296,7 +298,7 @@ def suite_page(results: SuiteResults, root: Path) -> str:
         results=results, words=words, policy=policy(style, ""), style=Markup(STYLE), version=__version__,  # noqa: S704
         link=lambda cell: link(cell, root), top=top, win_rates=results.has_win_rates,
         no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
-        groups=groups, comparisons=comparisons, doubted=_doubted(results),
+        groups=groups, comparisons=comparisons, doubted=_doubted(results), holds=bool(tables["asked_again"].rows),
     )  # fmt: skip
     return text.replace(STYLE, style)
 

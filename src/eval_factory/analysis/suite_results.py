@@ -15,7 +15,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import OfCell, RunStatus
-from eval_factory.core.results import InstanceRecord, Score
+from eval_factory.core.results import REPEATS_MEAN, AskedAgain, InstanceRecord, Score
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.paired import ALPHA
 
@@ -86,6 +86,9 @@ class CellResult(OfCell):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()
+    asked_again: AskedAgain | None = None
+    as_it_is: float | None = None
+    """The score of the questions as they are, where they were asked again."""
     collected_by: str | None = None
     """The version of eval-factory that wrote the result."""
     took: Took | None = None
@@ -241,7 +244,11 @@ def _of_result(bare: CellResult, stored: StoredResult, attempts: int) -> tuple[C
         completion_tokens=paid.completion_tokens,
         group_scores=tuple(group_scores(result)),
         collected_by=record.eval_factory,
+        asked_again=validity.asked_again,
     )
+    if validity.asked_again is not None:
+        as_it_is = result.scores.get(result.main_metric.replace(REPEATS_MEAN, ""))
+        found = replace(found, as_it_is=None if as_it_is is None else as_it_is.value)
     side, times = None, list[float]()
     if main is not None:
         side = Side(bare.target, stored, values_of(_timed(result.instances, main, times), main))

@@ -10,7 +10,9 @@ from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, WinRate
 from eval_factory.core import formats
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
+from eval_factory.core.results import Share
 from eval_factory.core.tables import Code, Table, TableCell
+from eval_factory.report.asked_again_text import by_harm
 from eval_factory.report.sentences import amount
 
 NOTHING = "-"
@@ -176,6 +178,45 @@ def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str
 def group_win_rates(results: SuiteResults) -> dict[str, list[str]]:
     """Group -> the mean win rate of each target."""
     return {group: list(map(_win_rate, models)) for group, models in results.group_win_rates.items()}
+
+
+def asked_again_table(results: SuiteResults) -> Table:
+    """Whether answers hold: a row for each run whose questions were asked again; no rows where none were."""
+    rows: list[list[TableCell]] = []
+    for cell in results.cells:
+        found = cell.asked_again
+        if found is None:
+            continue
+        words = by_harm(found.in_other_words)
+        pushed = found.pushback.turns[-1] if found.pushback and found.pushback.turns else None
+        repeats, confidence, abstention = found.repeats, found.confidence, found.abstention
+        rows.append([
+            cell.target, cell.evaluation, formats.score(cell.as_it_is, missing=NOTHING),
+            _share(repeats.mean if repeats else None), _percent(repeats.same_each_time if repeats else None),
+            f"{words[0][0]} {formats.score(words[0][1].change.difference, sign='+')}" if words else NOTHING,
+            _percent(words[0][1].change.right_to_wrong if words else None),
+            _percent(pushed.right_to_wrong if pushed else None),
+            _share(confidence.calibration_error if confidence else None),
+            _percent(abstention.abstained_when_wrong if abstention else None),
+        ])  # fmt: skip
+    return Table(_ASKED_AGAIN, rows, 8)
+
+
+_ASKED_AGAIN = (
+    "model", "benchmark", "as it is", "mean of repeats", "same each time", "worst other words", "right lost by them",
+    "right lost when told it may be wrong", "calibration error", "does not know, of what is wrong",
+)  # fmt: skip
+
+
+def _share(found: Share | None) -> str:
+    if found is None:
+        return NOTHING
+    between = formats.between(found.ci_low, found.ci_high, " to ")
+    return formats.score(found.value) + (f" ({between})" if between else "")
+
+
+def _percent(found: Share | None) -> str:
+    return NOTHING if found is None else f"{formats.percent(found.value, 0)} of {found.count:,}"
 
 
 def missing_table(results: SuiteResults) -> Table:

@@ -97,13 +97,16 @@ class MayAbstain(AskedAgain):
 
 
 def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | None:
-    """The input with its text changed, of a conversation the last turn's; None where the change leaves it alone."""
+    """The input with its text changed, of a conversation the last turn's; None where the change leaves it alone.
+
+    Some scenarios have inputs of a kind of their own, which cannot be made of a text: this is a plain one.
+    """
     if not asked.messages:
         text = change(asked.text)
-        return None if text is None else replace(asked, text=text)
+        return None if text is None else Input(text, asked.multimedia_content)
     *earlier, last = asked.messages
     text = change(str(last["content"]))
-    return None if text is None else replace(asked, messages=[*earlier, {**last, "content": text}])
+    return None if text is None else Input(messages=[*earlier, {**last, "content": text}])
 
 
 def _spec(kind: type, **args: Any) -> PerturbationSpec:

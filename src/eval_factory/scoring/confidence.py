@@ -20,11 +20,13 @@ from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import read_stated_confidence
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
+    LEAST_SOURCES,
     PROPORTION,
     describe,
     effective_clusters,
     is_shared,
     percentile,
+    t_quantile,
     variance_of,
     variance_of_mean,
 )
@@ -151,19 +153,31 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
     return groups
 
 
-def _gap(group: Sample) -> tuple[float, float]:
-    """(mean of confidence less right, the variance of that mean)."""
-    gaps, sources = [one.sure - one.right for one in group], [one.source for one in group]
-    if len(gaps) < 2:
-        return gaps[0], 0.0
-    shared = is_shared(sources) and effective_clusters(sources) > 1
-    return statistics.fmean(gaps), variance_of_mean(gaps, sources) if shared else variance_of(gaps) / len(gaps)
+class _Gap(NamedTuple):
+    mean: float
+    """Of confidence less right."""
+    variance: float
+    """Of that mean, unbiased."""
+    plausible: float
+    """The same, for an interval: not 0 where all answers of the group happen to be right."""
+
+
+def _gap(group: Sample) -> _Gap:
+    gaps, sources, count = [one.sure - one.right for one in group], [one.source for one in group], len(group)
+    variance, few = variance_of(gaps) / count if count > 1 else 0.0, 1.0
+    if is_shared(sources) and (effective := effective_clusters(sources)) >= LEAST_SOURCES:
+        variance, few = variance_of_mean(gaps, sources), (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
+    share = (sum(one.right for one in group) + 2) / (count + 4)  # A. Agresti, B. A. Coull, 1998
+    return _Gap(statistics.fmean(gaps), variance, max(variance * few, share * (1 - share) / (count + 4)))
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
     """The mean squared gap, unbiased: it may be below 0 where there is none."""
     total = sum(map(len, groups))
-    return sum(len(group) * (gap**2 - variance) for group in groups for gap, variance in [_gap(group)]) / total
+    return (
+        sum(len(group) * (one.mean**2 - one.variance) for group, one in zip(groups, map(_gap, groups), strict=True))
+        / total
+    )
 
 
 def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple[float, float]:
@@ -174,19 +188,19 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
     """
     total, gaps = sum(map(len, groups)), [_gap(group) for group in groups]
     weights, observed = [len(group) / total for group in groups], squared_error(groups)
-    size = math.sqrt(sum(w * gap**2 for w, (gap, _) in zip(weights, gaps, strict=True))) or 1.0
+    size = math.sqrt(sum(w * one.mean**2 for w, one in zip(weights, gaps, strict=True))) or 1.0
     chance = random.Random(0)  # noqa: S311 - no secret
-    noise = [[chance.gauss(0.0, math.sqrt(variance)) for _, variance in gaps] for _ in range(draws)]
+    noise = [[chance.gauss(0.0, math.sqrt(one.plausible)) for one in gaps] for _ in range(draws)]
+    parts = list(zip(weights, gaps, strict=True))
 
     def share_above(error: float) -> float:
         """Of samples whose estimate is above the observed one, where the true error is this."""
         above = 0
         for one in noise:
-            drawn = sum(
-                w * ((gap * error / size + e) ** 2 - variance)
-                for w, (gap, variance), e in zip(weights, gaps, one, strict=True)
+            drawn = (
+                w * ((gap.mean * error / size + e) ** 2 - gap.plausible) for (w, gap), e in zip(parts, one, strict=True)
             )
-            above += drawn >= observed
+            above += sum(drawn) >= observed
         return above / draws
 
     def end(share: float) -> float:

@@ -22,6 +22,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
+from eval_factory.tasks.asked_again import asks_confidence
 
 MAX_LISTED = 20
 """Of the models that one endpoint's answers state, and of the ways in which it was asked."""
@@ -117,7 +118,8 @@ class StatedModels:
         seen.answers_at[server] += 1
         came = answer.created + answer.latency_s
         seen.first, seen.last = min(seen.first, came), max(seen.last, came)
-        seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
+        if not asks_confidence(answer.request):
+            seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
         if stated is not None:
             for counted in (seen.stated, seen.stated_at[server]):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 ASKED_AGAIN_BY = ("repeats", "perturb", "pushback", "confidence")
 """Keys of params.extra, beside `allow_abstain`; null where nothing is asked again."""
@@ -88,6 +90,13 @@ def may_abstain_text(cost_of_wrong: float) -> str:
 
 def abstains(answer: str) -> bool:
     return _ABSTAINS.match(answer) is not None
+
+
+def asks_confidence(request: Mapping[str, Any]) -> bool:
+    """Whether the body of a request asks how sure the model is: it may have more tokens than the benchmark grants."""
+    turns = request.get("messages")
+    asked = turns[-1]["content"] if turns else request.get("prompt", "")
+    return str(asked).rstrip().endswith(ASK_CONFIDENCE)
 
 
 def confidence_in(reply: str) -> float | None:
