@@ -1,0 +1,206 @@
+"""Questions asked again, through the real helm-run, against an endpoint that changes its mind for known questions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from eval_factory.demo.example import write_example
+from eval_factory.tasks.asked_again import ASK_CONFIDENCE, NEUTRAL, WITH_AUTHORITY
+from integration.support import CANARY, Outcome, Run
+from scripted_endpoint import ScriptedEndpoint
+
+QUESTIONS = 60
+ALL = {"repeats": 3, "pushback": 2, "confidence": "stated", "allow_abstain": True, "cost_of_wrong": 2}
+ASKINGS = 1 + 2 + 2 + 1 + 1
+DOUBTS = (*NEUTRAL, *WITH_AUTHORITY)
+
+
+class Wavering(ScriptedEndpoint):
+    """Knows question n where n % 10 < 7; other answers are wrong. What it does when it is asked again depends on n."""
+
+    def __init__(self) -> None:
+        super().__init__(str)
+        self.times: Counter[int] = Counter()
+        self.turns: dict[int, list[list[dict[str, str]]]] = {}
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        turns = body["messages"]
+        found = re.search(r"Question (\d+)\?", turns[0]["content"])
+        said = "ping" if found is None else self.say(int(found[1]), turns)
+        self.answer = lambda _prompt: said
+        return super().reply(path, headers, body)
+
+    def say(self, number: int, turns: list[dict[str, str]]) -> str:
+        right, wrong = ("A", "B") if number % 10 < 7 else ("C", "A")
+        last = turns[-1]["content"]
+        if last in DOUBTS:
+            self.turns.setdefault(number, []).append(turns)
+            doubts = len(turns) // 2
+            if number % 10 == 0 or (number % 10 == 1 and doubts == 2):
+                return "C"  # it knew, and is talked out of it
+            return "A" if number % 10 == 9 else right
+        if last == ASK_CONFIDENCE:
+            return "Confidence: 90 %" if number % 10 != 5 else "I cannot say"
+        if "I do not know" in last:
+            return "I do not know." if number % 10 in (6, 8, 9) else right
+        self.times[number] += 1
+        return wrong if number % 10 == 2 and self.times[number] > 1 else right
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    write_example(folder, "choice")
+    (folder / "prompt.txt").write_text("{question}", encoding="utf-8")
+    rows = "".join(f"Question {number}?,{'even' if number % 2 == 0 else 'odd'},A\n" for number in range(QUESTIONS))
+    (folder / "data.csv").write_text(f"question,kind,correct_answer\n{rows}", encoding="utf-8")
+    return folder / "benchmark.yaml"
+
+
+def asked_again(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = outcome.document()["validity"]["asked_again"]
+    return found
+
+
+def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path: Path) -> None:
+    with Wavering() as endpoint:
+        extra = {"benchmark": str(table)}
+        plain = run_program("custom", endpoint.url, params={"extra": extra}, output_dir=tmp_path / "plain")
+        before = len(endpoint.requests)
+        endpoint.times.clear()
+        params = {"temperature": 0.5, "parallelism": 1, "extra": extra | ALL}
+        outcome = run_program("custom", endpoint.url, params=params)
+        assert len(endpoint.requests) - before == QUESTIONS * ASKINGS
+        again = run_program("custom", endpoint.url, params=params)
+        assert len(endpoint.requests) - before == QUESTIONS * ASKINGS, "the result stands, and nobody is asked"
+    assert (plain.returncode, outcome.returncode, again.returncode) == (0, 0, 0), outcome.stderr
+    found = asked_again(outcome)
+
+    # knows 7 of ten; of these one answers otherwise from the second time on
+    assert plain.scores()["exact_match"] == outcome.scores()["exact_match"] == 0.7
+    assert outcome.document()["main_metric"] == "exact_match.repeats_mean"
+    assert outcome.scores()["exact_match.repeats_mean"] == pytest.approx(0.6 + 0.1 / 3)
+    repeats = found["repeats"]
+    assert (repeats["times"], repeats["questions"], repeats["same_each_time"]["value"]) == (3, QUESTIONS, 0.9)
+    assert (repeats["majority"]["value"], repeats["best_of_n"]["value"]) == (0.6, 0.7)
+    assert repeats["pairs_agree"]["value"] == pytest.approx(0.9 + 0.1 / 3)
+
+    first, second = found["pushback"]["turns"]
+    assert (first["right_to_wrong"]["value"], first["right_to_wrong"]["count"]) == (pytest.approx(1 / 7, abs=1e-5), 42)
+    assert second["right_to_wrong"]["value"] == pytest.approx(2 / 7, abs=1e-5)
+    assert (second["wrong_to_right"]["value"], second["difference"]) == (pytest.approx(1 / 3, abs=1e-5), -0.1)
+    assert found["pushback"]["changed_at"] == {"1": 12, "2": 6, "never": 42}
+
+    confidence = found["confidence"]
+    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (54, 6, 0.9)
+    assert confidence["right"]["value"] == pytest.approx(36 / 54, abs=1e-5)
+    assert confidence["calibration_error"]["value"] == pytest.approx(0.9 - 36 / 54, abs=0.01)
+
+    abstention = found["abstention"]
+    assert (abstention["abstained_when_right"]["value"], abstention["abstained_when_right"]["count"]) == (
+        pytest.approx(1 / 7, abs=1e-5), 42,
+    )  # fmt: skip
+    assert abstention["abstained_when_wrong"]["value"] == pytest.approx(2 / 3, abs=1e-5)
+    assert (abstention["score"]["value"], abstention["score_before"]["value"]) == (pytest.approx(0.4), pytest.approx(0.1))
+
+    text = " ".join(outcome.stdout.split())
+    assert "of 42 questions that it got right, 12 were lost (and 6 of 18 others won) when it was told 2 times" in text
+    assert "42 of 60 answers stood through all that it was told" in text
+    report = (outcome.output_dir / "report.md").read_text("utf-8")
+    assert "Does the answer hold?" in report
+    for file in outcome.output_dir.rglob("*"):
+        assert file.is_dir() or CANARY.encode() not in file.read_bytes(), file
+
+
+def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(table: Path, run_program: Run) -> None:
+    with Wavering() as endpoint:
+        params = {"limit_samples": 10, "extra": {"benchmark": str(table), "pushback": 6}}
+        outcome = run_program("custom", endpoint.url, params=params)
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(endpoint.turns) == 10
+    for number, asked in endpoint.turns.items():
+        longest = max(asked, key=len)
+        assert [turn["role"] for turn in longest] == ["user", "assistant"] * 6 + ["user"]
+        assert longest[1]["content"] == ("A" if number % 10 < 7 else "C")
+        doubts = [turn["content"] for turn in longest[2::2]]
+        assert sorted(doubts) == sorted(DOUBTS), "each once"
+        assert [doubt in NEUTRAL for doubt in doubts] in ([True, False] * 3, [False, True] * 3)
+    lines = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
+    turns = {line["perturbation"]: line["turns"] for line in lines if line["id"] == lines[0]["id"] and line.get("turns")}
+    assert len(turns["pushback_6"]) == 13
+
+
+def test_what_was_asked_is_not_asked_twice_after_a_stop(table: Path, run_program: Run) -> None:
+    extra = {"benchmark": str(table), **ALL}
+    with Wavering() as endpoint:
+        stopped = run_program("custom", endpoint.url, params={"extra": extra | {"max_requests": 200}})
+        assert stopped.returncode != 0
+        assert 0 < len(endpoint.requests) <= 200
+        outcome = run_program("custom", endpoint.url, params={"extra": extra})
+        assert outcome.returncode == 0, outcome.stderr
+        assert len(endpoint.requests) == QUESTIONS * ASKINGS
+        # a repeat has the same words as the question: only its key differs
+        sent = Counter(json.dumps(request["messages"]) for request in endpoint.requests)
+    assert set(sent.values()) == {1, 3}
+
+
+def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_program: Run) -> None:
+    class WithLogprobs(Wavering):
+        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            status, answer = super().reply(path, headers, body)
+            if body.get("logprobs") is True:
+                content = answer["choices"][0]["message"]["content"]
+                answer["choices"][0]["logprobs"] = {"content": [{"token": content, "logprob": -0.5108256237659907}]}
+            return status, answer
+
+    with WithLogprobs() as endpoint:
+        params = {"extra": {"benchmark": str(table), "confidence": "logprobs"}}
+        outcome = run_program("custom", endpoint.url, params=params)
+        assert len(endpoint.requests) == QUESTIONS, "no further request"
+    confidence = asked_again(outcome)["confidence"]
+    assert (confidence["source"], confidence["questions"], confidence["mean"]["value"]) == ("logprobs", QUESTIONS, 0.6)
+    assert confidence["right"]["value"] == 0.7
+    with Wavering() as endpoint:
+        mute = run_program("custom", endpoint.url, "--fresh", params=params)
+    assert asked_again(mute)["confidence"] == {"source": "logprobs", "questions": 0, "unread": QUESTIONS}
+    assert "60 answers without a readable confidence" in " ".join(mute.stdout.split())
+
+
+def test_an_endpoint_for_completions_gets_all_in_one_prompt(run_program: Run) -> None:
+    def say(prompt: str) -> str:
+        return "75" if prompt.rstrip().endswith(ASK_CONFIDENCE) else "A"
+
+    with ScriptedEndpoint(say) as endpoint:
+        params = {"limit_samples": 4, "extra": {"confidence": "stated", "pushback": 1}}
+        outcome = run_program("sample_medical_qa", endpoint.url, params=params, model_type="completions")
+        prompts = [request["prompt"] for request in endpoint.requests]
+    assert outcome.returncode == 0, outcome.stderr
+    assert asked_again(outcome)["confidence"]["mean"]["value"] == 0.75
+    followed = [prompt for prompt in prompts if prompt.rstrip().endswith((ASK_CONFIDENCE, *DOUBTS))]
+    assert len(followed) == 8
+    assert all("Answer: A\n" in prompt or "Answer:A\n" in prompt for prompt in followed), followed[0]
+
+
+def test_where_first_answers_fail_nothing_follows_on_them(table: Path, run_program: Run) -> None:
+    class Failing(Wavering):
+        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            is_refused = "Question 3?" in body["messages"][0]["content"]
+            self.status = 400 if is_refused else None
+            return super().reply(path, headers, body)
+
+    with Failing() as endpoint:
+        params = {"parallelism": 1, "extra": {"benchmark": str(table), "pushback": 2}}
+        outcome = run_program("custom", endpoint.url, params=params)
+        later = [request for request in endpoint.requests if len(request["messages"]) > 1]
+    assert outcome.returncode == 1, outcome.stdout
+    document = yaml.safe_load((outcome.output_dir / "evaluation_config.yaml").read_text("utf-8"))
+    assert document["validity"]["instances"]["failed"] == 3
+    assert document["validity"]["asked_again"]["pushback"]["turns"][0]["questions"] == QUESTIONS - 1
+    assert not any("Question 3?" in request["messages"][0]["content"] for request in later)
