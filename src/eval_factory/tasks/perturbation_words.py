@@ -81,6 +81,7 @@ class Data(StrictModel):
     analytes: tuple[Analyte, ...]
     other_analytes: tuple[str, ...]
     range_words: tuple[str, ...]
+    value_words: tuple[str, ...]
 
 
 @lru_cache(maxsize=1)

@@ -10,11 +10,11 @@ from typing import Literal
 from eval_factory.tasks.perturbation_words import Analyte, Asked, any_of, data, guarded, put
 
 _UNITS = {
-    "mg/dL": "mg/dl",
-    "g/dL": "gm?/dl",
-    "mmol/L": "mmol/l",
-    "g/L": "g/l",
-    "µmol/L": "(?:[\u00b5\u03bcu]|micro)mol/l",  # the sign micro, and the Greek letter
+    "mg/dL": "mg ?/ ?dl",
+    "g/dL": "gm? ?/ ?dl",
+    "mmol/L": "mmol ?/ ?l",
+    "g/L": "g ?/ ?l",
+    "µmol/L": "(?:[\u00b5\u03bcu]|micro)mol ?/ ?l",  # the sign micro, and the Greek letter
     "°F": "(?:[°º] ?|degrees )f(?:ahrenheit)?",
     "°C": "(?:[°º] ?|degrees )c(?:elsius)?",
 }
@@ -25,6 +25,9 @@ _JOINT = r"(?P<joint>\s?(?:[-\u2013±]|to|and)\s?)"
 _VALUE = re.compile(
     rf"(?<![\w.,/^±-])(?<!± )(?P<low>{_NUMBER})(?:{_JOINT}(?P<high>{_NUMBER}))?(?P<gap>\s?){_UNIT}", re.IGNORECASE
 )
+_OTHERWISE = re.compile(r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE)
+_LEAST, _MOST = 30, 45
+"""A body's temperature in °C; what is less is a difference, or no body's."""
 _Whose = Analyte | Literal["other"] | None
 
 
@@ -36,7 +39,8 @@ def in_other_units(asked: Asked) -> str | None:
     values = list(_VALUE.finditer(asked.head))
     units = len(list(_ANY_UNIT.finditer(asked.head)))
     told_elsewhere = _ANY_UNIT.search(f"{asked.tail}\n{asked.beside}")
-    if units != len(values) or told_elsewhere or guarded(asked, data().unit_question):
+    unsure = units != len(values) or told_elsewhere or _OTHERWISE.search(asked.head)
+    if unsure or guarded(asked, data().unit_question):
         return None
     changes: list[tuple[int, int, str]] = []
     whose: _Whose = None
@@ -75,14 +79,17 @@ def _analyte_of(before: str, last: _Whose) -> _Whose:
     table |= dict.fromkeys(map(str.lower, data().other_analytes), "other")
     names = list(any_of(tuple(table)).finditer(clause))
     if not names:
-        words = re.findall(r"[^\W\d_]+|\d", before.lower())
-        return last if set(words) <= set(map(str.lower, data().range_words)) else None
+        return last if _links(before, data().range_words) else None
     # of a list it is the one behind the last comma before the value
     names = [one for one in names if "," not in clause[one.end() :].lstrip()[1:]]
     whose = [table[one.group().lower()] for one in names]
-    if not whose or any(one != whose[0] for one in whose) or re.search(r"\d", clause[names[-1].end() :]):
+    if not whose or any(one != whose[0] for one in whose):
         return None
-    return whose[0]
+    return whose[0] if _links(clause[names[-1].end() :], data().range_words + data().value_words) else None
+
+
+def _links(between: str, words: tuple[str, ...]) -> bool:
+    return set(re.findall(r"[^\W\d_]+|\d", between.lower())) <= set(map(str.lower, words))
 
 
 def _in_other_unit(analyte: Analyte, found: re.Match[str], after: str) -> str | None:
@@ -91,9 +98,12 @@ def _in_other_unit(analyte: Analyte, found: re.Match[str], after: str) -> str | 
     bare = re.match(r"\s*\(([^)]*)\)", after)
     if decides or unit not in analyte.units or (bare and re.search(r"\d", bare[1]) and not _VALUE.search(bare[1])):
         return None
-    if analyte.offset and "±" in (found["joint"] or ""):
-        return None
     other = analyte.units[unit == analyte.units[0]]
+    if analyte.offset:
+        both = [Decimal(one) for one in (found["low"], found["high"]) if one]
+        celsius = both if unit == analyte.units[1] else [analyte.exact(one, unit) for one in both]
+        if not all(_LEAST <= one <= _MOST for one in celsius):
+            return None
     high = f"{found['joint']}{_converted(found['high'], analyte, unit, other)}" if found["high"] else ""
     return f"{_converted(found['low'], analyte, unit, other)}{high}{found['gap'] or ' '}{other}"
 

@@ -11,7 +11,23 @@ from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.perturbation_words import data
 from eval_factory.tasks.perturbations import FAMILIES, not_offered, perturbed
 
-NAMES = "typos case spaces synonyms dialect gender race person_name brand_names generic_names units distractor first_person worried demographics".split()
+NAMES = [
+    "typos",
+    "case",
+    "spaces",
+    "synonyms",
+    "dialect",
+    "gender",
+    "race",
+    "person_name",
+    "brand_names",
+    "generic_names",
+    "units",
+    "distractor",
+    "first_person",
+    "worried",
+    "demographics",
+]
 CASE = (
     "A 54-year-old man comes to the physician because of a cough that began 3 days ago. He has no fever, and his temperature is 38 °C. "
     "He takes atorvastatin 20 mg daily without side effects. Laboratory studies: glucose 131 mg/dL (normal 72-99 mg/dL). "
@@ -212,6 +228,7 @@ def test_names_of_drugs_stay_where_they_are_asked_for_or_do_not_fit(text: str) -
         ("The glucose is 131 mg/dL.", "The glucose is 7.27 mmol/L."),
         ("The glucose was 131 mg/dl (normal 72-99 mg/dL).", "The glucose was 7.27 mmol/L (normal 4-5.49 mmol/L)."),
         ("The creatinine is 124 umol/L; albumin, 3.1 g/dL; sodium 140 mmol/L.", "The creatinine is 1.4 mg/dL; albumin, 31 g/L; sodium 140 mmol/L."),
+        ("The uric acid is 8.1 mg / dL.", "The uric acid is 482 µmol/L."),
         ("The creatinine is 1.3 mg/dL.", "The creatinine is 115 \u00b5mol/L."),
         ("The creatinine is 115 \u03bcmol/L.", "The creatinine is 1.3 mg/dL."),
         ("The fever is 38°C.", "The fever is 100.4 °F."),
@@ -232,6 +249,7 @@ def test_values_are_converted_with_their_reference_ranges(old: str, new: str | N
         "The glucose and calcium are 131 mg/dL.",
         "It rose to 131 mg/dL in the morning.",
         "The glucose is 126 mg/dL.",
+        "The glucose tolerance was tested and lipase came to 131 mg/dL.",
         "The infusion of glucose is 5 mg/dL per minute.",
         "The glucose is 131 mg/dL. What is the ratio?",
         "Calculate the osmolality with a glucose of 131 mg/dL.",
@@ -240,6 +258,9 @@ def test_values_are_converted_with_their_reference_ranges(old: str, new: str | N
         "The urea is 10 mmol/L.",
         "The hemoglobin A1c and hemoglobin were 13 g/dL.",
         "The glucose after 2 and then is 1,310 mg/dL.",
+        "The glucose is 131 mg/dL, and before it was 110 mg%.",
+        "The temperature fell by 2 °C.",
+        "The temperature is 38 ± 0.5 °C.",
     ],
 )
 def test_values_stay_where_one_of_them_is_not_sure(text: str) -> None:
@@ -253,7 +274,8 @@ def test_a_converted_value_gives_the_old_one_again(analyte, first: bool, digits:
     number = f"{digits / 10**decimals:.{decimals}f}"
     new = perturbed("units", f"The {analyte.names[0]} is {number} {unit}.", "id1")
     if new is None:
-        assert float(number) in map(float, analyte.thresholds)
+        celsius = float(number) if not first else (float(number) - 32) / 1.8
+        assert float(number) in map(float, analyte.thresholds) or (analyte.offset and not 30 <= celsius <= 45)
         return
     found = re.fullmatch(rf"The {analyte.names[0]} is (-?[\d.]+) {other}\.", new)
     assert found is not None
@@ -261,6 +283,14 @@ def test_a_converted_value_gives_the_old_one_again(analyte, first: bool, digits:
     value = float(found[1])
     back = value / factor + offset if first else (value - offset) * factor
     assert back == pytest.approx(float(number), abs=0.51 / 10**decimals)
+
+
+@given(st.integers(300, 450))
+@settings(max_examples=30, deadline=None)
+def test_a_temperature_has_a_decimal_and_comes_back(tenths: int) -> None:
+    made = changed("units", f"The temperature is {tenths / 10} °C.")
+    fahrenheit = float(made.split()[-2])
+    assert fahrenheit == pytest.approx(tenths * 0.18 + 32, abs=0.051)
 
 
 def test_a_distractor_stands_first_or_before_a_last_sentence_that_refers_to_nothing() -> None:
@@ -301,7 +331,7 @@ def test_the_patient_speaks_or_lives_somewhere_only_where_an_adult_patient_is_to
 
 
 WORDS = st.sampled_from(
-    [*"the physician assess patient treatment fever anemia man he his usually".split(), "not", "without", "no", "NOT", "warfarin", "lisinopril", "Lipitor", "5 mg", "12.5 %", "mmHg", "38 °C", "CT", "never", "3-day"]
+    [*["the", "physician", "assess", "patient", "treatment", "fever", "anemia", "man", "he", "his", "usually"], "not", "without", "no", "NOT", "warfarin", "lisinopril", "Lipitor", "5 mg", "12.5 %", "mmHg", "38 °C", "CT", "never", "3-day"]
 )  # fmt: skip
 
 
@@ -320,14 +350,50 @@ def test_numbers_units_drugs_and_negations_stay(words: list[str], family: str) -
 
 EVERY = frozenset(NAMES)
 LOOKS = frozenset({"typos", "case", "spaces"})
-EXAMINATION = (
-    "head_qa medbullets medhelm_med_qa medhelm_med_mcqa medxpertqa_text careqa afrimed_qa metamedqa mmlu_pro_health med_qa med_mcqa sample_medical_qa"
-).split()
-NOTES = (
-    "aci_bench med_dialog_healthcaremagic med_dialog_icliniq med_dialog dischargeme mimic_rrs mimic_bhc starr_patient_instructions mtsamples_replicate "
-    "mtsamples_procedures mental_health clear n2c2_ct_matching mimiciv_billing_code shc_bmt_med shc_cdi_med shc_conf_med shc_ent_med shc_gip_med "
-    "shc_privacy_med shc_proxy_med shc_ptbm_med shc_sei_med shc_sequoia_med healthbench healthbench_hard healthbench_consensus healthbench_professional"
-).split()
+EXAMINATION = [
+    "head_qa",
+    "medbullets",
+    "medhelm_med_qa",
+    "medhelm_med_mcqa",
+    "medxpertqa_text",
+    "careqa",
+    "afrimed_qa",
+    "metamedqa",
+    "mmlu_pro_health",
+    "med_qa",
+    "med_mcqa",
+    "sample_medical_qa",
+]
+NOTES = [
+    "aci_bench",
+    "med_dialog_healthcaremagic",
+    "med_dialog_icliniq",
+    "med_dialog",
+    "dischargeme",
+    "mimic_rrs",
+    "mimic_bhc",
+    "starr_patient_instructions",
+    "mtsamples_replicate",
+    "mtsamples_procedures",
+    "mental_health",
+    "clear",
+    "n2c2_ct_matching",
+    "mimiciv_billing_code",
+    "shc_bmt_med",
+    "shc_cdi_med",
+    "shc_conf_med",
+    "shc_ent_med",
+    "shc_gip_med",
+    "shc_privacy_med",
+    "shc_proxy_med",
+    "shc_ptbm_med",
+    "shc_sei_med",
+    "shc_sequoia_med",
+    "healthbench",
+    "healthbench_hard",
+    "healthbench_consensus",
+    "healthbench_professional",
+]
 OFFERED: dict[str, frozenset[str]] = {
     **dict.fromkeys(EXAMINATION, EVERY),
     **dict.fromkeys(NOTES, LOOKS),
