@@ -1,0 +1,372 @@
+"""A question in a changed wording that leaves its right answer as it is: what can be changed, and where it is not.
+
+A change is made where it is certain, and else left: `perturbed` returns None. What it replaces is a list of words in
+perturbations.yml, so nothing else of a text can be hit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from eval_factory.tasks.choice_question import options_shown
+from eval_factory.tasks.perturbation_words import Asked, any_of, clashes, data, guarded, in_case_of, put
+from eval_factory.tasks.perturbed_units import in_other_units
+
+
+@dataclass(frozen=True)
+class Family:
+    name: str
+    about: str
+    """What is changed."""
+    why_safe: str
+    """Why the right answer stays."""
+
+
+_NOT_ASKED = "the ingredient is the same, and the names are not what is asked for"
+_ADDED = "only for one patient whose age is told; nothing in the text or its choices may depend on it (word lists)"
+FAMILIES: Mapping[str, Family] = {
+    one.name: one
+    for one in (
+        Family("typos", "one word in twenty has a typing error", "ordinary words alone, still to be recognized"),
+        Family("case", "lower case throughout", "units, symbols, abbreviations and negations stay as written"),
+        Family("spaces", "extra blanks between words", "no word, number or line is changed"),
+        Family("synonyms", "plain words replaced by others", "the pairs mean the same wherever they stand"),
+        Family("dialect", "American spelling made British, or British American", "no word is exchanged"),
+        Family("gender", "the patient's sex swapped, with all words for it", _ADDED),
+        Family("race", "a sentence names the patient's race", _ADDED),
+        Family("person_name", "the patient gets a name, or another one", _ADDED),
+        Family("brand_names", "generic names of drugs replaced by brands", _NOT_ASKED),
+        Family("generic_names", "brands of drugs replaced by generic names", _NOT_ASKED),
+        Family("units", "laboratory values in other units", "each is converted, and rounds back the same"),
+        Family("distractor", "a sentence about the surroundings is added", "it holds no finding, number or negation"),
+        Family("first_person", "the patient asks, in a sentence before the case", "the case stays word for word"),
+        Family("worried", "a worried sentence comes first", "it tells a feeling and nothing of the case"),
+        Family("demographics", "residence and occupation are added", _ADDED),
+    )
+}  # fmt: skip
+
+
+def not_offered(family: str, task_name: str) -> str | None:
+    """Why a family is not offered for a task of framework.yml; None where it is, and for a task that is not ours."""
+    for one in data().classes.values():
+        for refusal in one.not_offered if task_name in one.tasks else ():
+            if refusal.families == "all" or family in refusal.families:
+                return refusal.reason
+    return None
+
+
+def perturbed(family: str, text: str, instance_id: str, beside: str = "") -> str | None:
+    """The text in the family's wording; None where the family does not apply, or the right answer might not stay.
+
+    Args:
+        instance_id: with the family, the only seed of chance.
+        beside: what is asked with the text and stays as it is, such as choices that the text does not show; what
+            forbids a change is looked for there too.
+
+    Raises KeyError: there is no such family.
+    """
+    change = _CHANGES[family]
+    parts = _parted(text)
+    if parts is None or not _is_english(text):
+        return None
+    # a text is no secret
+    chance = random.Random(hashlib.sha256(f"perturbation {family} of {instance_id}".encode()).digest())  # noqa: S311
+    head = change(Asked(*parts, beside, chance))
+    return None if head is None or head == parts[0] else head + parts[1]
+
+
+_FIRST_OPTION = re.compile(r"(?:^[ \t]*[(\[]?A[.:)\]]|(?<=[ \t])\(?A\))[ \t]+(?=\S)", re.MULTILINE)
+_LAST_LINE = re.compile(
+    r"\s*(?:\n[ \t]*(?:(?:please|your|final|the|best)\s+)*"
+    r"(?:answer|respon[ds]e?|reply|choose|select|output|return)\b[^\n]*)?\s*\Z",
+    re.IGNORECASE,
+)
+
+
+def _parted(text: str) -> tuple[str, str] | None:
+    """What may be changed, and what follows; None where several lists of options stand in the text (examples)."""
+    end = len(text)
+    if options_shown(text):
+        first, *others = _FIRST_OPTION.finditer(text)
+        if others:
+            return None
+        end = first.start()
+    last = _LAST_LINE.search(text[:end])
+    cut = last.start() if last else end
+    return text[:cut], text[cut:]
+
+
+def _is_english(text: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    english, foreign = (sum(word in few for word in words) for few in map(set, (data().english, data().foreign)))
+    return english >= foreign and (english > 0 or (len(words) < 8 and text.isascii()))
+
+
+def _typos(asked: Asked) -> str | None:
+    known = set(data().typo_words.split())
+    words = list(re.finditer(r"(?<![\w/-])[A-Za-z]{5,}(?![\w/-])", asked.head))
+    ordinary = [one for one in words if one.group() in known]
+    if not ordinary:
+        return None
+    count = min(max(1, round(len(words) / 20)), len(ordinary))
+    chosen = asked.chance.sample(ordinary, count)
+    return put(asked.head, [(*one.span(), _mistyped(one.group(), asked.chance)) for one in chosen])
+
+
+def _mistyped(word: str, chance: random.Random) -> str:
+    """With two inner letters swapped, one missing or one doubled, so that no other word comes out."""
+    inner = range(1, len(word) - 1)
+    swapped = [word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in inner[:-1]]
+    made = [*swapped, *(word[:i] + word[i + 1 :] for i in inner), *(word[:i] + word[i] + word[i:] for i in inner)]
+    real = {word, *data().typo_words.split(), *data().never_made}
+    return chance.choice([one for one in made if one not in real])
+
+
+# two letters of another word are a symbol: Na, Hg, Pa
+_WORD = re.compile(r"(?:He|In|It|Is|At|An|As|By|Do|If|Of|On|Or|So|To|Up|We|My|Be|Me)|[A-Z][a-z]{2,}")
+
+
+def _case(asked: Asked) -> str:
+    negations = set(data().negations)
+
+    def lowered(found: re.Match[str]) -> str:
+        token = found.group()
+        return token.lower() if _WORD.fullmatch(token) and token.lower() not in negations else token
+
+    return re.sub(r"[^\W_]+", lowered, asked.head)
+
+
+def _spaces(asked: Asked) -> str | None:
+    gaps = list(re.finditer(r"(?<=[A-Za-z,]) (?=[A-Za-z])", asked.head))
+    if not gaps:
+        return None
+    chosen = asked.chance.sample(gaps, max(1, round(len(gaps) / 8)))
+    return put(asked.head, [(*one.span(), " " * asked.chance.randint(2, 4)) for one in chosen])
+
+
+def _synonyms(asked: Asked) -> str | None:
+    pairs = data().synonyms
+    fit = []
+    for one in any_of(tuple(pairs)).finditer(asked.head):
+        new = in_case_of(one.group(), pairs[one.group().lower()])
+        if one.group()[1:].islower() and not clashes(asked.head[: one.start()], one.group(), new):
+            fit.append((*one.span(), new))
+    return put(asked.head, asked.chance.sample(fit, (len(fit) + 1) // 2)) if fit else None
+
+
+def _dialect(asked: Asked) -> str:
+    spelling = data().spelling
+    american = _respelled(asked.head, spelling.anywhere, spelling.start, spelling.whole)
+    if american != asked.head:
+        return american
+    back = [{new: old for old, new in table.items()} for table in (spelling.anywhere, spelling.start, spelling.whole)]
+    return _respelled(asked.head, *back)
+
+
+def _respelled(text: str, anywhere: Mapping[str, str], start: Mapping[str, str], whole: Mapping[str, str]) -> str:
+    forms = (
+        (r"{}", anywhere),
+        (r"(?<![A-Za-z]){}(?=[a-z])", start),
+        (r"(?<![A-Za-z]){}(?![A-Za-z])", whole),
+    )
+    for form, table in forms:
+        listed = "|".join(sorted(table, key=len, reverse=True))
+        # in words of capitals nothing is found: their second letter is no small one
+        pattern = re.compile(form.format(f"(?:{listed}|(?:{listed.title()}))"))
+        text = pattern.sub(lambda found, table=table: in_case_of(found.group(), table[found.group().lower()]), text)  # type: ignore[misc]
+    return text
+
+
+_AGE = re.compile(
+    r"\b(?:(?P<a>\d{1,3})[- ]?(?P<unit>years?|yrs?|y|months?|weeks?|days?|hours?)[-. ]?(?:old|of age|o\b)"
+    r"|(?:aged|(?:m[ae]n|male|boy|girl|patient|person) of) (?P<b>\d{1,3})(?: years)?)\b(?P<after>[^.;,]{0,40})",
+    re.IGNORECASE,
+)
+_SOMEBODY = re.compile(r"\b(?:patient|man|woman|boy|girl|male|female|he|she)\b", re.IGNORECASE)
+_SEVERAL = re.compile(r"\b(?:patients|women|men|adults|children|twins|males|females|subjects|volunteers|people)\b")
+
+
+def _patient(text: str) -> tuple[int, int] | None:
+    """Age in years, and where in the text it is told; None where the text is not about one patient alone."""
+    ages = list(_AGE.finditer(text))
+    if len(ages) != 1 or _SEVERAL.search(ages[0]["after"]) or not _SOMEBODY.search(text):
+        return None
+    years = (ages[0]["unit"] or "y").lower().startswith("y")
+    return (int(ages[0]["a"] or ages[0]["b"]) if years else 0), ages[0].end()
+
+
+_ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b(?:Drs?|Mrs?|Ms|St|Prof|vs|Figs?|No|al|etc|cf|ca|approx|e\.g|i\.e|spp?))\.\Z")
+_REFERS = re.compile(r"\b(?:this|these|that|those|its?|they|them|such|above|other|another|same|both)\b", re.IGNORECASE)
+
+
+def _sentences(text: str) -> list[re.Match[str]]:
+    """The blanks between its sentences."""
+    between = re.finditer(r"(?:(?<=[.?!])|(?<=[.?!][\"')]))[ \t]+(?=[A-Z\"(])|[ \t]*\n\s*(?=\S)", text)
+    return [one for one in between if "\n" in one.group() or not _ABBREVIATED.search(text[: one.start()])]
+
+
+def _with_first(head: str, sentence: str) -> str:
+    start = len(head) - len(head.lstrip())
+    apart = "\n" if re.match(r"[A-Z][\w ]{0,25}:", head[start:]) else " "
+    return f"{head[:start]}{sentence}{apart}{head[start:]}"
+
+
+def _with_within(head: str, sentence: str, gap: re.Match[str] | None, refers: re.Pattern[str] = _REFERS) -> str:
+    """The sentence in that gap, else first: what follows may refer to what stands before."""
+    if gap is None or refers.search(re.split(r"[.?!\n]", head[gap.end() :])[0]):
+        return _with_first(head, sentence)
+    apart = gap.group() if "\n" in gap.group() else " "
+    return f"{head[: gap.end()]}{sentence}{apart}{head[gap.end() :]}"
+
+
+def _about_patient(head: str, told: int, sentence: str) -> str:
+    return _with_within(head, sentence, next((gap for gap in _sentences(head) if gap.start() >= told), None))
+
+
+_ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IGNORECASE)
+
+
+def _distractor(asked: Asked) -> str:
+    gap = asked.chance.choice([None, *_sentences(asked.head)[-1:]])
+    return _with_within(asked.head, asked.chance.choice(data().distractors), gap, _ANY_PERSON)
+
+
+def _worried(asked: Asked) -> str:
+    return _with_first(asked.head, asked.chance.choice(data().worried_tones))
+
+
+def _first_person(asked: Asked) -> str | None:
+    found = _patient(asked.head)
+    if found is None or found[0] < 18 or guarded(asked, data().first_person_stops):
+        return None
+    return _with_first(asked.head, asked.chance.choice(data().voices))
+
+
+def _race(asked: Asked) -> str | None:
+    found = _patient(asked.head)
+    if found is None or guarded(asked, data().ancestry_words):
+        return None
+    return _about_patient(asked.head, found[1], f"The patient is {asked.chance.choice(data().races)}.")
+
+
+def _demographics(asked: Asked) -> str | None:
+    found = _patient(asked.head)
+    if found is None or not 25 <= found[0] <= 90 or guarded(asked, data().demographic_stops):
+        return None
+    where, job = asked.chance.choice(data().residences), asked.chance.choice(data().jobs)
+    return _about_patient(asked.head, found[1], f"The patient lives {where} and has worked as {job}.")
+
+
+_TO_MALE = {"she": "he", "herself": "himself", "woman": "man", "female": "male", "girl": "boy", "lady": "gentleman"}
+_TO_FEMALE = {new: old for old, new in _TO_MALE.items()} | {"him": "her"}
+_HERS = ("her", "hers")
+_GENDERED = re.compile(
+    rf"(?<![\w/])(?:{'|'.join([*_TO_MALE, *_HERS, *_TO_FEMALE, 'his'])})(?![\w/]|-made)", re.IGNORECASE
+)
+
+
+def _sex_of(text: str) -> Literal["female", "male", "either"]:
+    female = {one.lower() in {*_TO_MALE, *_HERS} for one in _GENDERED.findall(text)}
+    return "either" if len(female) != 1 else "female" if female == {True} else "male"
+
+
+def _gender(asked: Asked) -> str | None:
+    sex = _sex_of(asked.all)
+    found = list(_GENDERED.finditer(asked.head))
+    told_elsewhere = _GENDERED.search(f"{asked.tail}\n{asked.beside}")
+    if _patient(asked.head) is None or sex == "either" or told_elsewhere or guarded(asked, data().sex_words):
+        return None
+    changes = []
+    for one in found:
+        old, table = one.group(), _TO_MALE if sex == "female" else _TO_FEMALE
+        new = table.get(old.lower()) or _pronoun(old.lower(), asked.head[: one.start()], asked.head[one.end() :])
+        if new is None or (old.isupper() and len(old) > 1):
+            return None
+        changes.append((*one.span(), in_case_of(old, new)))
+    return put(asked.head, changes)
+
+
+def _pronoun(old: str, before: str, after: str) -> str | None:
+    """Of the other sex for her, hers or his; None where the words around it do not say which one it is."""
+    follows = re.match(r"\s+['\"]?([\w-]+)", after)
+    alone = follows is None or follows[1].lower() in data().object_before
+    if old == "hers":
+        return "his"
+    if old == "his":
+        return None if alone else "her"
+    if alone:
+        return "him"
+    last = re.search(r"(\w+)\s+\Z", before)
+    return None if last and last[1].lower() in data().two_objects else "his"
+
+
+_NAMED = re.compile(r"(?:[A-Z][a-z]+(?:,| is| was)|[A-Z]\.,?) ?(?:an? |of )?(?=\d{1,3}\b)")  # Ana, a 73-year-old woman
+_TITLED = re.compile(r"\b(?:Mr|Mrs|Ms|Miss)\b\.? ([A-Z][a-z]+)\b(?! [A-Z][a-z])")
+
+
+def _person_name(asked: Asked) -> str | None:
+    # a name may hint at where somebody comes from
+    if guarded(asked, data().ancestry_words):
+        return None
+    titled = set(_TITLED.findall(asked.head))
+    if len(titled) == 1 and not _TITLED.search(f"{asked.tail}\n{asked.beside}"):
+        old = titled.pop()
+        new = asked.chance.choice([one for one in data().surnames if one != old])
+        everywhere = len(re.findall(rf"\b{old}\b", asked.all))
+        return re.sub(rf"\b{old}\b", new, asked.head) if everywhere == len(_TITLED.findall(asked.head)) else None
+    found = _patient(asked.head)
+    if found is None or _NAMED.search(asked.head) or guarded(asked, data().name_stops):
+        return None
+    name = asked.chance.choice(getattr(data().names, _sex_of(asked.head)))
+    return _about_patient(asked.head, found[1], f"The patient's name is {name}.")
+
+
+def _brand_names(asked: Asked) -> str | None:
+    brands = data().brands
+    found = any_of(tuple(brands)).finditer(asked.head)
+    return _renamed(asked, {one.span(): brands[one.group().lower()] for one in found})
+
+
+def _generic_names(asked: Asked) -> str | None:
+    generic = {brand: name for name, brand in data().brands.items()}
+    names = {}
+    for one in any_of(tuple(generic), cased=True).finditer(asked.head):
+        begins = re.search(r"(?:\A|[.?!:\n])\s*\Z", asked.head[: one.start()])
+        names[one.span()] = in_case_of("A" if begins else "a", generic[one.group()])
+    return _renamed(asked, names)
+
+
+def _renamed(asked: Asked, names: Mapping[tuple[int, int], str]) -> str | None:
+    """With these drugs called so; None where names are the question, or a salt, a form or an abbreviation follows."""
+    salt = re.compile(rf"\s+(?:{'|'.join(data().salts)})\b|\s*\((?-i:[A-Z]{{2}})", re.IGNORECASE)
+    for (start, end), new in names.items():
+        old = asked.head[start:end]
+        both = re.search(rf"\b{new}\b", asked.all, re.IGNORECASE)
+        if both or old.isupper() or salt.match(asked.head[end:]) or clashes(asked.head[:start], old, new):
+            return None
+    asked_for = guarded(asked, data().name_question)
+    return None if asked_for else put(asked.head, [(*at, new) for at, new in names.items()])
+
+
+_CHANGES: Mapping[str, Callable[[Asked], str | None]] = {
+    "typos": _typos,
+    "case": _case,
+    "spaces": _spaces,
+    "synonyms": _synonyms,
+    "dialect": _dialect,
+    "gender": _gender,
+    "race": _race,
+    "person_name": _person_name,
+    "brand_names": _brand_names,
+    "generic_names": _generic_names,
+    "units": in_other_units,
+    "distractor": _distractor,
+    "first_person": _first_person,
+    "worried": _worried,
+    "demographics": _demographics,
+}
