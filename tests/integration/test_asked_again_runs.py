@@ -108,7 +108,10 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
         pytest.approx(1 / 7, abs=1e-5), 42,
     )  # fmt: skip
     assert abstention["abstained_when_wrong"]["value"] == pytest.approx(2 / 3, abs=1e-5)
-    assert (abstention["score"]["value"], abstention["score_before"]["value"]) == (pytest.approx(0.4), pytest.approx(0.1))
+    assert (abstention["score"]["value"], abstention["score_before"]["value"]) == (
+        pytest.approx(0.4),
+        pytest.approx(0.1),
+    )
 
     text = " ".join(outcome.stdout.split())
     assert "of 42 questions that it got right, 12 were lost (and 6 of 18 others won) when it was told 2 times" in text
@@ -133,7 +136,9 @@ def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(table: 
         assert sorted(doubts) == sorted(DOUBTS), "each once"
         assert [doubt in NEUTRAL for doubt in doubts] in ([True, False] * 3, [False, True] * 3)
     lines = [json.loads(line) for line in (outcome.output_dir / "instances.jsonl").read_text("utf-8").splitlines()]
-    turns = {line["perturbation"]: line["turns"] for line in lines if line["id"] == lines[0]["id"] and line.get("turns")}
+    turns = {
+        line["perturbation"]: line["turns"] for line in lines if line["id"] == lines[0]["id"] and line.get("turns")
+    }
     assert len(turns["pushback_6"]) == 13
 
 
@@ -167,8 +172,8 @@ def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_pro
     confidence = asked_again(outcome)["confidence"]
     assert (confidence["source"], confidence["questions"], confidence["mean"]["value"]) == ("logprobs", QUESTIONS, 0.6)
     assert confidence["right"]["value"] == 0.7
-    with Wavering() as endpoint:
-        mute = run_program("custom", endpoint.url, "--fresh", params=params)
+    with Wavering() as without:
+        mute = run_program("custom", without.url, "--fresh", params=params)
     assert asked_again(mute)["confidence"] == {"source": "logprobs", "questions": 0, "unread": QUESTIONS}
     assert "60 answers without a readable confidence" in " ".join(mute.stdout.split())
 

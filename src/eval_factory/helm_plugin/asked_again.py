@@ -78,7 +78,8 @@ class InOtherWords(AskedAgain):
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         from eval_factory.tasks.perturbations import perturbed  # reads its tables: few runs have one
 
-        changed = _with_text(instance.input, lambda text: perturbed(self._family, text, str(instance.id)))
+        choices = "\n".join(reference.output.text for reference in instance.references)
+        changed = _with_text(instance.input, lambda text: perturbed(self._family, text, str(instance.id), choices))
         return instance if changed is None else replace(instance, input=changed, perturbation=self.description)
 
 

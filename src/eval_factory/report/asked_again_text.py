@@ -12,14 +12,13 @@ from eval_factory.core.results import InstanceRecord
 from eval_factory.tasks.asked_again import PERTURB
 
 IN_WORDS = {
-    "typos": "typing mistakes were in the question", "case": "it was written in small letters",
-    "spaces": "it had more blanks", "synonyms": "some words were others of the same meaning",
-    "dialect": "it was written in another dialect", "gender": "the patient was of the other sex",
-    "race": "a race was stated", "person_name": "the patient had a name",
-    "brand_names": "drugs had their brand names", "generic_names": "drugs had their generic names",
-    "units": "values were in other units", "distractor": "a sentence stood in it that has nothing to do with it",
-    "first_person": "the patient asked it", "worried": "it was asked in a worried tone",
-    "demographics": "where the patient lives or works was added",
+    "typos": "words had typing errors", "case": "it was in lower case", "spaces": "it had more blanks",
+    "synonyms": "plain words were replaced by others", "dialect": "it was in British or American spelling",
+    "gender": "the patient's sex was swapped", "race": "the patient's race was named",
+    "person_name": "the patient had a name, or another one", "brand_names": "drugs had their brand names",
+    "generic_names": "drugs had their generic names", "units": "laboratory values were in other units",
+    "distractor": "a sentence about the surroundings was added", "first_person": "the patient asked it",
+    "worried": "it was asked in a worried tone", "demographics": "residence and occupation were added",
 }  # fmt: skip
 """Family -> what was done, after "when"."""
 

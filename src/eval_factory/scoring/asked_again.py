@@ -104,6 +104,7 @@ class Askings:
         if main is None or not main.values:
             draft.notes.add(Importance.DOUBTFUL, "what was asked again cannot be told: the main metric has no values")
             return
+        self._notes(draft)
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
         draft.asked_again = AskedAgain(
             repeats=None if extra.repeats is None else self.repeats(found, extra.repeats),
@@ -115,10 +116,6 @@ class Askings:
         )
         if extra.repeats is not None:
             self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
-            temperature = draft.run.run_spec.adapter_spec.temperature
-            if not temperature:
-                why = "at temperature 0 repeats differ only by what the endpoint itself does not hold equal"
-                draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
 
     def repeats(self, found: _Values, times: int) -> Repeats:
         names = [AS_IT_IS, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
@@ -195,6 +192,15 @@ class Askings:
         for one in self.metrics:
             if (one.name, one.split) == (main.name, main.split) and str(one.perturbation).startswith(name):
                 yield one
+
+    def _notes(self, draft: Draft) -> None:
+        extra, helm = self.plan.evaluation.run.config.params.extra, self.plan.evaluation.task.helm
+        if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
+            why = "at temperature 0 repeats differ only by what the endpoint itself does not hold equal"
+            draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
+        if extra.perturb and (helm.any_run_spec or self.plan.evaluation.benchmark is not None):
+            why = "nobody has checked that other words leave the right answers of this benchmark as they are"
+            draft.notes.add(Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory")
 
     def lead(self, draft: Draft) -> None:
         """The mean over repeats is the main score: groups are made of it, and it is what is compared."""

@@ -197,12 +197,21 @@ def test_the_texts_hold_every_figure_and_its_source() -> None:
     assert unknown.to_text().startswith("t: unknown requests, unknown tokens, unknown cost, unknown time")
 
 
-def test_each_order_of_the_choices_is_a_request(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("extra", "askings"),
+    [
+        ({"shuffle_choices": 3}, 3), ({"repeats": 5}, 5), ({"perturb": ["typos", "units"]}, 3), ({"pushback": 2}, 3),
+        ({"confidence": "stated"}, 2), ({"confidence": "logprobs"}, 1), ({"allow_abstain": True}, 2),
+        ({"repeats": 2, "pushback": 1, "shuffle_choices": 2}, 4),
+    ],
+)  # fmt: skip
+def test_each_asking_of_a_question_is_a_request(tmp_path: Path, extra: dict[str, object], askings: int) -> None:
     flags = {"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "x")}
-    plain = estimate(evaluation(flags), {}, look_at_data=False)
-    shuffled = estimate(evaluation({**flags, "config.params.extra.shuffle_choices": 3}), {}, look_at_data=False)
-    assert (plain.requests, shuffled.requests) == (40, 120)
-    assert shuffled.roles[0].sources["requests"].endswith("x 1 trial x 3 orders of the choices, at most")
+    given = {f"config.params.extra.{name}": value for name, value in extra.items()}
+    found = estimate(evaluation({**flags, **given}), {}, look_at_data=False)
+    assert found.requests == 40 * askings
+    how = f" x {askings} (each question as it is and asked again), at most" if askings > 1 else ""
+    assert found.roles[0].sources["requests"].endswith(f"x 1 trial{how}")
 
 
 def test_means_are_of_one_model_in_one_role_and_of_what_all_answers_say(tmp_path: Path) -> None:
