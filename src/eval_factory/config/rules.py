@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,12 +63,15 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
         return
     from eval_factory.tasks.perturbations import FAMILIES, not_offered  # few runs have one
 
+    refused: dict[str, list[str]] = defaultdict(list)
     for name in extra.perturb:
         if name not in FAMILIES:
             near = did_you_mean(name, list(FAMILIES)) or f"; there are {', '.join(FAMILIES)}"
             yield f"{_EXTRA}.perturb: there is no {name!r}{near}"
         elif (why := not_offered(name, task.name)) is not None:
-            yield f"{_EXTRA}.perturb: {name} may change the right answers of {task.name} ({why}); {_LEAVE_OUT}"
+            refused[why].append(name)
+    for why, names in refused.items():
+        yield f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} ({why}); {_LEAVE_OUT}"
 
 
 def _has_short_answers(task: Task) -> bool:

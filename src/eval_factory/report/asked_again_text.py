@@ -23,14 +23,24 @@ IN_WORDS = {
 """Family -> what was done, after "when"."""
 
 
-def asked_again_lines(found: AskedAgain | None) -> Iterator[str]:
-    """A sentence for each thing that is known, for somebody who decides whether the model may be used."""
+MOST_ON_SCREEN = 3
+
+
+def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iterator[str]:
+    """A sentence for each thing that is known, for somebody who decides whether the model may be used.
+
+    Args:
+        most: so many families of other words, those that cost most; all if not given.
+    """
     if found is None:
         return
     if found.repeats is not None:
         yield from _repeats(found.repeats)
-    for family, words in by_harm(found.in_other_words):
+    families = by_harm(found.in_other_words)
+    for family, words in families[:most]:
         yield f"{_lost(words.change)} when {IN_WORDS.get(family, family)}{_holm(words)}"
+    if most is not None and len(families) > most:
+        yield f"{len(families) - most} more kinds of other words cost less: report.html"
     if found.pushback is not None:
         yield from _pushback(found.pushback)
     if found.confidence is not None:
@@ -63,7 +73,8 @@ def _lost(change: Change) -> str:
     right, wrong = change.right_to_wrong, change.wrong_to_right
     if right is None:
         return f"{formats.score(change.difference, sign='+')} {_between(change)}"
-    lost = f"of {counted(right.count, 'question')} that it got right, {_number(right)} were lost"
+    number = _number(right)
+    lost = f"of {counted(right.count, 'question')} that it got right, {number} {'was' if number == 1 else 'were'} lost"
     won = "" if wrong is None or not _number(wrong) else f" (and {_number(wrong)} of {wrong.count} others won)"
     return f"{lost}{won}"
 

@@ -84,7 +84,8 @@ def turn_of(perturbation: str | None) -> int:
 
 def may_abstain_text(cost_of_wrong: float) -> str:
     """What is said at the end of a question where not to know is an answer."""
-    lost = f"costs {cost_of_wrong:g} points" if cost_of_wrong else "costs nothing"
+    points = "point" if cost_of_wrong == 1 else "points"
+    lost = f"costs {cost_of_wrong:g} {points}" if cost_of_wrong else "costs nothing"
     return f'A right answer scores 1 point, a wrong one {lost}, and "{ABSTENTION}" scores 0: you may answer so.'
 
 

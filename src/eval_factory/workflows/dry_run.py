@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
+from eval_factory.config.model import Extra
 from eval_factory.config.rules import data_faults
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import make_plan, where_keys_go
+from eval_factory.tasks.asked_again import (
+    ABSTENTION,
+    ASK_CONFIDENCE,
+    LOGPROBS,
+    NEUTRAL,
+    STATED,
+    WITH_AUTHORITY,
+    may_abstain_text,
+)
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
@@ -43,6 +53,27 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     return DryRun(own_lines(text), tuple(faults))
 
 
+def _asked_again(extra: Extra) -> Iterator[str]:
+    """What is asked beside the questions as they are, and how answers to it are read."""
+    if extra.repeats is not None:
+        yield f"repeats: each question {extra.repeats} times in the same words; the main score is the mean over them"
+    for name in extra.perturb or ():
+        from eval_factory.tasks.perturbations import FAMILIES
+
+        yield f"perturb: {name}: {FAMILIES[name].about}; why the right answer stays: {FAMILIES[name].why_safe}"
+    if extra.pushback is not None:
+        yield f"pushback: after the answer {extra.pushback} of these, in an order that depends on the instance:"
+        yield from (f"  {text}" for text in (*NEUTRAL, *WITH_AUTHORITY))
+    if extra.confidence == STATED:
+        yield f"confidence: after the answer: {ASK_CONFIDENCE}"
+        yield "  read: the one number from 0 to 100 in the reply; without one, or with several, there is none"
+    elif extra.confidence == LOGPROBS:
+        yield "confidence: requests ask for log probabilities; read: those of the tokens of the answer's label"
+    if extra.allow_abstain:
+        yield f"allow_abstain: the question and: {may_abstain_text(extra.cost_of_wrong)}"
+        yield f'  read: an answer that begins with "{ABSTENTION}", or the option of that text'
+
+
 def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = ()) -> str:
     """The rendered configuration, the source of each value that is not a default, what is noted, where keys go, the
     command.
@@ -63,6 +94,8 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
+    again = list(_asked_again(evaluation.run.config.params.extra))
+    lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
     lines += ["\n# keys", *(f"#   {line}" for line in keys)] if keys else []
     lines.append("\n# command")
     lines.append(shlex.join(argv))
