@@ -23,6 +23,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
@@ -37,6 +38,8 @@ _OF_SUITES = (
 """Keys that each asking of the panel hands to its suite."""
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
 _MADE_BY_US = ("limit_samples", "sample_seed")
+_ASKED_ONCE = (*ASKED_AGAIN_BY, "allow_abstain")
+"""Keys that ask a question again within a run; a panel asks again by its looks."""
 
 
 Drop = Annotated[Number, Field(ge=0)]
@@ -307,6 +310,9 @@ def _problems_of(section: PanelSection) -> Iterator[str]:
         for made in _MADE_BY_US:
             if made in (params or {}) or made in ((params or {}).get("extra") or {}):
                 yield f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
+        for again in _ASKED_ONCE:
+            if ((params or {}).get("extra") or {}).get(again):
+                yield f"{where}.params.extra: {again} asks again within a run, and a panel by its looks; leave it out"
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
 

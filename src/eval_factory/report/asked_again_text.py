@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from eval_factory.core import formats
 from eval_factory.core.askings import Abstention, AskedAgain, Change, Confidence, InOtherWords, Pushback, Repeats, Share
@@ -24,6 +23,8 @@ IN_WORDS = {
 
 
 MOST_ON_SCREEN = 3
+FEWEST = 10
+"""Questions from which on a family is told of in words."""
 
 
 def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iterator[str]:
@@ -36,11 +37,15 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         return
     if found.repeats is not None:
         yield from _repeats(found.repeats)
-    families = by_harm(found.in_other_words)
+    every = by_harm(found.in_other_words)
+    families = [one for one in every if one[1].change.questions >= FEWEST]
     for family, words in families[:most]:
-        yield f"{_lost(words.change)} when {IN_WORDS.get(family, family)}{_holm(words)}"
+        what = IN_WORDS.get(family, f"HELM's {family} changed it")
+        yield f"{_lost(words.change)} when {what}{_holm(words)}"
     if most is not None and len(families) > most:
         yield f"{len(families) - most} more kinds of other words cost less: report.html"
+    if few := [name for name, words in every if words.change.questions < FEWEST]:
+        yield f"too few questions have other words of the kinds {', '.join(sorted(few))} to say anything"
     if found.pushback is not None:
         yield from _pushback(found.pushback)
     if found.confidence is not None:
@@ -137,25 +142,22 @@ def _between(change: Change) -> str:
     return f"({between})" if between else ""
 
 
-@dataclass(frozen=True)
-class LostAnswer:
-    """An answer that was right, beside the one to the same question in other words."""
+class LostAnswers:
+    """Answers that were right, each beside the one to the same question in the words that cost most; no others are
+    kept of the instances, which are gone through once."""
 
-    instance: str
-    before: InstanceRecord
-    after: InstanceRecord
+    def __init__(self, found: AskedAgain | None) -> None:
+        families = by_harm(found.in_other_words) if found else []
+        self.family, words = next((one for one in families if one[1].lost), ("", None))
+        self._wanted = set(words.lost) if words else set()
+        self._names = {None: 0, self.family: 1, PERTURB + self.family: 1}
+        self._sides: dict[str, dict[int, InstanceRecord]] = {}
 
+    def add(self, record: InstanceRecord) -> None:
+        if record.id in self._wanted and record.perturbation in self._names:
+            self._sides.setdefault(record.id, {}).setdefault(self._names[record.perturbation], record)
 
-def lost_answers(found: AskedAgain | None, instances: Iterable[InstanceRecord]) -> tuple[str, list[LostAnswer]]:
-    """(the family that costs most, the first of the answers that it cost); nothing where none did."""
-    harmful = [(family, words) for family, words in by_harm(found.in_other_words if found else {}) if words.lost]
-    if not harmful:
-        return "", []
-    family, words = harmful[0]
-    wanted = set(words.lost)
-    sides: dict[str, dict[str | None, InstanceRecord]] = {}
-    for record in instances:
-        if record.id in wanted and record.perturbation in (None, PERTURB + family):
-            sides.setdefault(record.id, {}).setdefault(record.perturbation, record)
-    pairs = [LostAnswer(one, both[None], both[PERTURB + family]) for one, both in sides.items() if len(both) == 2]
-    return family, pairs
+    @property
+    def pairs(self) -> list[tuple[InstanceRecord, InstanceRecord]]:
+        """(as it is, in other words)."""
+        return [(both[0], both[1]) for both in self._sides.values() if len(both) == 2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
-from eval_factory.report.asked_again_text import by_harm
+from eval_factory.report.asked_again_text import FEWEST, by_harm
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
@@ -65,11 +65,13 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         rows = [
             PlottedValue(family, one.difference, one.ci_low, one.ci_high, one.questions, (p_holm or 1.0) < 0.05)
             for family, one, p_holm in changes
+            if one.questions >= FEWEST
         ]
         ends = [0.0, *(end for row in rows for end in row.interval or ())]
         title = f"{result.task}: what other words change"
         label = f"difference of {metric}, after less before"
-        found["other-words"] = dot_plot(title, rows, axis_label=label, scale=(min(ends), max(ends) or 0.01))
+        if rows:
+            found["other-words"] = dot_plot(title, rows, axis_label=label, scale=(min(ends), max(ends) or 0.01))
     found |= _of_instances(result, numbers)
     counts = {
         "scored": instances.scored, "failed": instances.failed, "empty": instances.empty,

@@ -13,6 +13,7 @@ from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import atomic_file, renamed_together, write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.report import documents
+from eval_factory.report.asked_again_text import LostAnswers
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.page.document import ShownResult, page
 from eval_factory.report.page.instance_data import InstancePacker
@@ -44,11 +45,13 @@ def write_reports(
     with renamed_together():
         # a record is read from HELM's output, and its request hashed, once: both files and the page's data in one pass
         packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups))
+        lost = LostAnswers(result.validity.asked_again)
         with (
             atomic_file(rundir.instances, mode=PRIVATE) as instances,
             atomic_file(rundir.results_jsonl, mode=PRIVATE) as outcomes,
         ):
             for record in result.instances:
+                lost.add(record)
                 line, instance = redactor.line(documents.instance_line(record))
                 instances.write(line + "\n")
                 line, outcome = redactor.line(documents.result_line(record))
@@ -59,7 +62,7 @@ def write_reports(
             write_atomic(rundir.responses_of(role), lines, mode=PRIVATE)
         stored = result_in(document, ())  # the page says what the folder says, digit by digit
         methods = methods_text(stored, safe["config"], safe["target"])
-        shown = ShownResult(stored, command, packed.finish(), methods)
+        shown = ShownResult(stored, command, packed.finish(), methods, lost=lost)
         write_atomic(rundir.report_html, page([shown], redactor.text), mode=PRIVATE)
         write_atomic(rundir.report_md, redactor.text(markdown_report(result)))
         results = documents.results_yml(result, safe, command)

@@ -18,6 +18,7 @@ from itertools import combinations
 from eval_factory.core.askings import Abstention, AskedAgain, Change, InOtherWords, Pushback, Repeats, Share
 from eval_factory.core.results import REPEATS_MEAN
 from eval_factory.helm import output
+from eval_factory.helm.metric_facts import facts_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs
 from eval_factory.scoring.draft import Draft
@@ -36,7 +37,7 @@ from eval_factory.scoring.scores import (
     with_missing_counted,
 )
 from eval_factory.tasks.asked_again import ABSTAIN, PERTURB, PUSHBACK, REPEAT, abstains, is_asked_again
-from eval_factory.tasks.choice_question import refers_to_others
+from eval_factory.tasks.choice_question import number_of_order, refers_to_others
 
 Unit = tuple[str, int]
 """A question in one trial."""
@@ -72,7 +73,8 @@ class Askings:
     ) -> Askings | None:
         """None where each question is asked once."""
         extra = plan.evaluation.run.config.params.extra
-        if not (extra.repeats or extra.perturb or extra.pushback or extra.confidence or extra.allow_abstain):
+        ours = extra.repeats or extra.perturb or extra.pushback or extra.confidence or extra.allow_abstain
+        if not ours and "data_augmentation" not in plan.evaluation.task.helm.arguments:
             return None
         confidence = ConfidenceOfAnswers.of(plan, logprobs)
         return cls(plan, form, run.run_spec.adapter_spec.output_mapping_pattern, confidence)
@@ -108,7 +110,9 @@ class Askings:
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
         draft.asked_again = AskedAgain(
             repeats=None if extra.repeats is None else self.repeats(found, extra.repeats),
-            in_other_words=self.in_other_words(found, extra.perturb or ()),
+            in_other_words=self.in_other_words(
+                found, {name: PERTURB + name for name in extra.perturb or ()} or found.helms
+            ),
             pushback=None if extra.pushback is None else self.pushback(found, extra.pushback),
             confidence=None if self.confidence is None else self.confidence.report(found.of(AS_IT_IS), found.sources),
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
@@ -126,7 +130,7 @@ class Askings:
         values = {unit: [of_name[unit] for of_name in by_name] for unit in units}
         answers: Mapping[Unit, Sequence[object]] = values
         if self.form is not None:
-            answers = {unit: [self.answers[unit][name] for name in names] for unit in units}
+            answers = {unit: [self.answers[unit].get(name) for name in names] for unit in units}  # None: it failed
         between, within = _parts(values, found.sources)
         pairs = {
             unit: statistics.fmean(a == b for a, b in combinations(of_unit, 2)) for unit, of_unit in answers.items()
@@ -144,16 +148,17 @@ class Askings:
             best_of_n=found.share({unit: max(of_unit) for unit, of_unit in values.items()}),
         )  # fmt: skip
 
-    def in_other_words(self, found: _Values, families: Sequence[str]) -> dict[str, InOtherWords]:
+    def in_other_words(self, found: _Values, families: Mapping[str, str]) -> dict[str, InOtherWords]:
+        """`families`: family -> the name of its perturbation."""
         before, changes = found.of(AS_IT_IS), {}
-        for family in families:
-            after = found.of(PERTURB + family)
+        for family, name in families.items():
+            after = found.of(name)
             change = found.change(before, after)
             if change is not None:
                 groups = found.by_group(before, after)
                 lost = [unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value]
-                unchanged = sum(PERTURB + family not in asked for asked in self.answers.values())
-                changes[family] = InOtherWords(change, unchanged, None, groups, tuple(lost[:MOST_LOST]))
+                shown = tuple(lost[:MOST_LOST]) if found.has_right else ()
+                changes[family] = InOtherWords(change, found.not_asked(name), None, groups, shown)
         corrected = holm([one.change.p_value for one in changes.values()])
         return {
             family: replace(one, p_holm=p_holm)
@@ -219,8 +224,15 @@ class _Values:
 
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
         self._main, self._members = main, draft.tally.members
-        same = [one for one in askings.metrics if (one.name, one.split) == (main.name, main.split)]
-        self._by_name = {str(one.perturbation): one.values for one in same} | {AS_IT_IS: main.values}
+        of_main = (
+            one for one in (*askings.metrics, *draft.metrics) if (one.name, one.split) == (main.name, main.split)
+        )
+        same = {str(one.perturbation): one for one in of_main if one.perturbation and not is_derived(one)}
+        self._by_name = {name: one.values for name, one in same.items()} | {AS_IT_IS: main.values}
+        self.helms = {name: name for name in same if not is_asked_again(name) and number_of_order(name) is None}
+        """Perturbations of HELM's."""
+        self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
+        """Whether an answer is right where its value is 1; a rating is not."""
         self._missing, self._as_zero = draft.missing, draft.as_zero
 
     def of(self, name: str) -> dict[Unit, float]:
@@ -228,6 +240,11 @@ class _Values:
         known = self._by_name.get(name, {})
         counted = with_missing_counted(known, self._missing & known.keys(), failed_as_zero=self._as_zero)
         return {key[:2]: value for key, value in counted.items()}
+
+    def not_asked(self, name: str) -> int:
+        """Questions that were not asked in this way."""
+        asked = {key[:2] for key in self._by_name.get(name, {})}
+        return sum(key[:2] not in asked for key in self._by_name[AS_IT_IS])
 
     def sources(self, units: Sequence[Unit]) -> list[str] | None:
         """Trials of a question share it."""
@@ -254,7 +271,7 @@ class _Values:
         was_wrong = {unit: float(after[unit] >= 1.0) for unit in units if before[unit] < 1.0}
         return Change(
             len(units), found.value_a, found.value_b, found.difference, found.ci_low, found.ci_high, found.p_value,
-            self.share(was_right, PROPORTION), self.share(was_wrong, PROPORTION),
+            *((self.share(was_right, PROPORTION), self.share(was_wrong, PROPORTION)) if self.has_right else ()),
         )  # fmt: skip
 
     def by_group(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> dict[str, dict[str, Change]]:

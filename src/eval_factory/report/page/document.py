@@ -20,7 +20,7 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
-from eval_factory.report.asked_again_text import LostAnswer, asked_again_lines, by_harm, lost_answers
+from eval_factory.report.asked_again_text import LostAnswers, asked_again_lines, by_harm
 from eval_factory.report.drawing import page_css, plot_template, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
 from eval_factory.report.reader import StoredResult
@@ -42,8 +42,8 @@ class ShownResult:
     """Text for the methods section of a paper."""
     label: str = ""
     """A, B ... where there are several results."""
-    lost: tuple[str, Sequence[LostAnswer]] = ("", ())
-    """The other words that cost most, and the answers that they cost."""
+    lost: LostAnswers | None = None
+    """None: the page shows no texts."""
 
     @cached_property
     def plots(self) -> dict[str, Markup]:
@@ -172,9 +172,10 @@ def shown_of(
             known_prompts=found[0].instances.prompts if found else {}, tags=tags_of_groups(result.groups),
             beside_others=len(stored) > 1,
         )  # fmt: skip
+        lost = LostAnswers(result.validity.asked_again)
         for record in result.instances:
+            lost.add(record)
             packer.add(documents.instance_line(record), documents.result_line(record))
         methods = papers.methods_text(result, one.config, one.target)
-        lost = lost_answers(result.validity.asked_again, result.instances) if with_texts else ("", ())
-        found.append(ShownResult(result, one.command, packer.finish(), methods, label, lost))
+        found.append(ShownResult(result, one.command, packer.finish(), methods, label, lost if with_texts else None))
     return found
