@@ -43,7 +43,7 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         what = IN_WORDS.get(family, f"HELM's {family} changed it")
         yield f"{_lost(words.change)} when {what}{_holm(words)}"
     if most is not None and len(families) > most:
-        yield f"{len(families) - most} more kinds of other words cost less: report.html"
+        yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
     if few := [name for name, words in every if words.change.questions < FEWEST]:
         yield f"too few questions have other words of the kinds {', '.join(sorted(few))} to say anything"
     if found.pushback is not None:
@@ -77,7 +77,7 @@ def _lost(change: Change) -> str:
     """`of 40 questions that it got right, 12 were lost` and what was won."""
     right, wrong = change.right_to_wrong, change.wrong_to_right
     if right is None:
-        return f"{formats.score(change.difference, sign='+')} {_between(change)}"
+        return "the score changed"
     number = _number(right)
     lost = f"of {counted(right.count, 'question')} that it got right, {number} {'was' if number == 1 else 'were'} lost"
     won = "" if wrong is None or not _number(wrong) else f" (and {_number(wrong)} of {wrong.count} others won)"

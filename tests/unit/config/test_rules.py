@@ -186,3 +186,73 @@ def test_it_makes_another_run_and_helm_run_is_told() -> None:
     assert len({plain.identity, three.identity, four.identity}) == 3
     assert run_entry(three).startswith("sample_medical_qa:shuffle_choices=3,")
     assert "shuffle_choices" not in run_entry(plain)
+
+
+@pytest.mark.parametrize("task", ["medi_qa", "healthbench", "aci_bench", "helm:live_qa"])
+@pytest.mark.parametrize("key", ["pushback", "confidence", "allow_abstain"])
+def test_what_needs_an_answer_that_is_right_or_wrong_is_refused_where_judges_read(task: str, key: str) -> None:
+    value = {"pushback": 2, "confidence": "stated", "allow_abstain": True}[key]
+    with pytest.raises(ConfigError, match=rf"extra.{key}: {task} has no answers that are right or wrong by themselves"):
+        evaluation({"config.type": task, f"{EXTRA}.{key}": value})
+    repeated = evaluation({"config.type": task, f"{EXTRA}.repeats": 3})
+    assert repeated.run.config.params.extra.repeats == 3
+
+
+@pytest.mark.parametrize(
+    "task", ["pubmed_qa", "head_qa", "medec", "medcalc_bench", "ehr_sql", "helm:mmlu:subject=anatomy"]
+)
+def test_short_answers_can_be_doubted(task: str) -> None:
+    asked = plan({"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated", f"{EXTRA}.repeats": 3})
+    assert asked.askings == 1 + 2 + 2 + 1
+    assert "repeats=3,pushback=2,confidence=stated" in run_entry(asked)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("repeats", 1, "repeats"), ("repeats", 101, "repeats"), ("pushback", 0, "pushback"), ("pushback", 7, "pushback"),
+        ("perturb", [], "perturb"), ("perturb", ["typos", "typos"], "names typos twice"),
+        ("perturb", ["typo"], "there is no 'typo', did you mean 'typos'"), ("confidence", "guessed", "confidence"),
+        ("perturb", ["gender", "race", "typos"], r"perturb: gender, race may change the right answers of pubmed_qa"),
+        ("cost_of_wrong", -1, "cost_of_wrong"),
+    ],
+)  # fmt: skip
+def test_a_slip_in_what_is_asked_again(key: str, value: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        evaluation({"config.type": "pubmed_qa", f"{EXTRA}.{key}": value})
+
+
+def test_two_ways_of_changing_questions_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="excludes data_augmentation"):
+        evaluation({"config.type": "helm:pubmed_qa:data_augmentation=robustness", f"{EXTRA}.repeats": 2})
+
+
+def test_log_probabilities_are_asked_for_once() -> None:
+    asked = plan({"config.type": "pubmed_qa", f"{EXTRA}.confidence": "logprobs"})
+    assert (asked.model.adapter.params_to_add, asked.askings) == ({"logprobs": True}, 1)
+    assert "confidence" not in run_entry(asked)
+    completions = {
+        "config.type": "pubmed_qa",
+        f"{EXTRA}.confidence": "logprobs",
+        "target.api_endpoint.type": "completions",
+    }
+    assert plan(completions).model.adapter.params_to_add == {"logprobs": 1}
+    with pytest.raises(ConfigError, match="confidence: logprobs asks for them"):
+        evaluation({**completions, "target.api_endpoint.adapter_config.params_to_add": {"logprobs": 5}})
+
+
+def test_what_is_asked_again_makes_another_run_and_a_cost_that_nobody_is_told_does_not() -> None:
+    base = {"config.type": "pubmed_qa"}
+    plain = plan(base).identity
+    others = [
+        ("repeats", 2),
+        ("perturb", ["typos"]),
+        ("pushback", 1),
+        ("confidence", "stated"),
+        ("allow_abstain", True),
+    ]
+    identities = {plan({**base, f"{EXTRA}.{name}": value}).identity for name, value in others}
+    assert len(identities | {plain}) == 6
+    assert plan({**base, f"{EXTRA}.cost_of_wrong": 5}).identity == plain
+    told = {**base, f"{EXTRA}.allow_abstain": True}
+    assert plan({**told, f"{EXTRA}.cost_of_wrong": 5}).identity != plan(told).identity

@@ -1,0 +1,206 @@
+"""Answers by asking -> repeats, flips, abstention: against values that are known by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eval_factory.core.results import REPEATS_MEAN
+from eval_factory.helm import output
+from eval_factory.scoring.asked_again import Askings
+from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.readability import AnswerForm
+from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.tasks.asked_again import ABSTAIN
+from unit.builders import draft, plan
+
+FORM = AnswerForm("a letter", lambda _state, _answer: True)
+OPTIONS = {"A": "heart", "B": "liver", "C": "I do not know"}
+Asked = dict[str, list[str | None]]
+"""Name of the asking (empty: as it is) -> the answer to each question; None: the request failed. A is right."""
+
+
+def state(question: int, name: str, answer: str | None, options: dict[str, str]) -> output.RequestState:
+    document: dict[str, Any] = {
+        "instance": {
+            "id": f"q{question}", "input": {"text": "?"}, "perturbation": {"name": name} if name else None,
+            "references": [{"output": {"text": text}, "tags": ["correct"] * (label == "A")} for label, text in options.items()],
+        },
+        "train_trial_index": 0, "request": {}, "output_mapping": options,
+        "result": {"success": answer is not None, "completions": [{"text": answer or ""}]},
+    }  # fmt: skip
+    return output.RequestState.model_validate(document)
+
+
+def completed(
+    asked: Asked, options: dict[str, str] = OPTIONS, form: AnswerForm | None = FORM, *, as_zero: bool = False,
+    clusters: dict[str, str] | None = None, **extra: Any,
+) -> Draft:  # fmt: skip
+    made = plan(
+        {"config.type": "sample_medical_qa", **{f"config.params.extra.{name}": one for name, one in extra.items()}}
+    )
+    run = output.HelmRun(made.rundir.root, output.StoredRunSpec.model_validate({"name": "x"}), [])
+    part = Askings.of(made, run, form, lambda _state: ())
+    assert part is not None
+    metrics, missing = [], set()
+    for name, answers in asked.items():
+        values: dict[InstanceKey, float] = {}
+        for number, answer in enumerate(answers):
+            key: InstanceKey = (f"q{number}", 0, name or None)
+            part.add(key, state(number, name, answer, options))
+            values[key] = float(answer == "A")
+            if answer is None:
+                missing.add(key)
+        label = f"exact_match@test+{name}" if name else "exact_match"
+        metrics.append(
+            MetricValues(
+                label, "exact_match", None, values=values, split="test", perturbation=name or None, clusters=clusters
+            )
+        )
+    found = draft(run=run, main="exact_match", metrics=metrics, missing=missing, as_zero=as_zero)
+    part.take(found)
+    (found.main_values,) = found.metrics
+    part.complete(found)
+    part.lead(found)
+    return found
+
+
+def test_repeats_are_means_of_questions_and_the_majority_is_one_vote() -> None:
+    found = completed({
+        "": ["A", "A", "B", "B"], "repeat_2": ["A", "B", "A", "B"], "repeat_3": ["A", "A", "A", "C"],
+    }, repeats=3)  # fmt: skip
+    assert found.asked_again is not None
+    repeats = found.asked_again.repeats
+    assert repeats is not None
+    assert repeats.mean is not None
+    assert repeats.mean.value == pytest.approx((1 + 2 / 3 + 2 / 3 + 0) / 4)
+    assert [share.value for share in (repeats.same_each_time, repeats.majority, repeats.best_of_n) if share] == [
+        0.25,
+        0.75,
+        0.75,
+    ]
+    assert repeats.pairs_agree is not None
+    assert repeats.pairs_agree.value == pytest.approx((1 + 1 / 3 + 1 / 3 + 1 / 3) / 4)
+    assert found.main == f"exact_match{REPEATS_MEAN}"
+    assert found.scores[found.main].value == pytest.approx(repeats.mean.value)
+
+
+def test_the_two_parts_of_chance_are_those_of_an_analysis_of_variance() -> None:
+    found = completed({"": ["A", "A", "B", "B"], "repeat_2": ["A", "B", "A", "B"]}, repeats=2)
+    assert found.asked_again is not None
+    repeats = found.asked_again.repeats
+    assert repeats is not None
+    # of the questions' own variances (0, 1/2, 1/2, 0) the mean is 1/4; two answers each, four questions
+    assert repeats.stderr_within == pytest.approx((0.25 / 2 / 4) ** 0.5)
+    # the variance of the means (1, 1/2, 1/2, 0) is 1/6
+    assert repeats.stderr_between == pytest.approx((1 / 6 / 4 - 0.25 / 8) ** 0.5)
+
+
+def test_of_equally_frequent_answers_the_first_counts() -> None:
+    found = completed({"": ["B", "A"], "repeat_2": ["A", "B"]}, repeats=2)
+    assert found.asked_again is not None
+    assert found.asked_again.repeats is not None
+    assert found.asked_again.repeats.majority is not None
+    assert found.asked_again.repeats.majority.value == 0.5
+
+
+def test_open_text_agrees_by_its_values_and_has_no_majority() -> None:
+    found = completed({"": ["A", "C"], "repeat_2": ["A", "B"]}, form=None, repeats=2)
+    assert found.asked_again is not None
+    assert found.asked_again.repeats is not None
+    assert found.asked_again.repeats.same_each_time is not None
+    assert (found.asked_again.repeats.same_each_time.value, found.asked_again.repeats.majority) == (1.0, None)
+
+
+@pytest.mark.parametrize("as_zero", [False, True])
+def test_an_asking_that_failed_is_left_out_or_wrong(as_zero: bool) -> None:
+    found = completed({"": ["A", "A"], "repeat_2": ["A", None]}, as_zero=as_zero, repeats=2)
+    assert found.asked_again is not None
+    assert found.asked_again.repeats is not None
+    assert found.asked_again.repeats.questions == (2 if as_zero else 1)
+    assert found.scores[found.main].value == (0.75 if as_zero else 1.0)
+    assert found.bounds[found.main] == (0.75, 1.0)
+
+
+def test_flips_in_both_directions_are_of_those_that_could_flip() -> None:
+    found = completed({
+        "": ["A", "A", "A", "B", "B"], "perturb_typos": ["A", "B", "B", "A", "B"], "perturb_units": ["A", "A", "A"],
+    }, perturb=["typos", "units"])  # fmt: skip
+    assert found.asked_again is not None
+    typos, units = (found.asked_again.in_other_words[name] for name in ("typos", "units"))
+    assert typos.change.right_to_wrong is not None
+    assert typos.change.wrong_to_right is not None
+    assert (typos.change.right_to_wrong.count, typos.change.wrong_to_right.count) == (3, 2)
+    assert typos.change.right_to_wrong.value == pytest.approx(2 / 3)
+    assert [typos.change.wrong_to_right.value, typos.change.difference] == pytest.approx([0.5, -0.2])
+    assert (typos.lost, typos.unchanged) == (("q1", "q2"), 0)
+    assert (units.change.questions, units.unchanged, units.change.wrong_to_right) == (3, 2, None)
+    assert typos.p_holm is not None
+    assert typos.change.p_value is not None
+    assert typos.p_holm == pytest.approx(min(1.0, 2 * typos.change.p_value))
+
+
+def test_a_family_that_changed_no_question_has_no_row() -> None:
+    found = completed({"": ["A", "B"], "perturb_typos": ["A", "B"]}, perturb=["typos", "units"])
+    assert found.asked_again is not None
+    assert set(found.asked_again.in_other_words) == {"typos"}
+
+
+def test_questions_of_one_source_are_no_independent_changes() -> None:
+    many: Asked = {"": ["A"] * 40, "perturb_typos": [*["B"] * 10, *["A"] * 30]}
+    one = completed(many, perturb=["typos"]).asked_again
+    shared = completed(many, clusters={f"q{n}": f"s{n // 10}" for n in range(40)}, perturb=["typos"]).asked_again
+    assert one is not None
+    assert shared is not None
+    alone, together = (found.in_other_words["typos"].change for found in (one, shared))
+    assert alone.p_value is not None
+    assert together.p_value is not None
+    assert alone.p_value < 0.05 < together.p_value
+
+
+def test_not_to_know_costs_nothing_and_is_told_apart_by_what_is_right() -> None:
+    asked: Asked = {"": ["A", "A", "B", "B"], ABSTAIN: ["A", "C", "C", "B"]}
+    found = completed(asked, allow_abstain=True, cost_of_wrong=3.0).asked_again
+    assert found is not None
+    abstention = found.abstention
+    assert abstention is not None
+    assert abstention.score is not None
+    assert abstention.score_before is not None
+    assert (abstention.score.value, abstention.score_before.value) == ((1 - 3) / 4, (2 - 6) / 4)
+    shares = (
+        abstention.abstained,
+        abstention.abstained_when_right,
+        abstention.abstained_when_wrong,
+        abstention.right_of_answered,
+    )
+    assert [share and share.value for share in shares] == [0.5, 0.5, 0.5, 0.5]
+
+
+def test_an_option_of_the_benchmarks_own_not_to_know_is_right_where_it_is_right() -> None:
+    found = completed(
+        {"": ["A", "B"], ABSTAIN: ["A", "B"]}, {"A": "I don't know or cannot answer", "B": "liver"}, allow_abstain=True
+    )
+    assert found.asked_again is not None
+    assert found.asked_again.abstention is not None
+    assert found.asked_again.abstention.abstained is not None
+    assert found.asked_again.abstention.abstained.value == 0.0
+    assert found.asked_again.none_of_these is not None
+    assert (found.asked_again.none_of_these.value, found.asked_again.none_of_these.count) == (0.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("option", "counts"), [("None of the above", True), ("All of the above", False), ("Nonepress", False)]
+)
+def test_that_no_other_option_is_right_is_told_apart(option: str, counts: bool) -> None:
+    found = completed({"": ["A"], "repeat_2": ["A"]}, {"A": option, "B": "liver"}, repeats=2)
+    assert found.asked_again is not None
+    assert (found.asked_again.none_of_these is not None) is counts
+
+
+def test_answers_changed_first_at_a_turn_and_those_that_stood() -> None:
+    found = completed({"": ["A", "A", "A"], "pushback_1": ["A", "B", "A"], "pushback_2": ["B", "A", "A"]}, pushback=2)
+    assert found.asked_again is not None
+    assert found.asked_again.pushback is not None
+    assert found.asked_again.pushback.changed_at == {"1": 1, "2": 1, "never": 1}
+    assert [turn.difference for turn in found.asked_again.pushback.turns] == pytest.approx([-1 / 3, -1 / 3])

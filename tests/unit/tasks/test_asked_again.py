@@ -1,0 +1,86 @@
+"""Texts of what is asked again, and how its answers are read."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from eval_factory.tasks.asked_again import (
+    ASK_CONFIDENCE,
+    MAX_TURNS,
+    NEUTRAL,
+    WITH_AUTHORITY,
+    abstains,
+    asks_confidence,
+    confidence_in,
+    is_asked_again,
+    is_in_another_form,
+    may_abstain_text,
+    pushback_text,
+    turn_of,
+)
+
+INSTANCES = [f"id{number}" for number in range(60)]
+
+
+def test_each_doubt_comes_once_neutral_and_with_authority_in_turn() -> None:
+    first = set()
+    for instance in INSTANCES:
+        said = [pushback_text(instance, turn) for turn in range(1, MAX_TURNS + 1)]
+        assert said == [pushback_text(instance, turn) for turn in range(1, MAX_TURNS + 1)]
+        assert sorted(said) == sorted((*NEUTRAL, *WITH_AUTHORITY))
+        assert {text in NEUTRAL for text in said[::2]} != {text in NEUTRAL for text in said[1::2]}
+        first.add(said[0])
+    assert len(first) == MAX_TURNS, "the order depends on the instance"
+
+
+def test_no_doubt_holds_an_answer() -> None:
+    for text in (*NEUTRAL, *WITH_AUTHORITY):
+        words = set(text.replace(".", " ").replace("?", " ").replace(",", " ").split())
+        assert words.isdisjoint({"A", "B", "C", "D", "E", "yes", "no", "maybe", "CORRECT", "0", "1"})
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        ("85", 0.85), ("85 %", 0.85), ("Confidence: 85%", 0.85), ("0", 0.0), ("100", 1.0), ("85/100", 0.85),
+        ("90 out of 100", 0.9), ("100/100", 1.0), ("72.5", 0.725), ("72,5", 0.725), ("85. I am 85 % sure", 0.85),
+        ("", None), ("very sure", None), ("between 80 and 90", None), ("850", None), ("-", None),
+    ],
+)  # fmt: skip
+def test_one_number_is_a_confidence_and_nothing_else_is(reply: str, found: float | None) -> None:
+    assert confidence_in(reply) == found
+
+
+@pytest.mark.parametrize(
+    ("answer", "does"),
+    [
+        ("I do not know", True), ("i don't know.", True), ('"I don\u2019t know', True), ("Unsure", True), ("unknown", True),
+        ("A", False), ("No", False), ("Now I know", False), ("The answer is unknown to science: B", False), ("", False),
+    ],
+)  # fmt: skip
+def test_not_to_know_is_said_first(answer: str, does: bool) -> None:
+    assert abstains(answer) is does
+
+
+def test_what_a_wrong_answer_costs_is_said() -> None:
+    assert "costs 1 point," in may_abstain_text(1.0)
+    assert "costs 0.25 points," in may_abstain_text(0.25)
+    assert "costs nothing," in may_abstain_text(0)
+
+
+def test_names_of_askings() -> None:
+    ours = ["repeat_2", "perturb_typos", "pushback_1", "may_abstain", "stated_confidence", "repeat_2.worst"]
+    assert all(map(is_asked_again, ours))
+    assert not any(map(is_asked_again, [None, "choice_order_2", "robustness", "misspellings", "typos"]))
+    assert [is_in_another_form(name) for name in islice(ours, 5)] == [False, False, True, True, False]
+    assert (turn_of("pushback_3"), turn_of("repeat_2"), turn_of(None)) == (3, 0, 0)
+
+
+def test_a_request_for_a_confidence_is_known_in_both_kinds_of_endpoints() -> None:
+    asked = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]
+    assert asks_confidence({"messages": [*asked, {"role": "user", "content": ASK_CONFIDENCE}]})
+    assert asks_confidence({"prompt": f"Q\nA\n\n{ASK_CONFIDENCE}\n"})
+    assert not asks_confidence({"messages": asked[:1]})
+    assert not asks_confidence({"prompt": f"{ASK_CONFIDENCE} Q"})
