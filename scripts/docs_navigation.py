@@ -40,6 +40,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
     },
     "How to use results": {
         "compare.md": "is one model better than another",
+        "does-it-hold.md": "asked again: the same words, other words, a doubt, how sure it is",
         "monitor.md": "a panel asked every week, whose alarm can be believed",
         "gate.md": "a policy, held against results",
         "trust-a-judge.md": "a judge held against physicians' labels",

@@ -209,3 +209,35 @@ def test_where_first_answers_fail_nothing_follows_on_them(table: Path, run_progr
     assert document["validity"]["instances"]["failed"] == 3
     assert document["validity"]["asked_again"]["pushback"]["turns"][0]["questions"] == QUESTIONS - 1
     assert not any("Question 3?" in request["messages"][0]["content"] for request in later)
+
+
+def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_program: Run) -> None:
+    """It knows every fourth question in its own words only."""
+    texts = [f"Question {n}? The patient has had fever and severe headache for several days." for n in range(40)]
+    rows = "".join(f"{text},A\n" for text in texts)
+    (table.parent / "data.csv").write_text(f"question,correct_answer\n{rows}", encoding="utf-8")
+
+    def say(prompt: str) -> str:
+        number = int(re.findall(r"Question (\d+)", prompt, re.IGNORECASE)[0])
+        return "A" if number % 4 or texts[number] in prompt else "B"
+
+    families = ["typos", "worried", "units"]
+    with ScriptedEndpoint(say) as endpoint:
+        params = {"extra": {"benchmark": str(table), "perturb": families}}
+        outcome = run_program("custom", endpoint.url, params=params)
+        prompts = [request["messages"][0]["content"] for request in endpoint.requests]
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(prompts) == len(set(prompts)) == 40 * 3, "nothing is in units that could be others"
+    found = asked_again(outcome)["in_other_words"]
+    assert set(found) == {"typos", "worried"}
+    assert outcome.scores()["exact_match"] == 1.0
+    # the words of a question that typing errors spared are among what a worried sentence stands before
+    lost = found["typos"]["change"]
+    assert (lost["right_to_wrong"]["value"], lost["difference"], lost["questions"]) == (0.25, -0.25, 40)
+    assert found["typos"]["lost"] == [f"id{n}" for n in range(0, 40, 4)]
+    assert lost["ci_low"] < -0.25 < lost["ci_high"] < 0
+    assert found["typos"]["p_holm"] < 0.05
+    assert found["worried"]["change"]["difference"] == 0.0, "it adds a sentence, and leaves the question's own"
+    assert "nobody has checked that other words leave the right answers" in " ".join(outcome.stdout.split())
+    page = (outcome.output_dir / "report.html").read_text("utf-8")
+    assert "What was lost with typos, side by side (10)" in page

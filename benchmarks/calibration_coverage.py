@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""How often the interval of the calibration error holds the true one: docs/statistics.md, Calibration.
+
+    python benchmarks/calibration_coverage.py [--samples 500]
+
+Answers are drawn with a stated confidence and a known chance of being right: calibrated, too sure, at the ceiling, all
+of one confidence, and of sources of unequal size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+
+from eval_factory.scoring.confidence import Answer, groups_of, interval_of_error, squared_error
+
+Drawn = Callable[[random.Random, float], tuple[float, float]]
+"""(chance, what the source has in common, standard normal) -> (stated confidence, the chance of being right)."""
+FIVE = (0.55, 0.65, 0.75, 0.85, 0.95)
+UNEQUAL = (40, 30, *[5] * 20, *[1] * 30)
+
+
+def too_sure(gap: float, shared: float = 0.0, stated: Sequence[float] = FIVE) -> Drawn:
+    def draw(chance: random.Random, common: float) -> tuple[float, float]:
+        sure = chance.choice(stated)
+        return sure, min(1.0, max(0.0, sure - gap + shared * common))
+
+    return draw
+
+
+def any_confidence(gap: float) -> Drawn:
+    def draw(chance: random.Random, _common: float) -> tuple[float, float]:
+        sure = (0.0 if gap == 0 else 0.5) + chance.random() * (1.0 if gap == 0 else 0.5)
+        return sure, sure - gap
+
+    return draw
+
+
+SITUATIONS: dict[str, tuple[Drawn, float, Sequence[int]]] = {
+    "calibrated": (too_sure(0.0), 0.0, [1] * 200),
+    "calibrated, any confidence": (any_confidence(0.0), 0.0, [1] * 500),
+    "too sure by 0.2": (too_sure(0.2), 0.2, [1] * 200),
+    "too sure by 0.2, 50 answers": (too_sure(0.2), 0.2, [1] * 50),
+    "too sure by 0.1, any confidence": (any_confidence(0.1), 0.1, [1] * 500),
+    "always 0.9, 30 answers": (too_sure(0.2, stated=(0.9,)), 0.2, [1] * 30),
+    "at the ceiling: 0.95, right 0.999": (lambda _chance, _common: (0.95, 0.999), 0.049, [1] * 100),
+    "at the ceiling, 1,000 answers": (lambda _chance, _common: (0.95, 0.999), 0.049, [1] * 1000),
+    "sources of four": (too_sure(0.2, 0.1), 0.2, [4] * 50),
+    "sources of unequal size": (too_sure(0.2, 0.1), 0.2, UNEQUAL),
+    "calibrated, sources of unequal size": (too_sure(0.0, 0.05, (0.6, 0.7, 0.8)), 0.0, UNEQUAL),
+}
+"""How answers are drawn, the true error, the sizes of the sources."""
+
+
+def sample(draw: Drawn, sizes: Sequence[int], chance: random.Random) -> list[Answer]:
+    found = []
+    for number, size in enumerate(sizes):
+        common = chance.gauss(0.0, 1.0)
+        for _ in range(size):
+            sure, right = draw(chance, common)
+            found.append(Answer(sure, float(chance.random() < right), number))
+    return found
+
+
+def main() -> None:
+    """Print a row a situation; ends with 1 where one is covered in less than 90 %."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=500)
+    samples = parser.parse_args().samples
+    worst = 1.0
+    for name, (draw, truth, sizes) in SITUATIONS.items():
+        chance, held, errors = random.Random(1), 0, []  # noqa: S311 - no secret
+        for _ in range(samples):
+            groups = groups_of(sample(draw, sizes, chance))
+            low, high = interval_of_error(groups)
+            held += low <= truth <= high
+            errors.append(squared_error(groups))
+        estimate = math.sqrt(max(0.0, statistics.fmean(errors)))
+        worst = min(worst, held / samples)
+        print(f"{name:<38} true {truth:.3f}, estimated {estimate:.3f}, covered {held / samples:6.1%}", flush=True)
+    raise SystemExit(worst < 0.9)
+
+
+if __name__ == "__main__":
+    main()
