@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.core import formats, tables
 from eval_factory.core.errors import PrerequisiteError
@@ -150,20 +150,17 @@ def not_reportable(result: TaskResult) -> list[str]:
     return [f"NOT REPORTABLE: {one}" for one in result.validity.short_reasons or [f"coverage {coverage}"]]
 
 
-class HasResult(Protocol):
-    """A result and the output folder that it stands in."""
-
-    @property
-    def result(self) -> TaskResult: ...
-    @property
-    def folder(self) -> Path: ...
-    def instances_frame(self) -> DataFrame: ...
-
-
 class ResultViews:
     """For records with a `result` and a `folder`."""
 
-    def to_frame(self: HasResult, *, instances: bool = False) -> DataFrame:
+    if TYPE_CHECKING:
+
+        @property
+        def result(self) -> TaskResult: ...
+        @property
+        def folder(self) -> Path: ...
+
+    def to_frame(self, *, instances: bool = False) -> DataFrame:
         """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as `instances_frame`.
 
         Raises:
@@ -171,7 +168,7 @@ class ResultViews:
         """
         return self.instances_frame() if instances else scores_frame(self.result)
 
-    def instances_frame(self: HasResult) -> DataFrame:
+    def instances_frame(self) -> DataFrame:
         """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a column a metric.
 
         Raises:
@@ -179,10 +176,10 @@ class ResultViews:
         """
         return frame(*instance_table(self.result))
 
-    def _repr_html_(self: HasResult) -> str:
+    def _repr_html_(self) -> str:
         return result_html(self.result, self.folder)
 
-    def __repr__(self: HasResult) -> str:
+    def __repr__(self) -> str:
         from eval_factory.report.screen import headline  # imported late: it needs HELM's index
 
         parts = [headline(self.result), *not_reportable(self.result)[:1], str(self.folder)]

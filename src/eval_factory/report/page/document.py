@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from importlib import resources
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval_factory import __version__
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
@@ -109,6 +111,13 @@ def page_style() -> str:
 def tables_style() -> str:
     """Of a page of tables alone."""
     return f"{page_style()}{page_file('suite.css')}"
+
+
+def tables_page(template: str, own_style: str = "", **values: Any) -> str:
+    """A page of tables without a script. What is in `values` and no Markup is escaped."""
+    style = tables_style() + own_style
+    values |= {"version": __version__, "policy": policy(style, ""), "style": Markup(STYLE)}  # noqa: S704
+    return page_environment().get_template(template).render(values).replace(STYLE, style)
 
 
 def page_script() -> str:
