@@ -54,24 +54,15 @@ class ProcessSpec:
     """Called when the program has begun. It gets the returned line on its standard input; what is raised ends it."""
 
 
-@dataclass(frozen=True)
-class Execution:
-    finished: FinishedProcess
-    wall_s: float
-    events: tuple[Mapping[str, Any], ...]
-    """All but those of progress, in their order."""
-
-
 _TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 
 
-def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
-    """Run a program to its end, and show its progress on `screen`. As `run_logged`."""
+def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
+    """As `run_logged`, with the progress on `screen`. Returns the program's events, too, all but those of progress."""
     tail = EventTail(spec.rundir.events, spec.run_id)
     events: list[Mapping[str, Any]] = []
-    started = time.monotonic()
     with contextlib.ExitStack() as until_it_ends:
 
         @cache
@@ -87,7 +78,7 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
                 display().show(event)
 
         finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
-    return Execution(finished, time.monotonic() - started, tuple(events))
+    return finished, tuple(events)
 
 
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:

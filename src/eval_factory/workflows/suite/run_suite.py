@@ -219,9 +219,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         def ask(planned: PlannedCell) -> ProbeAnswer:
             """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
             if served is not None:
-                ready = served.is_ready()
-                return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
-            return ProbeAnswer(answered=True) if options.no_preflight else probe.model_of(planned)
+                return ProbeAnswer(None if served.is_ready() else "the server does not answer")
+            return ProbeAnswer() if options.no_preflight else probe.model_of(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
@@ -248,9 +247,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     for planned in work.left:
-        own, status = planned.cell, RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
+        status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
         code, reason = InterruptedRunError.exit_code, "interrupted before it was begun"
-        work.reports[planned.number] = CellReport(own.target, own.evaluation, status, own.folder, code, reason)
+        work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
         found, no_table = write_table(cells, suite.folder)

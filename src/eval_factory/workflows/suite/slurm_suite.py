@@ -72,8 +72,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
     for planned in work.left:  # it goes on when this command has returned
-        cell, status = planned.cell, RunStatus.WAITING
-        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, status, cell.folder, 0, QUEUED)
+        work.reports[planned.number] = CellReport.of(planned.cell, RunStatus.WAITING, QUEUED, exit_code=0)
 
 
 @dataclass
