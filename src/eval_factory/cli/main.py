@@ -32,10 +32,9 @@ _LATER = {
     "suite_command": ("run_suite", "suite", "import_config"),
     "result_commands": ("compare", "gate", "report", "calibrate"),
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
-    "data": ("data",),
+    "data": ("data", "upstream"),
     "leaderboard": ("leaderboard",),
     "monitor_command": ("monitor",),
-    "upstream": ("upstream",),
 }
 """Module -> its commands, each under its own name. `--help` imports all: at their top stands what is light."""
 

@@ -95,10 +95,8 @@ class JudgePassport:
         if self.unjudged:
             yield f"It gave no decision about {formats.counted(self.unjudged, 'item')}, which are in no figure."
         for change, one in self._moved:
-            points, more = (
-                formats.points(abs(one.shift.value or 0.0)),
-                "more" if (one.shift.value or 0.0) > 0 else "less",
-            )
+            moved = one.shift.value or 0.0
+            points, more = formats.points(abs(moved)), "more" if moved > 0 else "less"
             yield f"It can be moved: with {change}, it says 'met' {points} points {more} often."
         again = self.steadiness.get(Change.AGAIN)
         if again is not None:

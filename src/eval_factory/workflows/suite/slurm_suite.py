@@ -244,12 +244,8 @@ def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
 
 
 def _limits(planned: PlannedCell) -> dict[str, int]:
-    model = planned.plan.model
-    stated = {
-        "parallelism": model.parallelism,
-        "requests_per_minute": model.requests_per_minute,
-        "tokens_per_minute": model.tokens_per_minute,
-    }
+    names = ("parallelism", "requests_per_minute", "tokens_per_minute")
+    stated = {name: getattr(planned.plan.model, name) for name in names}
     return {name: value for name, value in stated.items() if value is not None}
 
 
