@@ -184,10 +184,7 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
 
 def start_python(arguments: Sequence[str], *, said: str) -> int:
     """Start this Python again with this environment, in a group of its own. Returns its pid; the caller waits for it.
-
-    Args:
-        said: what it reads on its standard input.
-    """
+    `said`: what it reads on its standard input."""
     process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, start_new_session=True)
     if process.stdin is not None:
         with process.stdin as source:
@@ -201,10 +198,7 @@ Captured = subprocess.CompletedProcess[str]
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
     """Run a short program to its end. One that takes longer than `timeout_s` is killed, and has failed.
-
-    Raises:
-        FileNotFoundError: it is not there.
-    """
+    Raises FileNotFoundError: it is not there."""
     try:
         return subprocess.run(
             list(argv),
@@ -279,10 +273,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def make_room(requests_at_once: int) -> None:
     """Raise this process's limit on open files to what the run needs; helm-run inherits it.
-
-    Raises:
-        PrerequisiteError: the system does not let it be so high.
-    """
+    Raises PrerequisiteError: the system does not let it be so high."""
     needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
     try:
         with _ONE_AT_A_TIME:

@@ -83,10 +83,7 @@ class Executor(Protocol):
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
         """Begin these runs; one that has ended may be begun again.
-
-        Raises:
-            PrerequisiteError: not all could be; `look` says which were.
-        """
+        Raises PrerequisiteError: not all could be; `look` says which were."""
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
         """Name -> what has become of it, of every run that was begun.
@@ -100,10 +97,7 @@ class Executor(Protocol):
 
     def end(self, names: Collection[str] | None = None) -> None:
         """End these runs, or all, and return when they have ended: each may keep what it was answered.
-
-        Raises:
-            PrerequisiteError: they do not end.
-        """
+        Raises PrerequisiteError: they do not end."""
 
     def clean_up(self) -> None:
         """Nothing is left of runs that have ended but their folders and logs: no process, no key."""

@@ -42,11 +42,7 @@ class MlflowRun:
 
 
 def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
-    """What is exported of a result.
-
-    Args:
-        with_texts: also answers of benchmarks whose data are not public.
-    """
+    """What is exported of a result. `with_texts`: also answers of benchmarks whose data are not public."""
     model, result, provenance = stored_facts.model_id(stored), stored.result, stored.result.provenance
     asked = provenance.endpoints.get(MODEL_ROLE)
     params = {"task": result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
@@ -81,11 +77,7 @@ def run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
 
 
 def connect(tracking_uri: str) -> Any:
-    """A client of the server.
-
-    Raises:
-        PrerequisiteError: MLflow is not installed, or does not know such an address.
-    """
+    """A client of the server. Raises PrerequisiteError: MLflow is not installed, or does not know such an address."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:

@@ -41,11 +41,7 @@ _MAX_NOTES = 5
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
-    """A row a score, as `SCORE_COLUMNS`.
-
-    Raises:
-        PrerequisiteError: pandas is not installed.
-    """
+    """A row a score, as `SCORE_COLUMNS`. Raises PrerequisiteError: pandas is not installed."""
     of_result = {"task": result.task, "model": result.provenance.target, "reportable": result.reportable}
     rows = []
     for label, score in result.scores.items():
@@ -58,10 +54,7 @@ def scores_frame(result: TaskResult) -> DataFrame:
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """`INSTANCE_COLUMNS`, then metrics, judges and categories, with their types; and a row an instance (in one trial
     and perturbation). The main metric has a column even where no instance has a value of it.
-
-    Raises:
-        PrerequisiteError: the instances cannot be read.
-    """
+    Raises PrerequisiteError: the instances cannot be read."""
     records = list(result.instances)
     judges = {f"{JUDGE}{name}": name for name in _names(record.judges for record in records)}
     categories = {f"{CATEGORY}{name}": name for name in _names(record.categories for record in records)}
@@ -87,10 +80,7 @@ def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """A data frame of these columns and types, also where there are no rows.
-
-    Raises:
-        PrerequisiteError: pandas is not installed.
-    """
+    Raises PrerequisiteError: pandas is not installed."""
     try:
         import pandas  # comes with HELM; it takes long to import
     except ImportError:
@@ -162,18 +152,12 @@ class ResultViews:
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as `instances_frame`.
-
-        Raises:
-            PrerequisiteError: pandas is not installed.
-        """
+        Raises PrerequisiteError: pandas is not installed."""
         return self.instances_frame() if instances else scores_frame(self.result)
 
     def instances_frame(self) -> DataFrame:
         """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a column a metric.
-
-        Raises:
-            PrerequisiteError: pandas is not installed, or the instances cannot be read.
-        """
+        Raises PrerequisiteError: pandas is not installed, or the instances cannot be read."""
         return frame(*instance_table(self.result))
 
     def _repr_html_(self) -> str:

@@ -166,10 +166,7 @@ def shown_of(
     stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True
 ) -> list[ShownResult]:
     """Each with its instances packed. What a result asks as another before it did is not repeated.
-
-    Raises:
-        PrerequisiteError: the files of instances cannot be read.
-    """
+    Raises PrerequisiteError: the files of instances cannot be read."""
     found: list[ShownResult] = []
     for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
         result = one.result

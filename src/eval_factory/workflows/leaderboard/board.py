@@ -239,10 +239,7 @@ def _evaluations_of(entries: Iterable[Entry], evaluation: Evaluation) -> tuple[d
 def _ready_cells(
     suite: Suite | None, env: Mapping[str, str], screen: TextIO, *, dry_run: bool
 ) -> tuple[CheckedCell, ...]:
-    """
-    Raises:
-        ConfigError, PrerequisiteError: none of them can be run.
-    """
+    """Raises ConfigError, PrerequisiteError: none of them can be run."""
     cells = () if suite is None else checked_cells(suite, env)
     if dry_run:
         screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))

@@ -252,10 +252,7 @@ class CellLoop:
 
     def run(self) -> None:
         """Until every cell has a report.
-
-        Raises:
-            KeyboardInterrupt: after the cells that ran have been ended, and every cell has a report.
-        """
+        Raises KeyboardInterrupt: after the cells that ran have been ended, and every cell has a report."""
         try:
             while self._waiting or self._running:
                 self._begin_some()

@@ -75,10 +75,7 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
 
 def be_the_cell(spec: RunSpec, parent: int) -> int:
     """What the process of one cell does, from its first breath. Returns the exit code.
-
-    Args:
-        parent: the id of the process that started it, and with which it ends.
-    """
+    `parent`: the id of the process that started it, and with which it ends."""
     from eval_factory.core.this_process import interrupt_on_signals
 
     if os.getpgrp() != os.getpid():

@@ -96,10 +96,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, str]:
 
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     """Identity -> the output folders of complete runs of this version, found in these folders and below them.
-
-    Raises:
-        ConfigError: one of them is not there.
-    """
+    Raises ConfigError: one of them is not there."""
     found: dict[str, tuple[Path, ...]] = {}
     for folder in folders:
         if not folder.is_dir():

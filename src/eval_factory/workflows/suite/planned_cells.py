@@ -129,10 +129,7 @@ def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
 
 
 def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
-    """
-    Raises:
-        ConfigError: as above.
-    """
+    """Raises ConfigError: as above."""
     problems = grouped(cells, [(one.cell, text) for one in cells for text in one.problems])
     if problems:
         raise ConfigError(problems)
@@ -170,10 +167,7 @@ class PlannedCell:
 
 
 def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
-    """
-    Raises:
-        ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each.
-    """
+    """Raises ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each."""
     cells = checked_cells(suite, env)
     refuse_unready(cells)
     refuse_unknown_prices(suite, cells)
@@ -189,10 +183,7 @@ def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell,
 
 
 def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
-    """
-    Raises:
-        ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs.
-    """
+    """Raises ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs."""
     if suite.budget.max_cost is None:
         return
     unknown: dict[str, str] = {}

@@ -165,10 +165,8 @@ def run_name(planned: PlannedCell) -> str:
 
 
 def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
-    """
-    Raises:
-        ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch script.
-    """
+    """Raises ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch
+    script."""
     limits = [name for name, value in vars(suite.budget).items() if value is not None]
     problems = [
         f"suite.{name}: cannot be held by jobs on several machines together; suite.params.extra.{name} holds for"
@@ -231,10 +229,7 @@ def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, opti
 
 def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
     """The run config of a cell, with an absolute folder.
-
-    Args:
-        share: how many tasks have the endpoint's limits together.
-    """
+    `share`: how many tasks have the endpoint's limits together."""
     document = copy.deepcopy(dict(planned.cell.document))
     limits = {name: max(1, limit // share) for name, limit in _limits(planned).items()}
     document["config"]["output_dir"] = str(planned.plan.rundir.root.absolute())

@@ -69,18 +69,12 @@ class SuiteReport:
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """A row a cell, with its main score; with `instances`, as `instances_frame`.
-
-        Raises:
-            PrerequisiteError: pandas is not installed, or a result cannot be read.
-        """
+        Raises PrerequisiteError: pandas is not installed, or a result cannot be read."""
         return self.instances_frame() if instances else frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
 
     def instances_frame(self) -> DataFrame:
         """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
-
-        Raises:
-            PrerequisiteError: pandas is not installed, or a result cannot be read.
-        """
+        Raises PrerequisiteError: pandas is not installed, or a result cannot be read."""
         columns: dict[str, str] = {"target": TEXT, "evaluation": TEXT, **INSTANCE_COLUMNS}
         rows: list[dict[str, Any]] = []
         for cell in self.cells:
