@@ -197,19 +197,13 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
         raise ConfigError(problems)
 
 
-@dataclass(frozen=True)
-class LimitGroups:
-    """The limits of several runs together."""
-
-    limits: dict[str, LimitOf]
-    of_runs: tuple[dict[str, str], ...]
-    """For each run, in their order: role -> name of its limits."""
-
-
-def limits_of(runs: Iterable[tuple[Sequence[EndpointSettings], str | None]]) -> LimitGroups:
+def limits_of(
+    runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
+) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
     """Runs share the limits of one address as their model, or of one judge at one address.
 
-    Where they state different numbers for the same limit, the smallest counts.
+    Where they state different numbers for the same limit, the smallest counts. Returns the limits by their names, and
+    for each run, in their order, role -> name of its limits.
 
     Args:
         runs: whom each asks, and the name of the limits that its model shares; None: the address names them.
@@ -234,4 +228,4 @@ def limits_of(runs: Iterable[tuple[Sequence[EndpointSettings], str | None]]) -> 
                 least: list[Any] = [min(numbers, default=None) for numbers in known]
                 limits[name] = LimitOf(*least)
         of_runs.append(groups)
-    return LimitGroups(limits, tuple(of_runs))
+    return limits, of_runs

@@ -58,6 +58,8 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, 
 
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
+_OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "max_restarts", "replicas")
+"""Fields of ServerSpec that are keys of `serve`."""
 
 
 def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
@@ -120,12 +122,8 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         env={**seen, **{name: env[name] for name in variables if name in env}},
         settings=server_variables(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
-        start_time_limit_s=float(serve["start_time_limit_s"]),
-        hang_time_limit_s=float(serve["hang_time_limit_s"]),
-        stop_grace_s=float(serve["stop_grace_s"]),
-        max_restarts=serve["max_restarts"],
-        replicas=serve["replicas"],
         launch=launch,
+        **{name: serve[name] for name in _OF_THE_SERVER},
     )
 
 
@@ -182,11 +180,10 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             found = finished(planned.plan)
         if found is None:
             continue
-        code = 0 if found.not_reportable is None else NotReportableError.exit_code
-        reason = None if found.not_reportable is None else found.not_reportable.split("\n")[0]
         if source is not None:
             work.reused[planned.number] = source
-        work.end(planned, RunStatus.COMPLETE, code, reason, collected=True)
+        code = NotReportableError.exit_code if found else 0
+        work.end(planned, RunStatus.COMPLETE, code, found.split("\n")[0] or None, collected=True)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
@@ -199,7 +196,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         KeyboardInterrupt: after the cells that ran have been ended.
     """
     suite, say, options = work.suite, work.journal.say, work.options
-    groups = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
+    most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
         runs.start()  # beside the probes
@@ -209,11 +206,11 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         tracker = None
         if suite.budget:  # of all cells, with what they have used of it in earlier invocations
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
-        server = stack.enter_context(LimitServer(groups.limits, tracker))
+        server = stack.enter_context(LimitServer(most, tracker))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
-            for planned, roles in zip(cells, groups.of_runs, strict=True)
+            for planned, roles in zip(cells, of_cells, strict=True)
         }
 
         def ask(planned: PlannedCell) -> ProbeAnswer:

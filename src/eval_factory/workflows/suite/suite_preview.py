@@ -150,12 +150,12 @@ def _cell_lines(
 
 def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
     """Each limit once, with who shares it: as the suite itself would share them."""
-    groups = limits_of((one.plan.endpoints, one.group) for one in cells)
-    who: dict[str, dict[str, None]] = {name: {} for name in groups.limits}
-    for one, of_roles in zip(cells, groups.of_runs, strict=True):
+    limits, of_cells = limits_of((one.plan.endpoints, one.group) for one in cells)
+    who: dict[str, dict[str, None]] = {name: {} for name in limits}
+    for one, of_roles in zip(cells, of_cells, strict=True):
         for role, name in of_roles.items():
             who[name][one.cell.target if role == MODEL_ROLE else role] = None
-    for name, limit in groups.limits.items():
+    for name, limit in limits.items():
         numbers = {
             "requests at once": limit.parallelism,
             "requests a minute": limit.requests_per_minute,
