@@ -27,9 +27,7 @@ from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacke
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
 
-STYLE, SCRIPT = "\0style\0", "\0script\0"
-"""Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
-DATA = "\0data\0"
+_STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
 
 
 @dataclass(frozen=True)
@@ -77,17 +75,25 @@ def page(
         redact: for what is written out; instances come redacted.
         beside: of two results or more.
     """
-    style, script = page_style(), page_script()
-    text = page_environment().get_template("page.html.j2").render(
-        shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
-        data=Markup(DATA), policy=policy(style, script), words=sentences,  # noqa: S704
+    blocks = "\n".join(one for each in shown for one in each.instances.blocks)
+    return whole_page(
+        "page.html.j2", page_style(), page_script(), blocks, redact,
+        shown=shown, beside=beside, with_texts=with_texts, words=sentences,
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=sentences.cost_line,
         usage_rows=sentences.usage_rows, asdict=asdict,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
-    blocks = "\n".join(one for each in shown for one in each.instances.blocks)
-    text = redact(text)
-    for slot, part in ((STYLE, style), (SCRIPT, script), (DATA, blocks)):
+
+
+def whole_page(
+    template: str, style: str, script: str = "", data: str = "", redact: Callable[[str], str] = str, **values: Any
+) -> str:
+    """A template, filled in. Style, script and data come last: no redaction alters what the policy has hashes of."""
+    slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
+    values |= {name: Markup(slot) for name, (slot, _) in slots.items()}  # noqa: S704
+    values |= {"policy": policy(style, script), "version": __version__}
+    text = redact(page_environment().get_template(template).render(values))
+    for slot, part in slots.values():
         text = text.replace(slot, part)
     return text
 
@@ -115,9 +121,7 @@ def tables_style() -> str:
 
 def tables_page(template: str, own_style: str = "", **values: Any) -> str:
     """A page of tables without a script. What is in `values` and no Markup is escaped."""
-    style = tables_style() + own_style
-    values |= {"version": __version__, "policy": policy(style, ""), "style": Markup(STYLE)}  # noqa: S704
-    return page_environment().get_template(template).render(values).replace(STYLE, style)
+    return whole_page(template, tables_style() + own_style, **values)
 
 
 def page_script() -> str:

@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from markupsafe import Markup
-
 from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
-from eval_factory.report.page.document import DATA, SCRIPT, STYLE, page_environment, page_file, policy
+from eval_factory.report.page.document import page_file, whole_page
 
 
 def rater_form(
@@ -25,16 +23,13 @@ def rater_form(
         order: codes of the answers.
         shown: code -> what the rater sees.
     """
-    style, script = page_file("page.css") + page_file("rater_form.css"), form_script()
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
-    text = page_environment().get_template("rater_form.html.j2").render(
+    style = page_file("page.css") + page_file("rater_form.css")
+    return whole_page(
+        "rater_form.html.j2", style, form_script(), in_a_script(data),
         sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
-        style=Markup(STYLE), script=Markup(SCRIPT), data=Markup(DATA), policy=policy(style, script),  # noqa: S704
     )  # fmt: skip
-    for slot, part in {STYLE: style, SCRIPT: script, DATA: in_a_script(data)}.items():
-        text = text.replace(slot, part)
-    return text
 
 
 def form_data(
