@@ -4,7 +4,7 @@
 
 To import what a run needs takes as much of the processor as the rest of a short run; a fork has it already. Where
 forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each run. What it is sent
-and says stands in executors/local_runs.py; everything here ends with the suite.
+and says stands in executors/runs.py; everything here ends with the suite.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.runs import LocalRuns
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
