@@ -12,7 +12,7 @@ import pytest
 from browser.test_hostile_page import BREAK_IN, FOREIGN_MARKUP
 from chromium import CANARY, Chromium, Counted, Keys
 from eval_factory.core.annotations import AnswerKey, Question, RatingChoice, ShownAnswer
-from eval_factory.report.page.rater_form import rater_form
+from eval_factory.report.page.document import rater_form
 from eval_factory.workflows.annotate import Exported, import_sheets
 from eval_factory.workflows.verify import verify
 from hostile_texts import ODD, payloads

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from eval_factory import __version__
 from eval_factory.analysis import suite_words as words
 from eval_factory.analysis.comparison import Pair, numbers_of
 from eval_factory.analysis.suite_results import CellResult, SuiteResults
@@ -26,7 +25,7 @@ from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
 from eval_factory.report.documents import formatted, rounded_fields, without_nulls
-from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+from eval_factory.report.page.document import tables_page
 
 SUITE_SCHEMA_VERSION = 1
 
@@ -271,7 +270,6 @@ def _runs_of_page(results: SuiteResults, root: Path) -> Table:
 
 def suite_page(results: SuiteResults, root: Path) -> str:
     """The page. `root`: the suite's folder, where the page will be: links to the runs' reports are relative to it."""
-    style = tables_style()
     tables = {
         "missing": words.missing_table(results),
         "win_rates": words.win_rate_table(results.win_rates),
@@ -294,13 +292,12 @@ def suite_page(results: SuiteResults, root: Path) -> str:
             })  # fmt: skip
     # the cells of models that none is shown to be better than
     top = {(one.model.label, each.evaluation) for each in results.benchmarks for one in each.ranks if one.best == 1}
-    text = page_environment().get_template("suite.html.j2").render(
-        results=results, words=words, policy=policy(style, ""), style=Markup(STYLE), version=__version__,  # noqa: S704
+    return tables_page(
+        "suite.html.j2", results=results, words=words,
         link=lambda cell: link(cell, root), top=top, win_rates=results.has_win_rates,
         no_win_rates=NO_WIN_RATES, tables={name: _in_html(table) for name, table in tables.items()},
         groups=groups, comparisons=comparisons, doubted=_doubted(results), holds=bool(tables["asked_again"].rows),
     )  # fmt: skip
-    return text.replace(STYLE, style)
 
 
 def link(cell: CellResult, root: Path) -> str:

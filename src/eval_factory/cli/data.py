@@ -1,10 +1,11 @@
-"""`eval-factory data ...`: bundles of benchmark data for runs without a network."""
+"""`data` and `upstream`: what runs need on this machine: bundles of benchmark data, and a HELM."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from eval_factory.core.foreign_text import own_lines
 
 if TYPE_CHECKING:
     from eval_factory.data.bundle import Manifest
-    from eval_factory.data.sources import HubDataset, Sources, TaskSources
+    from eval_factory.data.sources import Sources, TaskSources
 
 _TO = click.option(
     "--to", "target", type=HomePath(), required=True, metavar="DIR", help="The bundle; made if it is not there."
@@ -74,12 +75,6 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
         show_table(("task", "state", "size", "needs", "where"), rows)
 
 
-def _of_the_hub(dataset: HubDataset, manifest: Manifest) -> dict[str, Any]:
-    entry = manifest.hub_entry(dataset.id, dataset.config)
-    here = None if entry is None else entry.revision
-    return {"id": dataset.id, "config": dataset.config, "pinned": dataset.revision, "here": here}
-
-
 def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, sources: Sources) -> dict[str, Any]:
     """One task: `size` in bytes of what is there, `where` a folder of the bundle or the hosts that have it."""
     from eval_factory.data.bundle import needs_of
@@ -96,6 +91,7 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
         state = "incomplete" if paths else "not there"
     else:
         state = "there"
+    entries = [(one, manifest.hub_entry(one.id, one.config)) for one in task.hub]
     count = 0 if task.listing is None else task.listing.count
     texts = {"hub": "hub:{name}", "listing": f"{count} text files and their list"}
     return {
@@ -106,7 +102,10 @@ def _record(name: str, task: TaskSources, manifest: Manifest, root: Path, source
         "size": sum(listed[path].size for path in paths) if paths else None,
         "where": ", ".join(sorted(folders or hosts)) or "-",
         "sources": sorted({need.source for need in needs}),
-        "hub": [_of_the_hub(dataset, manifest) for dataset in task.hub],
+        "hub": [
+            {"id": one.id, "config": one.config, "pinned": one.revision, "here": entry and entry.revision}
+            for one, entry in entries
+        ],
     }
 
 
@@ -181,3 +180,47 @@ def import_data(folder: Path, target: Path) -> None:
 
 def _say(line: str) -> None:
     click.echo(own_lines(line))
+
+
+@click.group("upstream")
+def upstream() -> None:
+    """Which HELM a run has: crfm-helm, or medhelm, which lives in an environment of its own."""
+
+
+@upstream.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def list_upstreams(as_json: bool) -> None:
+    """What is installed, and where."""
+    from eval_factory.workflows.install_upstream import states
+
+    found = states()
+    if as_json:
+        click.echo(json.dumps([{**asdict(one), "works": one.works} for one in found], indent=2))
+        return
+    for one in found:
+        said = one.installed or "not installed"
+        needed = "" if one.works else f" (supported: {one.supported})"
+        click.echo(f"{one.name:8}  {one.package} {said}{needed}, in {one.place}")
+    if missing := [one.name for one in found if not one.works and one.package == one.name]:
+        click.echo(f"\ninstall it: eval-factory upstream install {missing[0]}")
+
+
+@upstream.command("install")
+@click.argument("name")
+@click.option("--wheels", type=HomePath(), metavar="DIR", help="Take packages from this folder, and from no index.")
+@click.option("--download", type=HomePath(), metavar="DIR", help="Put the packages into this folder; install nothing.")
+def install_upstream(name: str, wheels: Path | None, download: Path | None) -> None:
+    """Make the environment of NAME (medhelm): exact versions, checked by their hashes, without torch.
+
+    It lies in the user's folder of data; EVAL_FACTORY_MEDHELM names another place.
+    """
+    from eval_factory.workflows import install_upstream
+
+    if wheels is not None and download is not None:
+        raise click.UsageError("--wheels installs and --download does not; give one of them")
+    chosen = install_upstream.upstream_named(name)
+    if download is not None:
+        install_upstream.download(chosen, download, env=os.environ, screen=sys.stderr)
+        click.echo(str(download))
+    else:
+        click.echo(str(install_upstream.install(chosen, wheels=wheels, env=os.environ, screen=sys.stderr)))

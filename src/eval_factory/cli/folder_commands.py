@@ -245,15 +245,15 @@ def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship
 @click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
     """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
-    from eval_factory.report import hub_results
+    from eval_factory.report.exports import hub_entry, write_hub_entry
     from eval_factory.report.reader import load_result, one_run
 
     stored = load_result(one_run(folder, "export hf"))
-    text = hub_results.entry(stored, task_id=task_id, allow_not_reportable=allow_not_reportable)
+    text = hub_entry(stored, task_id=task_id, allow_not_reportable=allow_not_reportable)
     if output is None:
         sys.stdout.write(text)
     else:
-        click.echo(str(hub_results.write_entry(stored, output, text)))
+        click.echo(str(write_hub_entry(stored, output, text)))
 
 
 @export.command("mlflow")
@@ -263,12 +263,12 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
 @click.option("--with_texts", is_flag=True, help="Send answers too where the benchmark's data are not public.")
 def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_texts: bool) -> None:
     """A run of an MLflow server for each result; the same result twice is one run."""
-    from eval_factory.report import mlflow_runs
+    from eval_factory.report import exports
 
-    runs = [mlflow_runs.run_of(stored, with_texts=with_texts) for stored in _results(folders)]
-    client = mlflow_runs.connect(tracking_uri)
+    runs = [exports.mlflow_run_of(stored, with_texts=with_texts) for stored in _results(folders)]
+    client = exports.mlflow_client(tracking_uri)
     for run in runs:
-        run_id, was_there = mlflow_runs.log_run(run, client, experiment)
+        run_id, was_there = exports.log_mlflow_run(run, client, experiment)
         click.echo(f"{run.name}: run {run_id}" + (" (was there already)" if was_there else ""))
 
 

@@ -29,13 +29,11 @@ PROGRAM = "eval-factory"
 
 _LATER = {
     "run_command": ("run_eval",),
-    "suite_command": ("run_suite", "suite", "import_config"),
+    "suite_command": ("run_suite", "suite", "import_config", "leaderboard"),
     "result_commands": ("compare", "gate", "report", "calibrate"),
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
-    "data": ("data",),
-    "leaderboard": ("leaderboard",),
+    "data": ("data", "upstream"),
     "monitor_command": ("monitor",),
-    "upstream": ("upstream",),
 }
 """Module -> its commands, each under its own name. `--help` imports all: at their top stands what is light."""
 

@@ -219,10 +219,7 @@ def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str
 def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     """Name -> plot. Of several results, those of the first one begin with `a-`, and so on. Where they do not compare,
     the reason is on standard error, and there is no plot of how they differ.
-
-    Raises:
-        EvalFactoryError: a folder holds no result.
-    """
+    Raises EvalFactoryError: a folder holds no result."""
     from eval_factory.report.reader import load_result
     from eval_factory.report.result_plots import plots_of
 

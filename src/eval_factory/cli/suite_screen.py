@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, NamedTuple, TextIO
@@ -22,6 +22,7 @@ from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
 from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
+from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
@@ -75,9 +76,8 @@ def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], s
 
 def counts_line(status: SuiteStatus) -> str:
     """`15 cells: 4 running, 7 waiting, 3 complete, 1 failed`."""
-    total = len(status.cells)
     counts = ", ".join(f"{count} {name}" for name, count in status.counts.items())
-    return f"{_cells(total)}{f': {counts}' if counts else ''}"
+    return counted(len(status.cells), "cell") + (f": {counts}" if counts else "")
 
 
 def spent_line(status: SuiteStatus) -> str:
@@ -104,12 +104,10 @@ def going_line(status: SuiteStatus) -> str:
     return line + (f", {duration(max(left))} left" if left else "")
 
 
-def pause_lines(pauses: Iterable[Pause], now: float) -> list[str]:
+def pause_lines(pauses: Sequence[Pause], now: float) -> list[str]:
     """Each endpoint that is waited for."""
-    return [
-        f"paused: {one_line(one.group)}: {one_line(one.reason)} ({_cells(len(one.cells))}{_for(one.since, now)})"
-        for one in pauses
-    ]
+    how = [f"({counted(len(one.cells), 'cell')}{_for(one.since, now)})" for one in pauses]
+    return [f"paused: {one_line(a.group)}: {one_line(a.reason)} {b}" for a, b in zip(pauses, how, strict=True)]
 
 
 def state_line(status: SuiteStatus, now: float) -> str:
@@ -193,10 +191,6 @@ def _outcome(cell: CellState, figures: CellFigures | None, reason: str | None) -
     return [part for part in parts if part]
 
 
-def _cells(count: int) -> str:
-    return f"{count} {'cell' if count == 1 else 'cells'}"
-
-
 def _for(since: float | None, now: float) -> str:
     return "" if since is None else f", for {duration(max(0.0, now - since))}"
 
@@ -204,7 +198,7 @@ def _for(since: float | None, now: float) -> str:
 def check_text(found: SuiteCheck) -> str:
     """For the screen."""
     missing = [cell for cell in found.cells if not cell.is_complete]
-    total = _cells(len(found.cells))
+    total = counted(len(found.cells), "cell")
     outcome = f"not complete: {len(missing)} of {total} without a complete result" if missing else f"complete: {total}"
     lines = [f"{found.folder.root}: {outcome}"]
     for cell in missing:

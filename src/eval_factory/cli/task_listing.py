@@ -67,10 +67,7 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework, upstr
 
 def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Record:
     """Everything about a task or, as `helm:NAME`, about a run spec, with an example.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    Raises ConfigError: there is none of that name."""
     if run_entry.is_run_entry(name, framework):
         short = name.removeprefix(run_entry.prefix_of(framework)).partition(":")[0]
         specs = load_index(upstream).run_specs
@@ -108,10 +105,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
 
 def record_of_benchmark(path: Path, framework: Framework) -> Record:
     """Everything about a benchmark of one's own, with the prompt that its judges get.
-
-    Raises:
-        ConfigError: it is not valid.
-    """
+    Raises ConfigError: it is not valid."""
     from eval_factory.tasks.custom_benchmark import load_benchmark
 
     benchmark = load_benchmark(path)
@@ -306,10 +300,7 @@ SCHEMAS = ("run_config", "evaluation_config", "results", "suite_results", "gate_
 
 
 def schema_text(name: str) -> str:
-    """
-    Raises:
-        ConfigError: there is no schema of that name.
-    """
+    """Raises ConfigError: there is no schema of that name."""
     if name not in SCHEMAS:
         hint = did_you_mean(name, SCHEMAS) or f"; there are {', '.join(SCHEMAS)}"
         raise ConfigError(f"there is no schema {name!r}{hint}")

@@ -54,24 +54,15 @@ class ProcessSpec:
     """Called when the program has begun. It gets the returned line on its standard input; what is raised ends it."""
 
 
-@dataclass(frozen=True)
-class Execution:
-    finished: FinishedProcess
-    wall_s: float
-    events: tuple[Mapping[str, Any], ...]
-    """All but those of progress, in their order."""
-
-
 _TICK_S = 0.2
 TERMINATE_GRACE_S = 3.0
 TAIL_LINES = 15
 
 
-def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
-    """Run a program to its end, and show its progress on `screen`. As `run_logged`."""
+def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
+    """As `run_logged`, with the progress on `screen`. Returns the program's events, too, all but those of progress."""
     tail = EventTail(spec.rundir.events, spec.run_id)
     events: list[Mapping[str, Any]] = []
-    started = time.monotonic()
     with contextlib.ExitStack() as until_it_ends:
 
         @cache
@@ -87,7 +78,7 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> Execution:
                 display().show(event)
 
         finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
-    return Execution(finished, time.monotonic() - started, tuple(events))
+    return finished, tuple(events)
 
 
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
@@ -193,10 +184,7 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
 
 def start_python(arguments: Sequence[str], *, said: str) -> int:
     """Start this Python again with this environment, in a group of its own. Returns its pid; the caller waits for it.
-
-    Args:
-        said: what it reads on its standard input.
-    """
+    `said`: what it reads on its standard input."""
     process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, start_new_session=True)
     if process.stdin is not None:
         with process.stdin as source:
@@ -210,10 +198,7 @@ Captured = subprocess.CompletedProcess[str]
 
 def run_captured(argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Captured:
     """Run a short program to its end. One that takes longer than `timeout_s` is killed, and has failed.
-
-    Raises:
-        FileNotFoundError: it is not there.
-    """
+    Raises FileNotFoundError: it is not there."""
     try:
         return subprocess.run(
             list(argv),
@@ -288,10 +273,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 def make_room(requests_at_once: int) -> None:
     """Raise this process's limit on open files to what the run needs; helm-run inherits it.
-
-    Raises:
-        PrerequisiteError: the system does not let it be so high.
-    """
+    Raises PrerequisiteError: the system does not let it be so high."""
     needed = ALWAYS_OPEN + OPEN_PER_REQUEST * requests_at_once
     try:
         with _ONE_AT_A_TIME:

@@ -184,11 +184,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         return any(map(self._answers, self.addresses))
 
     def start(self) -> None:
-        """Start them, and wait until each is ready, or is not going to be.
-
-        Raises:
-            ServerFailedError: none is ready.
-        """
+        """Start them, and wait until each is ready, or is not going to be. Raises ServerFailedError: none is ready."""
         for one in self._servers:
             one.begin()
         self._wait()
@@ -213,10 +209,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
 
     def start_again(self) -> None:
         """Start those that are lost, each if it has not been lost too often, and wait for them.
-
-        Raises:
-            ServerFailedError: none is ready, or none is started again.
-        """
+        Raises ServerFailedError: none is ready, or none is started again."""
         for one in self._servers:
             one.moved = False
             if one.state == _GONE:
@@ -283,11 +276,7 @@ class ServerGuard:
         self._over = False
 
     def serve(self) -> None:
-        """Until the server has ended, with all of its group.
-
-        Raises:
-            PrerequisiteError: it did not get ready.
-        """
+        """Until the server has ended, with all of its group. Raises PrerequisiteError: it did not get ready."""
         for same in (self._order["port"], *[None] * (MOST_PORTS - 1)):
             port = same or free_port()
             if self._serves_at(port):

@@ -63,10 +63,7 @@ class Slurm:
 
     def queue(self) -> tuple[QueuedTask, ...]:
         """Every task of this user's arrays that waits or runs.
-
-        Raises:
-            QueueUnknownError: squeue fails, or says what cannot be read.
-        """
+        Raises QueueUnknownError: squeue fails, or says what cannot be read."""
         argv = ["squeue", "--noheader", "--array", f"--user={os.getuid()}", "--format=%j|%F|%K|%T|%r"]
         done, tasks = self._do(argv), []
         if done.returncode:
@@ -83,22 +80,14 @@ class Slurm:
         return tuple(tasks)
 
     def cancel(self, name: str, tasks: Sequence[QueuedTask] = ()) -> None:
-        """Every job of this name, or only these tasks of it.
-
-        Raises:
-            PrerequisiteError: scancel fails.
-        """
+        """Every job of this name, or only these tasks of it. Raises PrerequisiteError: scancel fails."""
         chosen = [f"{task.job_id}_{task.index}" for task in tasks]
         done = self._do(["scancel", f"--user={os.getuid()}", f"--name={name}", *chosen])
         if done.returncode and "Invalid job id" not in done.stderr:  # it has ended meanwhile
             raise PrerequisiteError(f"scancel does not cancel {name}: {_said(done)}\n  run it again")
 
     def largest_array(self) -> int:
-        """How many tasks an array may have.
-
-        Raises:
-            PrerequisiteError: scontrol does not say.
-        """
+        """How many tasks an array may have. Raises PrerequisiteError: scontrol does not say."""
         done = self._do(["scontrol", "show", "config"])
         found = re.search(r"^MaxArraySize\s*=\s*(\d+)", done.stdout, re.MULTILINE)
         if done.returncode or found is None:

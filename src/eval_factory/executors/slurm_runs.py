@@ -239,10 +239,7 @@ def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]
 
 def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
     """Keys are the submitter's; of settings, what the node or the lines before the evaluation set comes first.
-
-    Raises:
-        FileNotFoundError: the wave has ended, or was cancelled.
-    """
+    Raises FileNotFoundError: the wave has ended, or was cancelled."""
     kept = json.loads(path.read_text(encoding="utf-8"))
     for name, value in kept["values"].items():
         if name in kept["secrets"] or name not in env:
@@ -250,11 +247,7 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
 
 
 def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]) -> str:
-    """The batch script of one wave.
-
-    Args:
-        worker: what Python does with the wave's file as its last argument.
-    """
+    """The batch script of one wave. `worker`: what Python does with the wave's file as its last argument."""
     asks = SlurmAsks.of(array[0])
     job = BatchJob(
         servers=asks.servers,
@@ -313,10 +306,7 @@ class SlurmRuns:
             self._clean_up_after(wave, job)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """
-        Raises:
-            QueueUnknownError: squeue fails; nothing is taken for ended.
-        """
+        """Raises QueueUnknownError: squeue fails; nothing is taken for ended."""
         time.sleep(seconds)
         self._queue = self._slurm.queue()
         waves = self.store.waves()  # read after the queue: what ended meanwhile has a record now
@@ -336,10 +326,7 @@ class SlurmRuns:
         return self.store.ended(*self._latest[name])
 
     def end(self, names: Collection[str] | None = None) -> None:
-        """
-        Raises:
-            PrerequisiteError: Slurm does not say what is queued, or the jobs do not end.
-        """
+        """Raises PrerequisiteError: Slurm does not say what is queued, or the jobs do not end."""
         waves = self.store.waves()
 
         def left() -> dict[str, QueuedTask]:
@@ -383,10 +370,7 @@ class SlurmRuns:
 
     def forget_keys(self, *, older_than_s: float = 0.0) -> None:
         """Of waves that have no task any more, by the last look. Nothing is raised: the folder may be another user's.
-
-        Args:
-            older_than_s: of who does not hold the suite; somebody may be submitting.
-        """
+        `older_than_s`: of who does not hold the suite; somebody may be submitting."""
         names = {task.job_name for task in self._queue or ()}
         for wave in self.store.waves():
             file = self.store.environment(wave.number)

@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from eval_factory import __version__
 from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
@@ -53,19 +52,18 @@ def monitor_page(name: str, lines: Sequence[_Line], head: str) -> str:
     """`name`: of the panel's folder; `head`: the hash of the ledger's last line."""
     from markupsafe import Markup
 
-    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+    from eval_factory.report.page.document import tables_page
 
     def markup(found: Table | Drawing) -> Markup:  # tables and SVG are ours, and escape what is in them
         return Markup(in_html(found) if isinstance(found, Table) else svg(found))  # noqa: S704
 
-    history, style = History(lines), tables_style() + _STYLE
+    history = History(lines)
     epoch = None if history.baseline is None else _Epoch(history, history.baseline, history.looks)
-    text = page_environment().get_template("panel.html.j2").render(
+    return tables_page(
+        "panel.html.j2", _STYLE,
         name=one_line(name), head=head, lines=lines, epoch=epoch, history=History, edge_of=edge_of, named=_named,
-        markup=markup, one_line=one_line, formats=formats, status=status, version=__version__,
-        most_numbered=MOST_NUMBERED, policy=policy(style, ""), style=Markup(STYLE),  # noqa: S704
+        markup=markup, one_line=one_line, formats=formats, status=status, most_numbered=MOST_NUMBERED,
     )  # fmt: skip
-    return text.replace(STYLE, style)
 
 
 def edge_of(limit: _Line) -> float:

@@ -64,10 +64,7 @@ SUITE_RESULTS_SCHEMA = "suite_results.schema.json"
 
 def evaluation_config(result: results.TaskResult, config: Mapping[str, Any], command: str) -> dict[str, Any]:
     """The standardised result, the most important first, and no number twice.
-
-    Args:
-        config: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them.
-    """
+    `config`: `config` and `target` as far as the user set them, redacted; run_config.yml has all of them."""
     compared: dict[str, Any] | None = None
     if (record := result.comparability) is not None:
         found = asdict(record) | {"deviations": [*map(asdict, record.deviations)], "remarks": list(record.remarks)}

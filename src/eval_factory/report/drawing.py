@@ -148,10 +148,7 @@ _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper":
 
 def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing from elsewhere.
-
-    Args:
-        standalone: as a file of its own: valid XML with its namespace, its size, and on white.
-    """
+    `standalone`: as a file of its own: valid XML with its namespace, its size, and on white."""
     text = plot_template().render(
         drawing=drawing, standalone=standalone, colours=COLOURS if standalone else _OF_THE_PAGE, dash=DASH
     )
@@ -211,10 +208,7 @@ def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path
 
 def png(drawing: Drawing) -> bytes:
     """The same bytes for the same drawing, with the same matplotlib.
-
-    Raises:
-        PrerequisiteError: matplotlib is not installed.
-    """
+    Raises PrerequisiteError: matplotlib is not installed."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it logs that it makes a font cache
     try:
         from matplotlib import style

@@ -22,7 +22,7 @@ from typing import Any
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Score
 from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
-from eval_factory.report import stored_facts
+from eval_factory.report import exports
 from eval_factory.report.documents import check_document, without_nulls
 from eval_factory.report.reader import StoredResult
 
@@ -106,7 +106,7 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     record = aggregate(stored, publisher, now=now)
     developer = record["model_info"]["developer"]
     # a UUID of the form of version 4, made of the result: a second export writes the same file
-    name = uuid.UUID(hex=stored_facts.result_digest(stored)[:32], version=4)
+    name = uuid.UUID(hex=exports.result_digest(stored)[:32], version=4)
     inside = Path("data")
     for component in (stored.result.task, developer, record["model_info"]["id"].removeprefix(f"{developer}/")):
         safe = re.sub(r"[^A-Za-z0-9._-]+", "_", component).strip(".") or "_"  # as a name of a folder on any system
@@ -115,7 +115,7 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     main = f"{stored.result.task}/{stored.result.main_metric}"
     exported = [result["evaluation_result_id"] for result in record["evaluation_results"]]
     digest, rows = hashlib.sha256(), 0
-    if stored_facts.texts_may_leave(stored) and main in exported:
+    if exports.texts_may_leave(stored) and main in exported:
         with atomic_file(folder / samples) as lines:
             for sample in samples_of(stored, record):
                 check_document(sample, _SCHEMA, "instance")
@@ -137,7 +137,7 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
 def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict[str, Any]:
     """The record without samples: names of metrics, numbers and versions; no text of the data is in it."""
     result, provenance = stored.result, stored.result.provenance
-    model_id = stored_facts.model_id(stored)
+    model_id = exports.model_id(stored)
     developer, slash, model = model_id.partition("/")
     if slash and developer and model:
         developer = publisher.developer or developer
@@ -151,7 +151,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
     results = []
     for name, score in result.scores.items():
         # the schema demands the direction of a metric; main metrics of framework.yml are the better the greater
-        is_main = name == result.main_metric and stored_facts.task_of(stored) is not None
+        is_main = name == result.main_metric and exports.task_of(stored) is not None
         if math.isfinite(score.value) and (is_main or score.higher_is_better is not None):
             results.append(_score(stored, name, score))
     if not results:
@@ -161,7 +161,7 @@ def aggregate(stored: StoredResult, publisher: Publisher, *, now: float) -> dict
     asked = provenance.endpoints.get(MODEL_ROLE)
     return {
         "schema_version": _SCHEMA_VERSION,
-        "evaluation_id": f"{result.task}/{model_id}/{stored_facts.result_digest(stored)[:16]}",
+        "evaluation_id": f"{result.task}/{model_id}/{exports.result_digest(stored)[:16]}",
         "retrieved_timestamp": str(int(now)),
         "source_metadata": {
             "source_name": "eval-factory", "source_type": "evaluation_run",
@@ -217,11 +217,11 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
         "instances_requested": str(validity.instances.requested),
         "instances_scored": str(validity.instances.scored),
         "instances_failed": str(validity.instances.failed),
-        "data_access": stored_facts.access_of(stored),
+        "data_access": exports.access_of(stored),
         "prompts_sha256": provenance.prompts_sha256,
     }
     if not stored.result.reportable:
-        details["not_reportable"] = stored_facts.stored_reasons(stored)
+        details["not_reportable"] = exports.stored_reasons(stored)
     if name in validity.bounds:
         details["bounds"] = " .. ".join(str(bound) for bound in validity.bounds[name])
     judges = sorted(validity.judges)
@@ -248,12 +248,12 @@ def _generation_args(stored: StoredResult) -> dict[str, Any]:
 
 def _source_data(stored: StoredResult) -> dict[str, Any]:
     """Where the data are from, as far as framework.yml says an address."""
-    task = stored_facts.task_of(stored)
+    task = exports.task_of(stored)
     name = stored.result.task
-    if task is None or not stored_facts.texts_may_leave(stored):
+    if task is None or not exports.texts_may_leave(stored):
         return {"dataset_name": name, "source_type": "other"}
     address: dict[str, Any] = {"source_type": "other"}
-    if (hub := stored_facts.hub_dataset(task)) is not None:
+    if (hub := exports.hub_dataset(task)) is not None:
         address = {"source_type": "hf_dataset", "hf_repo": hub}
     elif (repository := re.fullmatch(r"GitHub ([\w.-]+/[\w.-]+)", task.about.source)) is not None:
         address = {"source_type": "url", "url": [f"https://github.com/{repository[1]}"]}

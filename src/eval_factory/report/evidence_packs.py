@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib import resources
 from typing import Any
 
-from eval_factory import __version__
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Table, markdown
 from eval_factory.report.checksums import listed_checksums
@@ -26,9 +24,7 @@ Line = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def texts() -> Mapping[str, Any]:
-    """evidence_packs.yml."""
-    file = resources.files("eval_factory.report").joinpath("evidence_packs.yml")
-    read: Mapping[str, Any] = parse_own(file.read_text(encoding="utf-8"))
+    read: Mapping[str, Any] = packaged("report/evidence_packs.yml")
     return read
 
 
@@ -171,12 +167,6 @@ def pack_markdown(pack: Pack) -> str:
 
 def pack_page(pack: Pack) -> str:
     """One offline page; all texts are escaped."""
-    from markupsafe import Markup  # imported here, as the rest of the page: Markdown needs none of it
+    from eval_factory.report.page.document import tables_page  # imported here: Markdown needs none of it
 
-    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
-
-    style = tables_style()
-    text = page_environment().get_template("evidence_pack.html.j2").render(
-        pack=pack, version=__version__, policy=policy(style, ""), style=Markup(STYLE)  # noqa: S704
-    )  # fmt: skip
-    return text.replace(STYLE, style)
+    return tables_page("evidence_pack.html.j2", pack=pack)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -95,10 +95,8 @@ class JudgePassport:
         if self.unjudged:
             yield f"It gave no decision about {formats.counted(self.unjudged, 'item')}, which are in no figure."
         for change, one in self._moved:
-            points, more = (
-                formats.points(abs(one.shift.value or 0.0)),
-                "more" if (one.shift.value or 0.0) > 0 else "less",
-            )
+            moved = one.shift.value or 0.0
+            points, more = formats.points(abs(moved)), "more" if moved > 0 else "less"
             yield f"It can be moved: with {change}, it says 'met' {points} points {more} often."
         again = self.steadiness.get(Change.AGAIN)
         if again is not None:
@@ -172,8 +170,7 @@ def _points(share: float | None) -> str:
     return "-" if share is None else formats.points(share, sign="+")
 
 
-def _with_interval(figure: Figure, *, points: bool = False) -> str:
-    show = _points if points else formats.coefficient
+def _with_interval(figure: Figure, show: Callable[[float], str] = formats.coefficient) -> str:
     if figure.value is None or figure.ci_low is None or figure.ci_high is None:
         return "-" if figure.value is None else show(figure.value)
     return f"{show(figure.value)} ({show(figure.ci_low)} to {show(figure.ci_high)})"
@@ -235,22 +232,16 @@ def parts_table(parts: Mapping[str, Part], name: str) -> Table:
 
 def steadiness_table(found: Mapping[Change, Steadiness]) -> Table:
     """A row a change of the question."""
-    rows = [
-        [str(change), str(one.decisions), _percent(one.flips), _with_interval(one.shift, points=True)]
-        for change, one in found.items()
-    ]
+    rows = []
+    for change, one in found.items():
+        flips, shift = _with_interval(one.flips, formats.percent), _with_interval(one.shift, _points)
+        rows.append([str(change), str(one.decisions), flips, shift])
     return Table(["question", "asked", "decides otherwise", "more often met, points"], rows, 3)
 
 
-def _percent(figure: Figure) -> str:
-    value, low, high = (
-        None if one is None else formats.percent(one) for one in (figure.value, figure.ci_low, figure.ci_high)
-    )
-    return f"{value} ({low} to {high})" if low is not None else f"{value}"
-
-
 def _figure(figures: Figures | None, key: str) -> str:
-    return "-" if figures is None else _with_interval(getattr(figures, key), points=key == "bias")
+    show = _points if key == "bias" else formats.coefficient
+    return "-" if figures is None else _with_interval(getattr(figures, key), show)
 
 
 def passport_text(passport: JudgePassport) -> str:
@@ -280,9 +271,9 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     """One offline page with the figures and the verdict; it holds no question, answer or criterion."""
     from markupsafe import Markup  # imported here, as the rest of the page: text and JSON need none of it
 
-    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
+    from eval_factory.report.page.document import tables_page
 
-    found, style = passport.found, tables_style()
+    found = passport.found
     hints = (
         f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure.",
         "Thirds of the items. A judge whose bias grows with the length rewards long answers.",
@@ -297,13 +288,16 @@ def passport_page(passport: JudgePassport, date: str) -> str:
         ("steadiness", "Is it steady?", hints[2], steadiness_table(passport.steadiness)),
     ]
     # SVG and tables are ours, and escape what is in them
-    text = page_environment().get_template("judge_passport.html.j2").render(
-        passport=passport, date=date, size=size_of(found), method=METHOD, version=__version__,
-        policy=policy(style, ""), style=Markup(STYLE), plot=Markup(_plot(found)),  # noqa: S704
+    own = [("judge", found.total.judge), ("physicians", found.total.physicians)]
+    agreements = {name: figures.f1_macro for name, figures in own if figures is not None}
+    title = "Macro F1: the judge with the physicians, and the physicians with each other"
+    return tables_page(
+        "judge_passport.html.j2",
+        passport=passport, date=date, size=size_of(found), method=METHOD,
+        plot=Markup(_plot(title, agreements, found.total.items)),  # noqa: S704
         figures=Markup(in_html(figures_table(found.total, found.majority))),  # noqa: S704
         parts=[(*words, Markup(in_html(table))) for *words, table in parts if table.rows],  # noqa: S704
     )  # fmt: skip
-    return text.replace(STYLE, style)
 
 
 def _shown_physicians(found: Calibration) -> dict[str, Part]:
@@ -312,16 +306,16 @@ def _shown_physicians(found: Calibration) -> dict[str, Part]:
     return {one_line(name, 12): part for name, part in shown}
 
 
-def _plot(found: Calibration) -> str:
-    """The two agreements, one below the other; nothing where neither is defined."""
+def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
+    """Agreements, one below the other; nothing where none is defined."""
     from eval_factory.report.drawing import svg
     from eval_factory.report.plot_kinds import PlottedValue, dot_plot
 
-    rows = []
-    for name, figures in (("judge", found.total.judge), ("physicians", found.total.physicians)):
-        if figures is not None and (one := figures.f1_macro).value is not None:
-            rows.append(PlottedValue(name, one.value, one.ci_low, one.ci_high, found.total.items))
-    title = "Macro F1: the judge with the physicians, and the physicians with each other"
+    rows = [
+        PlottedValue(name, one.value, one.ci_low, one.ci_high, items)
+        for name, one in agreements.items()
+        if one.value is not None
+    ]
     return svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0))) if rows else ""
 
 
@@ -334,9 +328,7 @@ HINT = (
 def juries_table(juries: Sequence[BestJury]) -> Table:
     rows = []
     for one in juries:
-        figure = one.cross_validated
-        ends = [formats.coefficient(end) for end in (figure.ci_low, figure.ci_high) if end is not None]
-        shown = formats.coefficient(figure.value, missing="-") + (" ({} to {})".format(*ends) if ends else "")
+        shown = _with_interval(one.cross_validated)
         cost = "-" if one.cost_per_1000 is None else formats.short(one.cost_per_1000)
         rows.append([one_line(", ".join(one.judges)), shown, formats.coefficient(one.f1_macro), cost])
     return Table(["jury", "macro F1, cross-validated", "by which it was chosen", "cost"], rows, 3)
@@ -354,21 +346,11 @@ def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:
     """One offline page. `size`: of what the figures are, in words; `items`: how many."""
     from markupsafe import Markup  # imported here, as the rest of the page
 
-    from eval_factory.report.drawing import svg
-    from eval_factory.report.page.document import STYLE, page_environment, policy, tables_style
-    from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+    from eval_factory.report.page.document import tables_page
 
-    rows = [
-        PlottedValue(", ".join(one.judges), value, one.cross_validated.ci_low, one.cross_validated.ci_high, items)
-        for one in juries
-        if (value := one.cross_validated.value) is not None
-    ]
-    title = "Macro F1 with the physicians, cross-validated"
-    plot = svg(dot_plot(title, rows, axis_label="macro F1", scale=(0.0, 1.0))) if rows else ""
-    style = tables_style()
+    found = {", ".join(one.judges): one.cross_validated for one in juries}
+    plot = _plot("Macro F1 with the physicians, cross-validated", found, items)
     # SVG and table are ours, and escape what is in them
-    text = page_environment().get_template("juries.html.j2").render(
-        hint=HINT, size=size, version=__version__, policy=policy(style, ""), style=Markup(STYLE),  # noqa: S704
-        plot=Markup(plot), table=Markup(in_html(juries_table(juries))),  # noqa: S704
+    return tables_page(
+        "juries.html.j2", hint=HINT, size=size, plot=Markup(plot), table=Markup(in_html(juries_table(juries)))  # noqa: S704
     )  # fmt: skip
-    return text.replace(STYLE, style)

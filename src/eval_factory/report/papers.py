@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from importlib import resources
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
 
@@ -20,7 +19,7 @@ from jinja2 import Environment, Template
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
 from eval_factory.report.sentences import beside_chance, chance_may_explain, clinician_lines, of_criteria
@@ -35,9 +34,7 @@ CHAI = "https://mc.chai.org/v0.2/schema.xsd"
 
 @lru_cache(maxsize=1)
 def forms() -> Mapping[str, Any]:
-    """papers.yml."""
-    file = resources.files("eval_factory.report").joinpath("papers.yml")
-    read: Mapping[str, Any] = parse_own(file.read_text(encoding="utf-8"))
+    read: Mapping[str, Any] = packaged("report/papers.yml")
     return read
 
 

@@ -128,10 +128,7 @@ class StoredInstances:
     rundir: RunDir
 
     def __iter__(self) -> Iterator[results.InstanceRecord]:
-        """
-        Raises:
-            PrerequisiteError: a file is missing, or the two do not tell of the same instances.
-        """
+        """Raises PrerequisiteError: a file is missing, or the two do not tell of the same instances."""
         try:
             with (
                 self.rundir.instances.open(encoding="utf-8") as instances,

@@ -38,10 +38,7 @@ class InstanceNumbers:
 
 def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict[str, Drawing]:
     """Name -> drawing, in the order in which a reader wants them; only what there is something to show of.
-
-    Args:
-        numbers: of the instances, where they have been gone through already.
-    """
+    `numbers`: of the instances, where they have been gone through already."""
     if numbers is None:
         numbers = InstanceNumbers()
         for record in result.instances:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.core import formats, tables
 from eval_factory.core.errors import PrerequisiteError
@@ -41,11 +41,7 @@ _MAX_NOTES = 5
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
-    """A row a score, as `SCORE_COLUMNS`.
-
-    Raises:
-        PrerequisiteError: pandas is not installed.
-    """
+    """A row a score, as `SCORE_COLUMNS`. Raises PrerequisiteError: pandas is not installed."""
     of_result = {"task": result.task, "model": result.provenance.target, "reportable": result.reportable}
     rows = []
     for label, score in result.scores.items():
@@ -58,10 +54,7 @@ def scores_frame(result: TaskResult) -> DataFrame:
 def instance_table(result: TaskResult) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """`INSTANCE_COLUMNS`, then metrics, judges and categories, with their types; and a row an instance (in one trial
     and perturbation). The main metric has a column even where no instance has a value of it.
-
-    Raises:
-        PrerequisiteError: the instances cannot be read.
-    """
+    Raises PrerequisiteError: the instances cannot be read."""
     records = list(result.instances)
     judges = {f"{JUDGE}{name}": name for name in _names(record.judges for record in records)}
     categories = {f"{CATEGORY}{name}": name for name in _names(record.categories for record in records)}
@@ -87,10 +80,7 @@ def _names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """A data frame of these columns and types, also where there are no rows.
-
-    Raises:
-        PrerequisiteError: pandas is not installed.
-    """
+    Raises PrerequisiteError: pandas is not installed."""
     try:
         import pandas  # comes with HELM; it takes long to import
     except ImportError:
@@ -150,39 +140,30 @@ def not_reportable(result: TaskResult) -> list[str]:
     return [f"NOT REPORTABLE: {one}" for one in result.validity.short_reasons or [f"coverage {coverage}"]]
 
 
-class HasResult(Protocol):
-    """A result and the output folder that it stands in."""
-
-    @property
-    def result(self) -> TaskResult: ...
-    @property
-    def folder(self) -> Path: ...
-    def instances_frame(self) -> DataFrame: ...
-
-
 class ResultViews:
     """For records with a `result` and a `folder`."""
 
-    def to_frame(self: HasResult, *, instances: bool = False) -> DataFrame:
-        """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as `instances_frame`.
+    if TYPE_CHECKING:
 
-        Raises:
-            PrerequisiteError: pandas is not installed.
-        """
+        @property
+        def result(self) -> TaskResult: ...
+        @property
+        def folder(self) -> Path: ...
+
+    def to_frame(self, *, instances: bool = False) -> DataFrame:
+        """The scores, a row a metric (`docs/python.md` has the columns); with `instances`, as `instances_frame`.
+        Raises PrerequisiteError: pandas is not installed."""
         return self.instances_frame() if instances else scores_frame(self.result)
 
-    def instances_frame(self: HasResult) -> DataFrame:
+    def instances_frame(self) -> DataFrame:
         """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a column a metric.
-
-        Raises:
-            PrerequisiteError: pandas is not installed, or the instances cannot be read.
-        """
+        Raises PrerequisiteError: pandas is not installed, or the instances cannot be read."""
         return frame(*instance_table(self.result))
 
-    def _repr_html_(self: HasResult) -> str:
+    def _repr_html_(self) -> str:
         return result_html(self.result, self.folder)
 
-    def __repr__(self: HasResult) -> str:
+    def __repr__(self) -> str:
         from eval_factory.report.screen import headline  # imported late: it needs HELM's index
 
         parts = [headline(self.result), *not_reportable(self.result)[:1], str(self.folder)]

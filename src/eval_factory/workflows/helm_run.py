@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shlex
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -92,8 +93,9 @@ def run_helm(
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
     spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun)
+    started = time.monotonic()
     try:
-        ended = run_shown(spec, context.screen)
+        finished, events = run_shown(spec, context.screen)
     except KeyboardInterrupt:
         context.log.info("interrupted")
         raise InterruptedRunError(
@@ -104,10 +106,11 @@ def run_helm(
         from eval_factory.endpoint.sign_in import cached_token
 
         context.redactor.learn(cached_token(oauth_of(evaluation, service), context.env) or "")
-    context.log.info("helm-run ended with %d after %.1f s", ended.finished.returncode, ended.wall_s)
-    for host in blocked_hosts(ended.events):
+    ended = EndedHelmRun(run_id, time.monotonic() - started, finished.returncode, finished.tail, events)
+    context.log.info("helm-run ended with %d after %.1f s", ended.returncode, ended.wall_s)
+    for host in blocked_hosts(events):
         context.log.warning("offline: something wanted %s; it was not contacted", host)
-    return EndedHelmRun(run_id, ended.wall_s, ended.finished.returncode, ended.finished.tail, ended.events)
+    return ended
 
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:

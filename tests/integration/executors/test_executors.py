@@ -19,8 +19,7 @@ import yaml
 
 from eval_factory.core.errors import BusyError
 from eval_factory.core.rundir import RunDir, SuiteDir
-from eval_factory.executors.local_runs import LocalRuns
-from eval_factory.executors.runs import Ended, Executor, Lost, RunSpec, RunState, Started
+from eval_factory.executors.runs import Ended, Executor, LocalRuns, Lost, RunSpec, RunState, Started
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS, SAFE_TO_FORK, WITHOUT_FORK
@@ -342,8 +341,7 @@ def test_what_begins_runs_here_is_killed_and_the_next_run_gets_another(trial: Tr
 DRIVER = """
 import json, os, sys
 from pathlib import Path
-from eval_factory.executors.local_runs import LocalRuns
-from eval_factory.executors.runs import RunSpec, Started
+from eval_factory.executors.runs import LocalRuns, RunSpec, Started
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
 runs.begin([RunSpec.of(json.loads(sys.argv[2]))])

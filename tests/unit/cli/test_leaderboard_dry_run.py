@@ -12,8 +12,8 @@ import click.testing
 import pytest
 import requests
 
-from eval_factory.cli.leaderboard import LEAST_WIDTH, listing
 from eval_factory.cli.main import cli
+from eval_factory.cli.suite_command import LEAST_WIDTH, listing
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue

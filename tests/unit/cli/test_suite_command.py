@@ -59,7 +59,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Suite, SuiteOptions]]:
         screen.say("a warning")
         screen.tick()
         target, evaluation = CELL.split("/")
-        cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), 0, None)
+        cell = CellReport(target, evaluation, RunStatus.COMPLETE, folder.cell(target, evaluation), exit_code=0)
         return SuiteReport(folder, (cell,), 0, "complete", "1 cells: 1 complete\ntable: there")
 
     monkeypatch.setattr(workflow, "run_suite", run_it)

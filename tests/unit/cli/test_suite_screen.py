@@ -164,7 +164,7 @@ def report(folder: SuiteDir, *codes: int, reason: str | None = None) -> SuiteRep
     for name, code in zip(NAMES, codes, strict=True):
         target, evaluation = name.split("/")
         status = RunStatus.FAILED if code else RunStatus.COMPLETE
-        cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), code, reason, 1))
+        cells.append(CellReport(target, evaluation, status, folder.cell(target, evaluation), reason, 1, exit_code=code))
     return SuiteReport(folder, tuple(cells), max(codes), "partial", "a summary\nof two lines")
 
 

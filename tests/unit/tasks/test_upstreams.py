@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.cli.upstream import list_upstreams
+from eval_factory.cli.data import list_upstreams
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.helm import environments

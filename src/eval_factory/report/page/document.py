@@ -1,4 +1,4 @@
-"""The page: one file, opened without a network, with every instance in it.
+"""The page: one file, opened without a network, with every instance in it; and the raters' form, another one.
 
 A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes.
 What others wrote is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from importlib import resources
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from eval_factory import __version__
 from eval_factory.core import formats
+from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
@@ -26,9 +30,7 @@ from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacke
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
 
-STYLE, SCRIPT = "\0style\0", "\0script\0"
-"""Stand for what must not be altered when the page is redacted: their hashes are in the policy."""
-DATA = "\0data\0"
+_STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
 
 
 @dataclass(frozen=True)
@@ -78,17 +80,25 @@ def page(
         redact: for what is written out; instances come redacted.
         beside: of two results or more.
     """
-    style, script = page_style(), page_script()
-    text = page_environment().get_template("page.html.j2").render(
-        shown=shown, beside=beside, with_texts=with_texts, style=Markup(STYLE), script=Markup(SCRIPT),  # noqa: S704
-        data=Markup(DATA), policy=policy(style, script), words=sentences,  # noqa: S704
+    blocks = "\n".join(one for each in shown for one in each.instances.blocks)
+    return whole_page(
+        "page.html.j2", page_style(), page_script(), blocks, redact,
+        shown=shown, beside=beside, with_texts=with_texts, words=sentences,
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=sentences.cost_line,
         usage_rows=sentences.usage_rows, asdict=asdict, words_again=asked_again_lines, by_harm=by_harm,
         labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
     )  # fmt: skip
-    blocks = "\n".join(one for each in shown for one in each.instances.blocks)
-    text = redact(text)
-    for slot, part in ((STYLE, style), (SCRIPT, script), (DATA, blocks)):
+
+
+def whole_page(
+    template: str, style: str, script: str = "", data: str = "", redact: Callable[[str], str] = str, **values: Any
+) -> str:
+    """A template, filled in. Style, script and data come last: no redaction alters what the policy has hashes of."""
+    slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
+    values |= {name: Markup(slot) for name, (slot, _) in slots.items()}  # noqa: S704
+    values |= {"policy": policy(style, script), "version": __version__}
+    text = redact(page_environment().get_template(template).render(values))
+    for slot, part in slots.values():
         text = text.replace(slot, part)
     return text
 
@@ -112,6 +122,11 @@ def page_style() -> str:
 def tables_style() -> str:
     """Of a page of tables alone."""
     return f"{page_style()}{page_file('suite.css')}"
+
+
+def tables_page(template: str, own_style: str = "", **values: Any) -> str:
+    """A page of tables without a script. What is in `values` and no Markup is escaped."""
+    return whole_page(template, tables_style() + own_style, **values)
 
 
 def page_script() -> str:
@@ -160,10 +175,7 @@ def shown_of(
     stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True
 ) -> list[ShownResult]:
     """Each with its instances packed. What a result asks as another before it did is not repeated.
-
-    Raises:
-        PrerequisiteError: the files of instances cannot be read.
-    """
+    Raises PrerequisiteError: the files of instances cannot be read."""
     found: list[ShownResult] = []
     for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
         result = one.result
@@ -179,3 +191,66 @@ def shown_of(
         methods = papers.methods_text(result, one.config, one.target)
         found.append(ShownResult(result, one.command, packer.finish(), methods, label, lost if with_texts else None))
     return found
+
+
+def rater_form(
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
+) -> str:
+    """The sheet of one rater as a page, filled in with the keyboard alone.
+
+    Args:
+        order: codes of the answers.
+        shown: code -> what the rater sees.
+    """
+    data = form_data(sample, rater, order, shown, with_reference=with_reference)
+    style = page_file("page.css") + page_file("rater_form.css")
+    return whole_page(
+        "rater_form.html.j2", style, form_script(), in_a_script(data),
+        sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
+        keys=[(one["key"], one["label"]) for one in data["choices"]],
+    )  # fmt: skip
+
+
+def form_data(
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
+) -> dict[str, Any]:
+    """What the page's script gets: neither a score nor the id of an answer."""
+    keys = rating_keys(sample.choices)
+    questions = {one.code: [asked.name for asked in one.questions] for one in sample.answers}
+    return {
+        "sheet": sample.id,
+        "rater": rater,
+        "choices": [{"label": one.label, "key": key} for one, key in zip(sample.choices, keys, strict=True)],
+        "items": [
+            {
+                "code": code,
+                "turns": [list(turn) for turn in shown[code].turns],
+                "answer": shown[code].answer,
+                "references": list(shown[code].references) if with_reference else [],
+                "questions": questions[code],
+            }
+            for code in order
+        ],
+    }
+
+
+def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
+    """The number key of each rating: the rating itself where all are single digits, else its place from 1."""
+    labels = [one.label for one in choices]
+    if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
+        return labels
+    return [str(place) if place < 10 else "" for place in range(1, len(labels) + 1)]
+
+
+def in_a_script(value: Any) -> str:
+    """JSON that cannot end the element that it stands in, nor open a comment there."""
+    text = json.dumps(value)  # ASCII alone
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def form_script() -> str:
+    """With the functions of page.js that show foreign texts, which stand between these two lines of it."""
+    page = page_file("page.js")
+    shared = page[page.index("  // ---- small helpers") : page.index("  // ---- data ---")]
+    return "\n" + page_file("rater_form.js").replace("  // SHARED\n", shared)

@@ -165,10 +165,7 @@ _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([
 
 def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
     """Lines of JSON as gzip (RFC 1952) in base64, which has no `<`: nothing in it ends the element.
-
-    Args:
-        run: the number of the result on the page, from 0.
-    """
+    `run`: the number of the result on the page, from 0."""
     packed = base64.b64encode(gzip.compress("\n".join(lines).encode(), 6, mtime=0)).decode("ascii")
     return Markup(f'<script type="{TYPE}" data-run="{int(run)}" data-part="{part}">{packed}</script>')  # noqa: S704
 

@@ -30,7 +30,6 @@ from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import DATA_PATH, Entry, Leaderboard, of_any_model, read_entries
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells, missing_prerequisites, refuse_unready
 
-OF_AN_EARLIER_VERSION = ".leaderboard_state.json"
 PRESCRIBED = {
     "temperature": None,
     "max_new_tokens": None,
@@ -153,12 +152,6 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     folder = evaluation.output_dir.absolute()
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
-    if (folder / OF_AN_EARLIER_VERSION).is_file():
-        raise PrerequisiteError(
-            f"{folder} holds a leaderboard that an earlier version of eval-factory ran, with HELM's names of folders\n"
-            f"  its tables can be looked at: helm-server --suite {row.name} --output-path {folder / 'helm'}\n"
-            "  run it here with another --output_dir, or go on there with the version that began it"
-        )
     models = {slug_of(model): model for model in request.model or (evaluation.run.target.api_endpoint.model_id,)}
     board = Board(row, schema, models, folder, evaluation.run.config.params.limit_samples or row.max_eval_instances)
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
@@ -246,10 +239,7 @@ def _evaluations_of(entries: Iterable[Entry], evaluation: Evaluation) -> tuple[d
 def _ready_cells(
     suite: Suite | None, env: Mapping[str, str], screen: TextIO, *, dry_run: bool
 ) -> tuple[CheckedCell, ...]:
-    """
-    Raises:
-        ConfigError, PrerequisiteError: none of them can be run.
-    """
+    """Raises ConfigError, PrerequisiteError: none of them can be run."""
     cells = () if suite is None else checked_cells(suite, env)
     if dry_run:
         screen.writelines(f"warning: a run would stop: {text}\n" for text in missing_prerequisites(cells))

@@ -81,10 +81,7 @@ def load_catalogue() -> Catalogue:
 
 def find(name: str) -> Leaderboard:
     """The leaderboard of that name; an organization's name may follow `medhelm_private`.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    Raises ConfigError: there is none."""
     wanted = name.lower().replace("-", "_").replace(".", "_")
     known = {row.name: row for row in load_catalogue().leaderboards}
     if wanted in known:
@@ -210,10 +207,7 @@ class Entry:
 
 def read_entries(text: str, origin: str) -> list[Entry]:
     """The entries of a conf file; `origin` is where it is from, for messages.
-
-    Raises:
-        ConfigError: it is no conf file of run entries.
-    """
+    Raises ConfigError: it is no conf file of run entries."""
     try:
         raw = conf_entries(text)
     except ValueError as error:

@@ -95,9 +95,9 @@ class NextAction(Enum):
     STOP_TARGET = "the target's cells are not begun"
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Tried:
-    attempts: int
+    attempts: int = 0
     """That count, the one that has just ended among them."""
     max_attempts: int
     crashes: int = 0
@@ -119,10 +119,7 @@ class Outcome:
 
 
 def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
-    """
-    Args:
-        tried: with this attempt.
-    """
+    """`tried`: with this attempt."""
     code, may_try = end.returncode, tried.attempts < tried.max_attempts
     if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
         reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
@@ -178,10 +175,8 @@ class Work:
         *, collected: bool = False, again: bool = False,
     ) -> None:  # fmt: skip
         """`again`: of an attempt; the cell waits for its next one."""
-        cell, source = planned.cell, self.reused.get(planned.number)
-        report = CellReport(
-            cell.target, cell.evaluation, status, cell.folder, exit_code, reason, attempts, collected, source
-        )
+        more = {"exit_code": exit_code, "collected": collected, "reused_from": self.reused.get(planned.number)}
+        report = CellReport.of(planned.cell, status, reason, attempts, **more)
         if not again:
             self.reports[planned.number] = report
         self.tell_end(report, planned, again=again)
@@ -203,18 +198,14 @@ class Work:
         return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
-@dataclass
-class CellRun:
+@dataclass(kw_only=True)
+class CellRun(Tried):
     planned: PlannedCell
-    has_result: bool
     record: Path
     """What its process says of its end."""
     begun: int = 0
     reported: int = 0
     """The last attempt whose beginning is in the journal."""
-    attempts: int = 0
-    """Those that count."""
-    crashes: int = 0
     free_at: float | None = None
     """When its folder, which somebody else holds, is looked at again."""
     last: Outcome | None = None
@@ -255,14 +246,13 @@ class CellLoop:
         for planned in cells:
             config = self.work.suite.folder.cell_config(planned.cell.target, planned.cell.evaluation)
             record = config.with_name(f"{planned.cell.evaluation}.end.json")
-            self._waiting[planned.number] = CellRun(planned, self.work.keeps_partial(planned), record)
+            most, kept = self.work.suite.max_attempts, self.work.keeps_partial(planned)
+            run = CellRun(planned=planned, record=record, max_attempts=most, has_result=kept)
+            self._waiting[planned.number] = run
 
     def run(self) -> None:
         """Until every cell has a report.
-
-        Raises:
-            KeyboardInterrupt: after the cells that ran have been ended, and every cell has a report.
-        """
+        Raises KeyboardInterrupt: after the cells that ran have been ended, and every cell has a report."""
         try:
             while self._waiting or self._running:
                 self._begin_some()
@@ -331,7 +321,7 @@ class CellLoop:
     def _take_end(self, run: CellRun, code: int) -> None:
         cell, end = run.planned.cell, end_of(code, run.record)
         run.attempts += 1
-        outcome = outcome_of(end, Tried(run.attempts, self.work.suite.max_attempts, run.crashes, run.has_result))
+        outcome = outcome_of(end, run)
         interrupted = InterruptedRunError.exit_code
         if self._interrupted and not end.has_result and outcome.exit_code != interrupted:  # it was asked to end
             left = RunStatus.PARTIAL if run.has_result else RunStatus.MISSING
@@ -395,7 +385,7 @@ class CellLoop:
                 for run in cells:
                     if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
-                        if run.attempts >= self.work.suite.max_attempts:
+                        if run.attempts >= run.max_attempts:
                             self._leave([run], RunStatus.FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:

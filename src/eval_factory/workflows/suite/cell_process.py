@@ -4,7 +4,7 @@
 
 To import what a run needs takes as much of the processor as the rest of a short run; a fork has it already. Where
 forks are not safe (macOS: its libraries use threads of their own) a new Python is started for each run. What it is sent
-and says stands in executors/local_runs.py; everything here ends with the suite.
+and says stands in executors/runs.py; everything here ends with the suite.
 """
 
 from __future__ import annotations
@@ -75,10 +75,7 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
 
 def be_the_cell(spec: RunSpec, parent: int) -> int:
     """What the process of one cell does, from its first breath. Returns the exit code.
-
-    Args:
-        parent: the id of the process that started it, and with which it ends.
-    """
+    `parent`: the id of the process that started it, and with which it ends."""
     from eval_factory.core.this_process import interrupt_on_signals
 
     if os.getpgrp() != os.getpid():

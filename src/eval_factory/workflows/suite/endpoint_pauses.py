@@ -22,7 +22,8 @@ _OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parall
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    answered: bool
+    """With neither of the two: it answered."""
+
     warning: str | None = None
     """It did not answer, but may later."""
     error: PrerequisiteError | None = None
@@ -59,7 +60,7 @@ class EndpointProbe:
         return frozenset(
             endpoint.role
             for endpoint in planned.plan.endpoints
-            if (answer := self.answers.get(_name_of(endpoint))) is not None and answer.answered
+            if self.answers.get(_name_of(endpoint)) == ProbeAnswer()
         )
 
     def problem_of(self, planned: PlannedCell) -> tuple[str, PrerequisiteError] | None:
@@ -72,14 +73,14 @@ class EndpointProbe:
 
     def _answer(self, endpoint: EndpointSettings, env: Mapping[str, str]) -> ProbeAnswer:
         if endpoint.url.startswith("demo:"):
-            return ProbeAnswer(answered=True)
+            return ProbeAnswer()
         try:
             warning = self.ask(endpoint, env, self.redactor, lambda _text: None)
         except PrerequisiteError as error:
-            return ProbeAnswer(answered=False, error=error)
+            return ProbeAnswer(error=error)
         if warning:
             self.say(f"warning: {warning}")
-        return ProbeAnswer(answered=warning is None, warning=warning)
+        return ProbeAnswer(warning)
 
 
 def _name_of(endpoint: EndpointSettings) -> str:

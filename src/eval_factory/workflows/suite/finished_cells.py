@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +40,9 @@ OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED
 """What changes how a run goes, and no number in its result."""
 
 
-@dataclass(frozen=True)
-class FinishedResult:
-    """A complete result that is what this cell would give."""
-
-    not_reportable: str | None
-
-
-def finished(plan: Plan) -> FinishedResult | None:
-    """None where a run has to begin, or to look: at data that may have changed, or with other settings of a result."""
+def finished(plan: Plan) -> str | None:
+    """Of a complete result that is what this cell would give why it is not reportable; empty where it is. None where a
+    run has to begin, or to look: at data that may have changed, or with other settings of a result."""
     if reads_own_data(plan) or finished_run(plan, read_state(plan.rundir), DataRead()) is None:
         return None
     try:
@@ -59,7 +52,7 @@ def finished(plan: Plan) -> FinishedResult | None:
     if _settings({"config": stored.config, "target": stored.target}) != _settings(plan.evaluation.as_dict()):
         return None
     minimum = plan.evaluation.run.config.params.extra.min_coverage
-    return FinishedResult(why_not_reportable(stored.result, minimum))
+    return why_not_reportable(stored.result, minimum) or ""
 
 
 def reads_own_data(plan: Plan) -> bool:
@@ -96,10 +89,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, str]:
 
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:
     """Identity -> the output folders of complete runs of this version, found in these folders and below them.
-
-    Raises:
-        ConfigError: one of them is not there.
-    """
+    Raises ConfigError: one of them is not there."""
     found: dict[str, tuple[Path, ...]] = {}
     for folder in folders:
         if not folder.is_dir():

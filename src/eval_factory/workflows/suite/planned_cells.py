@@ -129,10 +129,7 @@ def missing_prerequisites(cells: Sequence[CheckedCell]) -> list[str]:
 
 
 def refuse_wrong(cells: Sequence[CheckedCell]) -> None:
-    """
-    Raises:
-        ConfigError: as above.
-    """
+    """Raises ConfigError: as above."""
     problems = grouped(cells, [(one.cell, text) for one in cells for text in one.problems])
     if problems:
         raise ConfigError(problems)
@@ -170,10 +167,7 @@ class PlannedCell:
 
 
 def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:
-    """
-    Raises:
-        ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each.
-    """
+    """Raises ConfigError, PrerequisiteError: cells are wrong; the message says what is wrong with each."""
     cells = checked_cells(suite, env)
     refuse_unready(cells)
     refuse_unknown_prices(suite, cells)
@@ -189,10 +183,7 @@ def planned_of(suite: Suite, cells: Iterable[CheckedCell]) -> tuple[PlannedCell,
 
 
 def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
-    """
-    Raises:
-        ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs.
-    """
+    """Raises ConfigError: the suite limits its cost, and of some model or judge it is not known what it costs."""
     if suite.budget.max_cost is None:
         return
     unknown: dict[str, str] = {}
@@ -206,19 +197,13 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
         raise ConfigError(problems)
 
 
-@dataclass(frozen=True)
-class LimitGroups:
-    """The limits of several runs together."""
-
-    limits: dict[str, LimitOf]
-    of_runs: tuple[dict[str, str], ...]
-    """For each run, in their order: role -> name of its limits."""
-
-
-def limits_of(runs: Iterable[tuple[Sequence[EndpointSettings], str | None]]) -> LimitGroups:
+def limits_of(
+    runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
+) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
     """Runs share the limits of one address as their model, or of one judge at one address.
 
-    Where they state different numbers for the same limit, the smallest counts.
+    Where they state different numbers for the same limit, the smallest counts. Returns the limits by their names, and
+    for each run, in their order, role -> name of its limits.
 
     Args:
         runs: whom each asks, and the name of the limits that its model shares; None: the address names them.
@@ -243,4 +228,4 @@ def limits_of(runs: Iterable[tuple[Sequence[EndpointSettings], str | None]]) -> 
                 least: list[Any] = [min(numbers, default=None) for numbers in known]
                 limits[name] = LimitOf(*least)
         of_runs.append(groups)
-    return LimitGroups(limits, tuple(of_runs))
+    return limits, of_runs

@@ -24,8 +24,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
-from eval_factory.executors.local_runs import LocalRuns
 from eval_factory.executors.process import ALLOWED
+from eval_factory.executors.runs import LocalRuns
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
@@ -58,6 +58,8 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, 
 
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
+_OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "max_restarts", "replicas")
+"""Fields of ServerSpec that are keys of `serve`."""
 
 
 def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
@@ -120,12 +122,8 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
         env={**seen, **{name: env[name] for name in variables if name in env}},
         settings=server_variables(serve),
         secrets=tuple(sorted(env[name] for name in names if env.get(name) and not is_place(env[name]))),
-        start_time_limit_s=float(serve["start_time_limit_s"]),
-        hang_time_limit_s=float(serve["hang_time_limit_s"]),
-        stop_grace_s=float(serve["stop_grace_s"]),
-        max_restarts=serve["max_restarts"],
-        replicas=serve["replicas"],
         launch=launch,
+        **{name: serve[name] for name in _OF_THE_SERVER},
     )
 
 
@@ -182,11 +180,10 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             found = finished(planned.plan)
         if found is None:
             continue
-        code = 0 if found.not_reportable is None else NotReportableError.exit_code
-        reason = None if found.not_reportable is None else found.not_reportable.split("\n")[0]
         if source is not None:
             work.reused[planned.number] = source
-        work.end(planned, RunStatus.COMPLETE, code, reason, collected=True)
+        code = NotReportableError.exit_code if found else 0
+        work.end(planned, RunStatus.COMPLETE, code, found.split("\n")[0] or None, collected=True)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
@@ -199,7 +196,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         KeyboardInterrupt: after the cells that ran have been ended.
     """
     suite, say, options = work.suite, work.journal.say, work.options
-    groups = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
+    most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
         runs.start()  # beside the probes
@@ -209,19 +206,18 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         tracker = None
         if suite.budget:  # of all cells, with what they have used of it in earlier invocations
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
-        server = stack.enter_context(LimitServer(groups.limits, tracker))
+        server = stack.enter_context(LimitServer(most, tracker))
         stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
-            for planned, roles in zip(cells, groups.of_runs, strict=True)
+            for planned, roles in zip(cells, of_cells, strict=True)
         }
 
         def ask(planned: PlannedCell) -> ProbeAnswer:
             """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
             if served is not None:
-                ready = served.is_ready()
-                return ProbeAnswer(answered=ready, warning=None if ready else "the server does not answer")
-            return ProbeAnswer(answered=True) if options.no_preflight else probe.model_of(planned)
+                return ProbeAnswer(None if served.is_ready() else "the server does not answer")
+            return ProbeAnswer() if options.no_preflight else probe.model_of(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)
@@ -248,9 +244,9 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
 def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     for planned in work.left:
-        own, status = planned.cell, RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
+        status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
         code, reason = InterruptedRunError.exit_code, "interrupted before it was begun"
-        work.reports[planned.number] = CellReport(own.target, own.evaluation, status, own.folder, code, reason)
+        work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
         found, no_table = write_table(cells, suite.folder)

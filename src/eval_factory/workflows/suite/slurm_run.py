@@ -50,10 +50,7 @@ def run_as_job(
     evaluation: Evaluation, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
     """Submit the run, or collect it where its job has ended; with `wait` both, one after the other.
-
-    Raises:
-        EvalFactoryError: with the exit code that the run would have ended with here.
-    """
+    Raises EvalFactoryError: with the exit code that the run would have ended with here."""
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir, fresh=options.fresh)
@@ -91,10 +88,7 @@ def run_as_job(
 
 
 def suite_of(evaluation: Evaluation, plan: Plan, env: Mapping[str, str]) -> Suite:
-    """
-    Raises:
-        ConfigError: the run cannot be a job.
-    """
+    """Raises ConfigError: the run cannot be a job."""
     run = run_config_of(evaluation, plan)
     config = run["config"]
     entry = {"type": config["type"], "name": name_of_type(config["type"], evaluation.framework)}
@@ -117,10 +111,6 @@ def run_config_of(evaluation: Evaluation, plan: Plan) -> dict[str, Any]:
 
 
 def job_script(evaluation: Evaluation, env: Mapping[str, str]) -> Iterator[str]:
-    """What `--dry_run` shows beside the run's own preview.
-
-    Raises:
-        ConfigError: the run cannot be a job.
-    """
+    """What `--dry_run` shows beside the run's own preview. Raises ConfigError: the run cannot be a job."""
     suite = suite_of(evaluation, make_plan(evaluation), env)
     yield from script_lines(suite, planned_of(suite, checked_cells(suite, env)), env)

@@ -72,8 +72,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
             f"  to end it: eval-factory suite cancel {folder.named}"
         ) from None
     for planned in work.left:  # it goes on when this command has returned
-        cell, status = planned.cell, RunStatus.WAITING
-        work.reports[planned.number] = CellReport(cell.target, cell.evaluation, status, cell.folder, 0, QUEUED)
+        work.reports[planned.number] = CellReport.of(planned.cell, RunStatus.WAITING, QUEUED, exit_code=0)
 
 
 @dataclass
@@ -166,10 +165,8 @@ def run_name(planned: PlannedCell) -> str:
 
 
 def refuse_what_slurm_cannot(suite: Suite, env: Mapping[str, str]) -> None:
-    """
-    Raises:
-        ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch script.
-    """
+    """Raises ConfigError: something that tasks on several machines cannot keep together, or a secret for a batch
+    script."""
     limits = [name for name, value in vars(suite.budget).items() if value is not None]
     problems = [
         f"suite.{name}: cannot be held by jobs on several machines together; suite.params.extra.{name} holds for"
@@ -232,10 +229,7 @@ def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, opti
 
 def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
     """The run config of a cell, with an absolute folder.
-
-    Args:
-        share: how many tasks have the endpoint's limits together.
-    """
+    `share`: how many tasks have the endpoint's limits together."""
     document = copy.deepcopy(dict(planned.cell.document))
     limits = {name: max(1, limit // share) for name, limit in _limits(planned).items()}
     document["config"]["output_dir"] = str(planned.plan.rundir.root.absolute())
@@ -245,12 +239,8 @@ def document_of(planned: PlannedCell, share: int) -> dict[str, Any]:
 
 
 def _limits(planned: PlannedCell) -> dict[str, int]:
-    model = planned.plan.model
-    stated = {
-        "parallelism": model.parallelism,
-        "requests_per_minute": model.requests_per_minute,
-        "tokens_per_minute": model.tokens_per_minute,
-    }
+    names = ("parallelism", "requests_per_minute", "tokens_per_minute")
+    stated = {name: getattr(planned.plan.model, name) for name in names}
     return {name: value for name, value in stated.items() if value is not None}
 
 

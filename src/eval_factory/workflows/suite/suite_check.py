@@ -131,9 +131,8 @@ def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
 
 def _found(plan: Plan) -> tuple[RunStatus, str | None]:
     """The status of what stands in the cell's folder, and what is wrong with it."""
-    if (done := finished(plan)) is not None:
-        why = done.not_reportable
-        return RunStatus.COMPLETE, None if why is None else f"not reportable: {why.splitlines()[0]}"
+    if (why := finished(plan)) is not None:
+        return RunStatus.COMPLETE, f"not reportable: {why.splitlines()[0]}" if why else None
     if is_complete_run(plan) and reads_own_data(plan):
         return RunStatus.COMPLETE, "reads the user's own data: run_suite looks whether they have changed"
     try:

@@ -28,12 +28,8 @@ _MOST_NAMED = 3
 
 
 def find_suite(path: Path) -> SuiteDir:
-    """The suite in the folder `path`; of a run that Slurm does, the suite that it is.
-
-    Raises:
-        PrerequisiteError: it is no suite's folder; the message says what it is, and which may be meant. Or a file of it
-            lies elsewhere.
-    """
+    """The suite in the folder `path`; of a run that Slurm does, the suite that it is. Raises PrerequisiteError: it
+    is no suite's folder; the message says what it is, and which may be meant. Or a file of it lies elsewhere."""
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
         if folder.was_begun:
             refuse_foreign(folder.named, folder.own)

@@ -173,10 +173,7 @@ class SuiteState:
                     self.cells[key] = replace(cell, status=RunStatus.WAITING)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
-        """
-        Args:
-            is_running: whether the suite's process lives; the cells of one that does not neither run nor wait.
-        """
+        """`is_running`: whether the suite's process lives; the cells of one that does not neither run nor wait."""
         return [cell if is_running else cell.left() for cell in self.cells.values()]
 
 

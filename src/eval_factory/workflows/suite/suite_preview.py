@@ -81,10 +81,7 @@ def counts_in_words(count: RequestCount) -> str:
 
 def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) -> DryRun:
     """Check every cell and show it.
-
-    Raises:
-        ConfigError: the configuration of a cell is wrong; with all that is wrong with any.
-    """
+    Raises ConfigError: the configuration of a cell is wrong; with all that is wrong with any."""
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
     refuse_unknown_prices(suite, cells)
@@ -153,12 +150,12 @@ def _cell_lines(
 
 def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
     """Each limit once, with who shares it: as the suite itself would share them."""
-    groups = limits_of((one.plan.endpoints, one.group) for one in cells)
-    who: dict[str, dict[str, None]] = {name: {} for name in groups.limits}
-    for one, of_roles in zip(cells, groups.of_runs, strict=True):
+    limits, of_cells = limits_of((one.plan.endpoints, one.group) for one in cells)
+    who: dict[str, dict[str, None]] = {name: {} for name in limits}
+    for one, of_roles in zip(cells, of_cells, strict=True):
         for role, name in of_roles.items():
             who[name][one.cell.target if role == MODEL_ROLE else role] = None
-    for name, limit in groups.limits.items():
+    for name, limit in limits.items():
         numbers = {
             "requests at once": limit.parallelism,
             "requests a minute": limit.requests_per_minute,
@@ -169,10 +166,7 @@ def _limits(cells: Sequence[PlannedCell]) -> Iterator[str]:
 
 
 def script_lines(suite: Suite, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> Iterator[str]:
-    """
-    Raises:
-        ConfigError: the suite says what jobs cannot keep.
-    """
+    """Raises ConfigError: the suite says what jobs cannot keep."""
     # imported here: a dry run of a local suite needs none of it
     from eval_factory.executors.slurm_runs import SlurmStore, arrays, cell_of, script_of
     from eval_factory.workflows.suite.slurm_suite import WORKER, refuse_what_slurm_cannot, specs_of

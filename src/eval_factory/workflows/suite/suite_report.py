@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
+from eval_factory.config.suite import Cell
 from eval_factory.core import formats, tables
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.nouns import OfCell, RunStatus
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report import result_views as html
 from eval_factory.report.reader import load_result
@@ -40,18 +41,19 @@ class SuiteOptions:
     """With executor slurm: until all jobs have ended, instead of until they are submitted."""
 
 
-@dataclass(frozen=True)
-class CellReport(OfCell):
-    status: RunStatus
-    folder: Path
+@dataclass(frozen=True, kw_only=True)
+class CellReport(FinishedCell):
+    """Its reason, on one line, says why it is not complete, or not reportable."""
+
     exit_code: int
     """As `run_eval` would have ended; 1 where the cell was not begun."""
-    reason: str | None = None
-    """Why it is not complete, or not reportable, on one line."""
-    attempts: int = 0
     collected: bool = False
     """It was finished before."""
     reused_from: Path | None = None
+
+    @classmethod
+    def of(cls, cell: Cell, status: RunStatus, reason: str | None, attempts: int = 0, **more: Any) -> CellReport:
+        return cls(cell.target, cell.evaluation, status, cell.folder, reason, attempts, **more)
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,18 +69,12 @@ class SuiteReport:
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """A row a cell, with its main score; with `instances`, as `instances_frame`.
-
-        Raises:
-            PrerequisiteError: pandas is not installed, or a result cannot be read.
-        """
+        Raises PrerequisiteError: pandas is not installed, or a result cannot be read."""
         return self.instances_frame() if instances else frame(CELL_COLUMNS, list(map(_cell_row, self.cells)))
 
     def instances_frame(self) -> DataFrame:
         """The instances of all cells with a result: target and evaluation, then what the cells' own frames hold.
-
-        Raises:
-            PrerequisiteError: pandas is not installed, or a result cannot be read.
-        """
+        Raises PrerequisiteError: pandas is not installed, or a result cannot be read."""
         columns: dict[str, str] = {"target": TEXT, "evaluation": TEXT, **INSTANCE_COLUMNS}
         rows: list[dict[str, Any]] = []
         for cell in self.cells:
@@ -153,7 +149,7 @@ def summary_of(
     counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in _SHOWN_ORDER if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
-    lines = [f"{len(cells)} cell{'' if len(cells) == 1 else 's'}: {', '.join(parts)}{before}"]
+    lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
     wrong = [cell for cell in cells if cell.exit_code]
     for cell in wrong[:_MOST_NAMED]:
         status = "complete, but not reportable" if cell.status == RunStatus.COMPLETE else cell.status
@@ -189,10 +185,7 @@ def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[Ce
     Returns:
         The cells as the table has them, and why it could not be written.
     """
-    results = suite_results(
-        FinishedCell(one.target, one.evaluation, one.status, one.folder, one.reason, one.attempts) for one in cells
-    )
-    found = []
+    results, found = suite_results(cells), []
     for cell, result in zip(cells, results.cells, strict=True):
         if result.status != cell.status:  # one that cannot be read is none, whatever its run said
             config = folder.cell_config(cell.target, cell.evaluation)

@@ -261,10 +261,7 @@ class SuiteReader:
 
     def spent(self, folder: Path, status: str) -> Spending:
         """In all runs of this output folder; of what has a known price alone, where it is money.
-
-        Args:
-            status: of the cell. Where it is another, all is read at once: what has ended has its final figures.
-        """
+        `status`: of the cell. Where it is another, all is read at once: what has ended has its final figures."""
         now, known = self._clock(), self._spent.get(folder)
         if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
             return known[2]
@@ -307,10 +304,7 @@ class SuiteReader:
     def _in_slurm(
         self, cell: CellStatus, wave: Wave, run: RunSpec, states: Mapping[str, RunState] | None
     ) -> CellStatus:
-        """
-        Args:
-            states: None: Slurm does not say.
-        """
+        """`states`: None: Slurm does not say."""
         store, state = self._runs.store, (states or {}).get(run.name)
         starts = store.starts_in(wave, run)
         task, status, reason, progress = None, cell.status, cell.reason, cell.progress
@@ -397,10 +391,7 @@ def same_command(status: SuiteStatus) -> str:
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
     """The limit that is used up, with its number; None where there is something left.
-
-    Args:
-        seconds_left: of max_wall_s; None where there is no such limit.
-    """
+    `seconds_left`: of max_wall_s; None where there is no such limit."""
     elapsed = 0.0 if seconds_left is None else (budget.max_wall_s or 0.0) - seconds_left
     name = budget.reached(spent.by_limit(elapsed))
     return None if name is None else f"{name} ({budget.stated[name]:g}) of the suite is reached"
@@ -477,10 +468,7 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
     """The cell of that name, or the only one whose name has this in it.
-
-    Raises:
-        ConfigError: there is none, or more than one; the message names some.
-    """
+    Raises ConfigError: there is none, or more than one; the message names some."""
     names = {cell.name: cell for cell in status.cells}
     there = first_of(list(names), 10) or "none yet"
     if wanted is None and len(names) != 1:

@@ -12,14 +12,14 @@ from huggingface_hub import EvalResultEntry
 from huggingface_hub._eval_results import parse_eval_result_entries
 
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.report.hub_results import entry, write_entry
+from eval_factory.report.exports import hub_entry, write_hub_entry
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import not_reportable, stored_of, with_scores
 
 
 def parsed(stored: StoredResult, *, allow: bool = False) -> EvalResultEntry:
     """By the Hub's own library."""
-    text = entry(stored, task_id="a_task", allow_not_reportable=allow)
+    text = hub_entry(stored, task_id="a_task", allow_not_reportable=allow)
     (found,) = parse_eval_result_entries(yaml.safe_load(text))
     return found
 
@@ -72,14 +72,14 @@ def test_the_revision_is_the_one_that_was_read_and_no_other_is_claimed() -> None
 )  # fmt: skip
 def test_other_than_public_data_sets_of_the_hub_are_refused(task: str, extra: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as refused:
-        entry(stored_of(task, extra=extra), task_id="x", allow_not_reportable=True)
+        hub_entry(stored_of(task, extra=extra), task_id="x", allow_not_reportable=True)
     assert "export eee" in str(refused.value)
 
 
 def test_a_score_that_may_not_be_reported_needs_leave_and_says_so() -> None:
     stored = not_reportable(stored_of("head_qa"), "too few answers")
     with pytest.raises(NotReportableError, match=r"too few answers; 4 of 4 .*\n.*--allow_not_reportable"):
-        entry(stored, task_id="x", allow_not_reportable=False)
+        hub_entry(stored, task_id="x", allow_not_reportable=False)
     notes = parsed(stored, allow=True).notes
     assert notes is not None
     assert notes.endswith("; NOT REPORTABLE: too few answers; 4 of 4 instances have a score")
@@ -90,12 +90,14 @@ def test_without_a_main_score_or_a_model_there_is_no_entry() -> None:
     score = stored.result.scores["exact_match"]
     for scores in ({"other": score}, {"exact_match": replace(score, value=float("nan"))}):
         with pytest.raises(ConfigError, match="no score exact_match"):
-            entry(replace(stored, result=replace(stored.result, scores=scores)), task_id="x", allow_not_reportable=True)
+            hub_entry(
+                replace(stored, result=replace(stored.result, scores=scores)), task_id="x", allow_not_reportable=True
+            )
     with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
-        entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
+        hub_entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
 
 
 def test_a_repository_has_a_file_for_each_task(tmp_path: Path) -> None:
-    path = write_entry(stored_of("head_qa"), tmp_path, "- the text\n")
+    path = write_hub_entry(stored_of("head_qa"), tmp_path, "- the text\n")
     assert path == tmp_path / ".eval_results" / "head_qa.yaml"
     assert path.read_text("utf-8") == "- the text\n"

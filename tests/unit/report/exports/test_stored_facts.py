@@ -15,7 +15,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import AskedEndpoint, FailureCause, Score, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import Redactor
-from eval_factory.report import stored_facts
+from eval_factory.report import exports
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.write import write_reports
 from eval_factory.tasks.framework import load_framework
@@ -88,35 +88,35 @@ def not_reportable(stored: StoredResult, *reasons: str, causes: tuple[FailureCau
 )  # fmt: skip
 def test_texts_leave_only_where_everybody_can_read_the_data(task: str, extra: dict[str, Any], access: str) -> None:
     stored = stored_of(task, extra=extra)
-    assert stored_facts.access_of(stored) == access
-    assert stored_facts.texts_may_leave(stored) is (access == "public")
+    assert exports.access_of(stored) == access
+    assert exports.texts_may_leave(stored) is (access == "public")
 
 
 def test_no_gated_or_private_task_lets_texts_out_whatever_its_file_says() -> None:
     stored = stored_of("pubmed_qa")
     for task in load_framework().evaluations:
         named = replace(stored, result=replace(stored.result, task=task.name))
-        assert stored_facts.texts_may_leave(named) is (task.about.access == "public"), task.name
+        assert exports.texts_may_leave(named) is (task.about.access == "public"), task.name
     stored = stored_of("pubmed_qa")
-    assert stored_facts.access_of(replace(stored, config={})) == "public"
-    assert stored_facts.access_of(replace(stored, config={"params": {"extra": None}})) == "public"
+    assert exports.access_of(replace(stored, config={})) == "public"
+    assert exports.access_of(replace(stored, config={"params": {"extra": None}})) == "public"
 
 
 def test_the_embedded_endpoint_is_no_model_whatever_it_was_called() -> None:
     demo = stored_of("pubmed_qa", target="demo baseline")
-    assert not stored_facts.is_of_a_model(demo)
-    assert stored_facts.model_id(demo) == "eval-factory/demo-baseline"
+    assert not exports.is_of_a_model(demo)
+    assert exports.model_id(demo) == "eval-factory/demo-baseline"
     real = stored_of("pubmed_qa")
-    assert stored_facts.is_of_a_model(real)
-    assert stored_facts.model_id(real) == "org/model"
+    assert exports.is_of_a_model(real)
+    assert exports.model_id(real) == "org/model"
     old = replace(real.result.provenance, endpoints={})
-    assert stored_facts.model_id(replace(real, result=replace(real.result, provenance=old))) == "org/model"
+    assert exports.model_id(replace(real, result=replace(real.result, provenance=old))) == "org/model"
 
 
 def test_the_digest_tells_results_apart_and_not_folders() -> None:
     one = stored_of("pubmed_qa")
     two = replace(one, folder=Path("/another"))
-    assert stored_facts.result_digest(one) == stored_facts.result_digest(two)
+    assert exports.result_digest(one) == exports.result_digest(two)
     score = replace(one.result.scores["exact_match"], value=0.75)
     provenance, validity = one.result.provenance, one.result.validity
     changes: list[dict[str, Any]] = [
@@ -130,19 +130,19 @@ def test_the_digest_tells_results_apart_and_not_folders() -> None:
         with_scores(one, exact_match=replace(score, value=0.5, stats=replace(score.stats, count=5))),
         *(replace(one, result=replace(one.result, **changed)) for changed in changes),
     ]  # fmt: skip
-    assert len({stored_facts.result_digest(stored) for stored in (one, *others)}) == len(others) + 1
+    assert len({exports.result_digest(stored) for stored in (one, *others)}) == len(others) + 1
 
 
 def test_why_a_result_may_not_be_reported() -> None:
     stored = stored_of("pubmed_qa")
-    assert stored_facts.stored_reasons(stored) == ""
-    assert stored_facts.stored_reasons(not_reportable(stored)) == "4 of 4 instances have a score"
-    both = stored_facts.stored_reasons(not_reportable(stored, "for a reason\n  do this", "another"))
+    assert exports.stored_reasons(stored) == ""
+    assert exports.stored_reasons(not_reportable(stored)) == "4 of 4 instances have a score"
+    both = exports.stored_reasons(not_reportable(stored, "for a reason\n  do this", "another"))
     assert both == "for a reason; another; 4 of 4 instances have a score"
 
 
 def test_data_sets_of_the_hub() -> None:
-    found = {task.name: hub for task in load_framework().evaluations if (hub := stored_facts.hub_dataset(task))}
+    found = {task.name: hub for task in load_framework().evaluations if (hub := exports.hub_dataset(task))}
     assert found["head_qa"] == "dvilares/head_qa"
     assert found["medcalc_bench"] == "ncbi/MedCalc-Bench"
     assert "pubmed_qa" not in found

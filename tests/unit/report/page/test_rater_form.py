@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice, ShownAnswer
-from eval_factory.report.page.rater_form import form_data, form_script, in_a_script, rater_form, rating_keys
+from eval_factory.report.page.document import form_data, form_script, in_a_script, rater_form, rating_keys
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import SAMPLE
 

@@ -18,7 +18,7 @@ from eval_factory.helm.environments import Environment
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
 from eval_factory.workflows.leaderboard import board_tables as tables
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.board import OF_AN_EARLIER_VERSION, Board, board_request, make_board
+from eval_factory.workflows.leaderboard.board import Board, board_request, make_board
 from eval_factory.workflows.leaderboard.board_tables import IN_TABLES, KEPT_OUT, BoardRow, known_rows, write_rows
 from eval_factory.workflows.leaderboard.registry import find
 from eval_factory.workflows.suite.suite_report import CellReport
@@ -184,13 +184,6 @@ def test_what_nobody_can_run_is_refused_but_for_another_conf(tmp_path: Path, mon
     assert board(tmp_path, "pubmed_qa").row is pictures
 
 
-def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / OF_AN_EARLIER_VERSION).write_text("{}")
-    with pytest.raises(PrerequisiteError, match="another --output_dir") as told:
-        board(tmp_path, "pubmed_qa", output_dir=str(tmp_path))
-    assert f"helm-server --suite lite --output-path {tmp_path / 'helm'}" in str(told.value)
-
-
 _FAILED, _LEFT_OUT, _WAITING = tables._FAILED, tables._LEFT_OUT, tables._WAITING
 FOUR = [instance(name, 1.0) for name in ("q0", "q1", "q2", "q3")]
 
@@ -234,7 +227,7 @@ def test_a_file_that_cannot_be_read_is_written_anew(content: str, tmp_path: Path
 
 
 def report(folder: Path, status: Any, code: int, reason: str | None = None) -> CellReport:
-    return CellReport("org-m", "pubmed_qa", status, folder, code, reason)
+    return CellReport("org-m", "pubmed_qa", status, folder, reason, exit_code=code)
 
 
 def one_row(tmp_path: Path, cell: CellReport) -> tuple[BoardRow, int]:

@@ -17,10 +17,10 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, Endpoin
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from unit.builders import plan
 
-GONE = ProbeAnswer(answered=False, error=EndpointUnreachableError("nobody"))
-SILENT = ProbeAnswer(answered=False, warning="slow")
-REFUSED = ProbeAnswer(answered=False, error=EndpointRefusedError("key"))
-THERE = ProbeAnswer(answered=True)
+GONE = ProbeAnswer(error=EndpointUnreachableError("nobody"))
+SILENT = ProbeAnswer("slow")
+REFUSED = ProbeAnswer(error=EndpointRefusedError("key"))
+THERE = ProbeAnswer()
 
 
 class AtOnce:
@@ -144,7 +144,7 @@ def test_one_that_is_slow_is_no_problem_and_one_that_refuses_is() -> None:
 
 def test_asked_again_it_is_asked_anew() -> None:
     asked = Asked()
-    assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
-    assert asked.probe.model_of(cell(0)) == ProbeAnswer(answered=True)
+    assert asked.probe.model_of(cell(0)) == ProbeAnswer()
+    assert asked.probe.model_of(cell(0)) == ProbeAnswer()
     assert asked.models == ["org/model"] * 2
     assert asked.probe.roles_that_answered(cell(0)) == frozenset(), "what it said later is not what it said first"

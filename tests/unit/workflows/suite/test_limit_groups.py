@@ -24,54 +24,54 @@ def run(
 def test_each_address_and_each_judge_has_limits_of_its_own() -> None:
     numbers: dict[str, Any] = {"requests_per_minute": 30, "tokens_per_minute": 900}
     one = run(A, judge("gpt", B, "g", parallelism=3), parallelism=7, **numbers)
-    found = limits_of([one, run(B, parallelism=2)])
-    assert found.limits == {A: LimitOf(7, 30, 900), f"judge g at {B}": LimitOf(3), B: LimitOf(2)}
-    assert found.of_runs == ({"model": A, "gpt": f"judge g at {B}"}, {"model": B})
+    limits, of_runs = limits_of([one, run(B, parallelism=2)])
+    assert limits == {A: LimitOf(7, 30, 900), f"judge g at {B}": LimitOf(3), B: LimitOf(2)}
+    assert of_runs == [{"model": A, "gpt": f"judge g at {B}"}, {"model": B}]
 
 
 @pytest.mark.parametrize(
     "url", [A, f"{A}/", f"{A}/chat/completions", f"{A}/completions", f"{A}/chat/completions/", "https://A.Example/v1"]
 )  # fmt: skip
 def test_an_address_is_the_same_however_it_is_written(url: str) -> None:
-    assert limits_of([run(url)]).of_runs == ({"model": A},)
+    assert limits_of([run(url)])[1] == [{"model": A}]
 
 
 def test_other_addresses_are_others() -> None:
     urls = ["demo://baseline", "https://${HOST}/v1", f"{A}?api-version=1", f"{A}?api-version=2", "http://a.example/v1"]
-    found = limits_of(map(run, urls))
-    assert [run["model"] for run in found.of_runs] == urls
+    _, of_runs = limits_of(map(run, urls))
+    assert [run["model"] for run in of_runs] == urls
 
 
 def test_the_smallest_number_counts_and_none_is_no_limit() -> None:
     many = run(A, parallelism=4, requests_per_minute=90, tokens_per_minute=5000)
     runs = [run(A, parallelism=8, requests_per_minute=60), many, run(A, parallelism=6)]
-    assert limits_of(runs).limits == limits_of(reversed(runs)).limits == {A: LimitOf(4, 60, 5000)}
+    assert limits_of(runs)[0] == limits_of(reversed(runs))[0] == {A: LimitOf(4, 60, 5000)}
 
 
 def test_runs_share_a_judge_by_its_address_and_model_whatever_they_call_it() -> None:
     second = run(B, judge("first", A, "g", parallelism=5), judge("second", A, "h"))
-    found = limits_of([run(A, judge("gpt", A, "g", parallelism=9)), second])
-    assert found.of_runs[0]["gpt"] == found.of_runs[1]["first"] != found.of_runs[1]["second"]
-    assert found.limits[found.of_runs[0]["gpt"]] == LimitOf(5)
-    assert len(found.limits) == 4
+    limits, of_runs = limits_of([run(A, judge("gpt", A, "g", parallelism=9)), second])
+    assert of_runs[0]["gpt"] == of_runs[1]["first"] != of_runs[1]["second"]
+    assert limits[of_runs[0]["gpt"]] == LimitOf(5)
+    assert len(limits) == 4
 
 
 def test_a_name_that_is_given_is_the_models_and_no_judges() -> None:
     judged = run(A, judge("gpt", A, "g"), parallelism=3, group="cluster")
-    found = limits_of([judged, run(B, parallelism=2, group="cluster"), ([], None)])
-    assert found.of_runs == ({"model": "cluster", "gpt": f"judge g at {A}"}, {"model": "cluster"}, {})
-    assert found.limits["cluster"] == LimitOf(2)
+    limits, of_runs = limits_of([judged, run(B, parallelism=2, group="cluster"), ([], None)])
+    assert of_runs == [{"model": "cluster", "gpt": f"judge g at {A}"}, {"model": "cluster"}, {}]
+    assert limits["cluster"] == LimitOf(2)
 
 
 def test_each_of_several_servers_has_limits_of_its_own_and_all_have_the_number_at_once() -> None:
     several = run(B, servers=(B, A), parallelism=8, requests_per_minute=60)
-    found = limits_of([several, run(A, parallelism=4)])
+    limits, of_runs = limits_of([several, run(A, parallelism=4)])
     both = f"{A}, {B}"
-    assert found.of_runs == ({"model": both, "model at server 1": B, "model at server 2": A}, {"model": A})
-    assert found.limits == {both: LimitOf(8), B: LimitOf(8, 60), A: LimitOf(4, 60)}
+    assert of_runs == [{"model": both, "model at server 1": B, "model at server 2": A}, {"model": A}]
+    assert limits == {both: LimitOf(8), B: LimitOf(8, 60), A: LimitOf(4, 60)}
 
 
 def test_a_judge_at_several_servers() -> None:
-    (groups,) = limits_of([([endpoint_settings(role="gpt", model_id="g", servers=(A, B))], None)]).of_runs
+    (groups,) = limits_of([([endpoint_settings(role="gpt", model_id="g", servers=(A, B))], None)])[1]
     judges = [f"judge g at {A}", f"judge g at {B}"]
     assert groups == {"gpt": ", ".join(judges), "gpt at server 1": judges[0], "gpt at server 2": judges[1]}

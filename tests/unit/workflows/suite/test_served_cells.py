@@ -78,8 +78,7 @@ class World:
             self.report(planned)
 
     def report(self, planned: PlannedCell) -> None:
-        cell = planned.cell
-        self.work.reports[planned.number] = CellReport(cell.target, cell.evaluation, self.status, cell.folder, 0)
+        self.work.reports[planned.number] = CellReport.of(planned.cell, self.status, None, exit_code=0)
 
     def came_to(self) -> dict[str, tuple[str, int, str | None]]:
         return {one.name: (one.status, one.exit_code, one.reason) for one in self.work.reports.values()}

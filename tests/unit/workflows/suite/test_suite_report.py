@@ -39,9 +39,9 @@ def report(tmp_path: Path) -> SuiteReport:
     part = replace(result([instance("q1", 0.5, "f1"), instance("q2", None, "f1")], ("f1",)), reportable=False)
     complete, failed, (a, b) = RunStatus.COMPLETE, RunStatus.FAILED, (tmp_path / "a", tmp_path / "b")
     cells = (
-        CellReport("small", "pubmed_qa", complete, written(a, whole), 0, collected=True),
-        CellReport("small", "medec", RunStatus.PARTIAL, written(b, part), 1, "1 failed", attempts=2),
-        CellReport("large", "pubmed_qa", failed, tmp_path / "c", 3, "no <b>key</b>", attempts=1),
+        CellReport("small", "pubmed_qa", complete, written(a, whole), exit_code=0, collected=True),
+        CellReport("small", "medec", RunStatus.PARTIAL, written(b, part), "1 failed", 2, exit_code=1),
+        CellReport("large", "pubmed_qa", failed, tmp_path / "c", "no <b>key</b>", 1, exit_code=3),
     )
     return SuiteReport(SuiteDir(tmp_path), cells, 3, "partial", "summary")
 
@@ -92,7 +92,7 @@ FOLDER = SuiteDir(Path("/s"))
 
 
 def cell(name: str, status: Any, code: int = 0, reason: str | None = None, **more: Any) -> CellReport:
-    return CellReport("m", name, status, Path("/s/m") / name, code, reason, **more)
+    return CellReport("m", name, status, Path("/s/m") / name, reason, exit_code=code, **more)
 
 
 def test_what_is_wrong_is_named_with_the_next_step() -> None:
@@ -154,11 +154,11 @@ def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) 
 
 def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
     stored = stored_cell(root, target, "medec", "1110")
-    return CellReport(target, "medec", status, stored.folder, 0, attempts=2)
+    return CellReport(target, "medec", status, stored.folder, attempts=2, exit_code=0)
 
 
 def test_a_result_that_cannot_be_read_has_failed_and_can_be_written_again(tmp_path: Path) -> None:
-    missing = CellReport("other", "medec", RunStatus.MISSING, tmp_path / "other", 1, "why")
+    missing = CellReport("other", "medec", RunStatus.MISSING, tmp_path / "other", "why", exit_code=1)
     cells = (reported(tmp_path, "small"), reported(tmp_path, "big"), missing)
     (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
     found, problem = write_table(cells, SuiteDir(tmp_path))

@@ -1,0 +1,303 @@
+"""Stored results in the formats of other programs: the Hugging Face Hub and MLflow; and what every export has to know:
+of which task and model a result is, and what of it may be passed on.
+
+The Hub takes an entry of `.eval_results/*.yaml` of a model repository (huggingface.co/docs/hub/eval-results). It shows
+one on the model's page, and in the leaderboard of the data set where that is a registered benchmark; `task_id` is what
+the data set's own `eval.yaml` calls the task. MLflow is an extra, imported when something is exported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eval_factory.core import formats
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
+from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.rundir import RunDir
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.report.documents import without_nulls
+from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
+from eval_factory.report.reader import StoredResult
+from eval_factory.tasks.framework import Task, load_framework
+
+PUBLIC = "public"
+
+
+def task_of(stored: StoredResult) -> Task | None:
+    """The entry of framework.yml; None for a run entry of HELM's and a custom benchmark."""
+    return load_framework().task(stored.result.task)
+
+
+def access_of(stored: StoredResult) -> str:
+    """Who may read the data: `about.access` of the task; unknown of what framework.yml does not have.
+
+    A public task is private where it read the user's own files.
+    """
+    task = task_of(stored)
+    if task is None:
+        return "unknown"
+    has_own_files = not stored.extra.keys().isdisjoint(OWN_FILES)
+    return "private" if has_own_files and task.about.access == PUBLIC else task.about.access
+
+
+def texts_may_leave(stored: StoredResult) -> bool:
+    """Whether prompts, references and answers may stand in an export: where everybody can read the data anyway."""
+    return access_of(stored) == PUBLIC
+
+
+def is_of_a_model(stored: StoredResult) -> bool:
+    """False for the embedded demo endpoint, whatever model id the run config gave it."""
+    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
+    return asked is None or asked.model == stored.result.provenance.target
+
+
+def model_id(stored: StoredResult) -> str:
+    """The evaluated model, as it was asked for."""
+    target = stored.result.provenance.target
+    return target if is_of_a_model(stored) else f"eval-factory/{target.replace(' ', '-')}"
+
+
+def result_digest(stored: StoredResult) -> str:
+    """Tells results apart: the same for the same run with the same scores and counts, wherever its folder lies."""
+    result = stored.result
+    known: dict[str, Any] = {
+        "task": result.task,
+        "run_identity": result.provenance.run_identity,
+        "prompts_sha256": result.provenance.prompts_sha256,
+        "status": result.status,
+        "scores": {name: [score.value, score.stats.count] for name, score in sorted(result.scores.items())},
+        "scored": result.validity.instances.scored,
+        "failed": result.validity.instances.failed,
+    }
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def stored_reasons(stored: StoredResult) -> str:
+    """Empty for a result that may be reported."""
+    result = stored.result
+    if result.reportable:
+        return ""
+    instances = result.validity.instances
+    counts = f"{instances.scored} of {instances.requested} instances have a score"
+    return "; ".join([*result.validity.short_reasons, counts])
+
+
+def hub_dataset(task: Task) -> str | None:
+    """The data set's id on the Hugging Face Hub, where the task's data are from there."""
+    found = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
+    return found[1] if found else None
+
+
+def write_hub_entry(stored: StoredResult, repository: Path, text: str) -> Path:
+    """Into a model repository; a file for each task."""
+    path = repository / ".eval_results" / f"{stored.result.task}.yaml"
+    write_atomic(path, text)
+    return path
+
+
+def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
+    """The text of the file: the main score and no other.
+
+    Raises:
+        ConfigError: the benchmark is not public, or is no data set of the Hub, or there is no main score.
+        NotReportableError: the score may not be reported, and that was not allowed.
+    """
+    if not is_of_a_model(stored):
+        raise ConfigError(f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model")
+    task, access = task_of(stored), access_of(stored)
+    if task is None or access != PUBLIC:
+        raise ConfigError(
+            f"{stored.folder}: the data of {stored.result.task} are {access}: only those of public benchmarks go to the"
+            " Hugging Face Hub\n  'eval-factory export eee' exports the scores alone, without any text"
+        )
+    hub = hub_dataset(task)
+    if hub is None:
+        raise ConfigError(
+            f"{stored.folder}: the data of {task.name} are no data set of the Hugging Face Hub ({task.about.source}),"
+            " and it keeps results for its own data sets only\n  'eval-factory export eee' takes every benchmark"
+        )
+    reason = stored_reasons(stored)
+    if reason and not allow_not_reportable:
+        raise NotReportableError(
+            f"{stored.folder}: the score may not be reported: {reason}\n"
+            "  correct that and run again, or give --allow_not_reportable: the entry's notes then say it"
+        )
+    result = stored.result
+    score = result.scores.get(result.main_metric)
+    if score is None or not math.isfinite(score.value):
+        raise ConfigError(f"{stored.folder}: there is no score {result.main_metric} to export")
+    read = result.provenance.dataset_revisions.get(f"hub:{hub}")
+    dataset = without_nulls({"id": hub, "task_id": task_id, "revision": read})
+    item = {"dataset": dataset, "value": score.value, "notes": _hub_notes(stored, task, reason, read)}
+    return yaml.safe_dump([item], sort_keys=False, allow_unicode=True, width=120)
+
+
+def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: str | None) -> str:
+    result, record = stored.result, stored.result.provenance
+    stats = result.scores[result.main_metric].stats
+    instances = result.validity.instances
+    parts = [f"{result.main_metric} by {record.helm_name} {record.helm}, run by eval-factory {record.eval_factory}"]
+    if stats.ci_low is not None and stats.ci_high is not None:
+        parts.append(f"95 % interval {formats.short(stats.ci_low)} to {formats.short(stats.ci_high)}")
+    of_all = "" if task.about.instances is None else f" (the benchmark has {task.about.instances})"
+    parts.append(f"{instances.scored} instances scored{of_all}")
+    if revision is None:  # the pinned one is what the run was configured to read
+        parts.append("at an unknown revision of the data")
+    parts += [f"{name}: {stored.extra[name]}" for name in PARTS_OF_DATA if name in stored.extra]
+    if not_reportable:
+        parts.append(f"NOT REPORTABLE: {not_reportable}")
+    return "; ".join(parts)
+
+
+RESULT_TAG = "eval_factory.result"
+"""By which a result that is there already is found."""
+_MAX_VALUE = 500
+"""Characters of a parameter: every version of MLflow takes so many."""
+MAX_TAG = 5000
+ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""Where not set: a server that is away is reported within seconds, nobody but the server learns of the export,
+and MLflow prints nothing of its own."""
+
+
+@dataclass(frozen=True)
+class MlflowRun:
+    """All that goes to the server."""
+
+    name: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    artifacts: tuple[Path, ...]
+
+
+def mlflow_run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
+    """What is exported of a result. `with_texts`: also answers of benchmarks whose data are not public."""
+    model, result, provenance = model_id(stored), stored.result, stored.result.provenance
+    asked = provenance.endpoints.get(MODEL_ROLE)
+    params = {"task": result.task, "model": model, **({} if asked is None else {"endpoint": asked.host})}
+    params |= _flat(stored.config.get("params") or {}, "params")
+    tags = {
+        RESULT_TAG: result_digest(stored),
+        "eval_factory.run_identity": provenance.run_identity,
+        "eval_factory.version": provenance.eval_factory,
+        "helm.version": provenance.helm or "unknown",
+        "helm.package": provenance.helm_package,
+        "eval_factory.task": result.task,
+        "eval_factory.model": model,
+        "eval_factory.main_metric": result.main_metric,
+        "eval_factory.status": result.status,
+        "eval_factory.data_access": access_of(stored),
+        "eval_factory.prompts_sha256": provenance.prompts_sha256,
+        "eval_factory.reportable": "true" if result.reportable else "false",
+    }
+    if reason := stored_reasons(stored):
+        tags["eval_factory.not_reportable"] = reason[:MAX_TAG]
+    rundir = RunDir(stored.folder)
+    wanted = [rundir.evaluation_config, rundir.report_md]
+    if with_texts or texts_may_leave(stored):  # prompts and answers are in these
+        wanted += [rundir.report_html, rundir.results_jsonl]
+    return MlflowRun(
+        name=f"{result.task} {model}",
+        tags=tags,
+        params={name: value[:_MAX_VALUE] for name, value in params.items()},
+        metrics=_mlflow_metrics(stored),
+        artifacts=tuple(path for path in wanted if path.is_file()),
+    )
+
+
+def mlflow_client(tracking_uri: str) -> Any:
+    """A client of the server. Raises PrerequisiteError: MLflow is not installed, or does not know such an address."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError as error:
+        raise PrerequisiteError(
+            f"MLflow is not installed ({error})\n  pip install 'eval-factory-helm[mlflow]'"
+        ) from None
+    try:
+        return MlflowClient(tracking_uri=tracking_uri)
+    except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases
+        raise PrerequisiteError(
+            f"--tracking_uri {tracking_uri}: {error}\n  give the URL of a tracking server"
+        ) from error
+
+
+def log_mlflow_run(run: MlflowRun, client: Any, experiment: str) -> tuple[str, bool]:
+    """Send a run, unless the experiment has one of the same result that was sent to its end.
+
+    Returns:
+        The run's id, and whether it was there already, so that nothing was sent.
+
+    Raises:
+        PrerequisiteError: the server cannot be reached, or refuses it.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = client.get_experiment_by_name(experiment)
+        experiment_id = client.create_experiment(experiment) if found is None else found.experiment_id
+        wanted = f"tags.`{RESULT_TAG}` = '{run.tags[RESULT_TAG]}' and attributes.status = 'FINISHED'"
+        there = client.search_runs([experiment_id], filter_string=wanted, max_results=1)
+        if there:
+            return there[0].info.run_id, True
+        run_id = client.create_run(experiment_id, tags=dict(run.tags), run_name=run.name).info.run_id
+        status = "FAILED"  # of a run that was interrupted: no result; FINISHED when it is complete
+        try:
+            for name, value in run.params.items():
+                client.log_param(run_id, name, value)
+            for name, number in run.metrics.items():
+                client.log_metric(run_id, name, number)
+            for path in run.artifacts:
+                client.log_artifact(run_id, str(path))
+            status = "FINISHED"
+        finally:
+            client.set_terminated(run_id, status=status)
+    except (MlflowException, OSError) as error:  # uploads fail with errors of requests
+        raise PrerequisiteError(
+            f"MLflow did not take {run.name}: {error}\n  check --tracking_uri; the same command sends what is missing"
+        ) from error
+    return run_id, False
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Mappings within mappings, by their path; null means that nothing was set."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{_mlflow_name(str(key))}")
+    elif value is not None:
+        yield name, str(value)
+
+
+def _mlflow_metrics(stored: StoredResult) -> dict[str, float]:
+    """Each score with its interval and count; and how many instances have none."""
+    found: dict[str, float] = {}
+    for label, score in stored.result.scores.items():
+        name, stats = _mlflow_name(label), score.stats
+        for ending, value in (("", score.value), (".ci_low", stats.ci_low), (".ci_high", stats.ci_high)):
+            if value is not None and math.isfinite(value):
+                found[name + ending] = value
+        found[f"{name}.count"] = float(stats.count)
+    for field in ("requested", "scored", "failed"):
+        found[f"instances.{field}"] = float(getattr(stored.result.validity.instances, field))
+    return found
+
+
+def _mlflow_name(label: str) -> str:
+    """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes `exact_match/test_typos`."""
+    return re.sub(r"[^\w\-. /]", "_", label.replace("@", "/"))
