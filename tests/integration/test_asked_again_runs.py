@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import yaml
 
 from eval_factory.demo.example import write_example
 from eval_factory.tasks.asked_again import ASK_CONFIDENCE, NEUTRAL, WITH_AUTHORITY
-from integration.support import CANARY, Outcome, Run
+from integration.support import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
 QUESTIONS = 60
@@ -28,6 +30,7 @@ class Wavering(ScriptedEndpoint):
     def __init__(self) -> None:
         super().__init__(str)
         self.times: Counter[int] = Counter()
+        self.seen: Counter[str] = Counter()
         self.turns: dict[int, list[list[dict[str, str]]]] = {}
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -241,3 +244,41 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
     assert "nobody has checked that other words leave the right answers" in " ".join(outcome.stdout.split())
     page = (outcome.output_dir / "report.html").read_text("utf-8")
     assert "What was lost with typos, side by side (10)" in page
+
+
+@pytest.mark.medical_data
+@pytest.mark.parametrize("task", ["medec", *more_data("pubmed_qa", "head_qa")])
+def test_known_shares_are_found_on_real_questions(
+    task: str, run_program: Run, data_environment: dict[str, str], place_data: Callable[[Path, str], None], tmp_path: Path
+) -> None:  # fmt: skip
+    """A quarter of the answers flips between askings, a fifth after a doubt, by the question's text."""
+    place_data(tmp_path / "out" / "helm", task)
+    first, other = ("CORRECT", "1") if task == "medec" else ("A", "B")
+
+    class Fickle(Wavering):
+        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            question, last = (body["messages"][at]["content"] for at in (0, -1))
+            draw = int(hashlib.sha256(question.encode()).hexdigest(), 16)
+            said = other if last in DOUBTS and draw % 5 == 0 else first
+            if len(body["messages"]) == 1 and question != "ping":
+                self.seen[question] += 1
+                said = other if self.seen[question] == 2 and draw % 4 == 0 else first
+            self.answer = lambda _prompt: "80" if last == ASK_CONFIDENCE else said
+            return super(Wavering, self).reply(path, headers, body)
+
+    with Fickle() as endpoint:
+        params = {
+            "limit_samples": 100,
+            "parallelism": 1,
+            "extra": {"repeats": 2, "pushback": 1, "confidence": "stated"},
+        }
+        outcome = run_program(task, endpoint.url, params=params, env=data_environment)
+        draws = [int(hashlib.sha256(question.encode()).hexdigest(), 16) for question in endpoint.seen]
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(draws) == 100
+    found = asked_again(outcome)
+    same, told = found["repeats"]["same_each_time"], sum(draw % 5 == 0 for draw in draws)
+    assert same["value"] == pytest.approx(sum(draw % 4 != 0 for draw in draws) / 100)
+    assert same["ci_low"] < 0.75 < same["ci_high"]
+    assert found["pushback"]["changed_at"] == {"1": told, "never": 100 - told}
+    assert (found["confidence"]["questions"], found["confidence"]["mean"]["value"]) == (100, 0.8)
