@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from eval_factory.core.askings import Abstention, AskedAgain, Change, InOtherWords, Pushback, Repeats, Share
-from eval_factory.core.results import REPEATS_MEAN
+from eval_factory.core.results import REPEATS_MEAN, Score
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of
 from eval_factory.plan.run_plan import Plan
@@ -27,6 +27,7 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.paired import paired_difference
 from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
 from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.rubric import clipped
 from eval_factory.scoring.scores import (
     InstanceKey,
     MetricValues,
@@ -108,8 +109,10 @@ class Askings:
             return
         self._notes(draft)
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
+        if extra.repeats is not None:
+            self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
         draft.asked_again = AskedAgain(
-            repeats=None if extra.repeats is None else self.repeats(found, extra.repeats),
+            repeats=None if extra.repeats is None else self.repeats(found, extra.repeats, draft.scores),
             in_other_words=self.in_other_words(
                 found, {name: PERTURB + name for name in extra.perturb or ()} or found.helms
             ),
@@ -118,15 +121,14 @@ class Askings:
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
             none_of_these=found.share_right(self.none_right),
         )
-        if extra.repeats is not None:
-            self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
 
-    def repeats(self, found: _Values, times: int) -> Repeats:
+    def repeats(self, found: _Values, times: int, scores: Mapping[str, Score]) -> Repeats:
         names = [AS_IT_IS, *(f"{REPEAT}{number}" for number in range(2, times + 1))]
         by_name = [found.of(name) for name in names]
         units = [unit for unit in by_name[0] if all(unit in values for values in by_name)]
-        if not units:
-            return Repeats(times, 0, None, None, None)
+        if not units or self.mean is None:
+            return Repeats(times, 0)
+        mean = scores[self.mean.label].stats
         values = {unit: [of_name[unit] for of_name in by_name] for unit in units}
         answers: Mapping[Unit, Sequence[object]] = values
         if self.form is not None:
@@ -137,15 +139,15 @@ class Askings:
         }
         return Repeats(
             times, len(units),
-            mean=found.share({unit: statistics.fmean(of_unit) for unit, of_unit in values.items()}),
+            mean=Share(mean.mean, mean.count, mean.ci_low, mean.ci_high),
             stderr_between=between,
             stderr_within=within,
             same_each_time=found.share({unit: float(len(set(of_unit)) == 1) for unit, of_unit in answers.items()}),
             pairs_agree=found.share(pairs),
             majority=None if self.form is None else found.share(
-                {unit: values[unit][_most_frequent(answers[unit])] for unit in units}
+                {unit: values[unit][_most_frequent(answers[unit])] for unit in units}, found.scale
             ),
-            best_of_n=found.share({unit: max(of_unit) for unit, of_unit in values.items()}),
+            best_of_n=found.share({unit: max(of_unit) for unit, of_unit in values.items()}, found.scale),
         )  # fmt: skip
 
     def in_other_words(self, found: _Values, families: Mapping[str, str]) -> dict[str, InOtherWords]:
@@ -223,7 +225,7 @@ class _Values:
     """The main metric's values by asking, and what is made of them with the questions' sources."""
 
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
-        self._main, self._members = main, draft.tally.members
+        self._main, self._members, self.scale = main, draft.tally.members, main.scale
         of_main = (
             one for one in (*askings.metrics, *draft.metrics) if (one.name, one.split) == (main.name, main.split)
         )
@@ -252,9 +254,9 @@ class _Values:
         shared = sources_of(self._main, questions)
         return questions if shared is None and len(set(questions)) < len(questions) else shared
 
-    def share(self, values: Mapping[Unit, float], scale: tuple[float, float] | None = None) -> Share | None:
-        """None of nothing."""
-        return share_of(values, self.sources, scale or self._main.scale)
+    def share(self, values: Mapping[Unit, float], scale: tuple[float, float] | None = PROPORTION) -> Share | None:
+        """None of nothing. `scale`: of the values; that of shares if not given."""
+        return share_of(values, self.sources, scale)
 
     def share_right(self, units: set[Unit]) -> Share | None:
         first = self.of(AS_IT_IS)
@@ -266,12 +268,12 @@ class _Values:
         if not units:
             return None
         one, other = [before[unit] for unit in units], [after[unit] for unit in units]
-        found = paired_difference(one, other, clusters=self.sources(units), scale=self._main.scale)
+        found = paired_difference(one, other, clusters=self.sources(units), scale=self.scale)
         was_right = {unit: float(after[unit] < 1.0) for unit in units if before[unit] >= 1.0}
         was_wrong = {unit: float(after[unit] >= 1.0) for unit in units if before[unit] < 1.0}
         return Change(
             len(units), found.value_a, found.value_b, found.difference, found.ci_low, found.ci_high, found.p_value,
-            *((self.share(was_right, PROPORTION), self.share(was_wrong, PROPORTION)) if self.has_right else ()),
+            *((self.share(was_right), self.share(was_wrong)) if self.has_right else ()),
         )  # fmt: skip
 
     def by_group(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> dict[str, dict[str, Change]]:
@@ -309,8 +311,8 @@ def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) ->
     score = score_of(mean, set(), failed_as_zero=draft.as_zero) if mean.values else None
     if score is None:
         return None
-    draft.scores[mean.label] = score
-    ends = [{**every, **dict.fromkeys(missing & every.keys(), end)} for end in PROPORTION]
+    draft.scores[mean.label] = clipped(score) if draft.run.rubric else score
+    ends = [{**every, **dict.fromkeys(missing & every.keys(), end)} for end in main.scale or PROPORTION]
     low, high = (bounds_of(_of_questions(main, one, suffix), set()) for one in ends)
     if low is not None and high is not None:
         draft.bounds[mean.label] = (low[0], high[1])

@@ -23,6 +23,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, mean_score
 from eval_factory.scoring.words import same_family
+from eval_factory.tasks.asked_again import is_asked_again
 from eval_factory.tasks.rubric_case import (
     LENGTH_ADJUSTED,
     PROFESSIONAL_METRIC,
@@ -247,7 +248,7 @@ class RubricTally:
         if mean is not None:
             draft.scores[self.metric] = clipped(mean)
             draft.scores[self.metric + UNCLIPPED] = replace(mean, metric=self.metric + UNCLIPPED, scale=None)
-        found = bounds_over_criteria(self.cases)
+        found = bounds_over_criteria({key: case for key, case in self.cases.items() if not is_asked_again(key[2])})
         if found is not None:
             draft.bounds[self.metric] = found
         draft.notes.extend(self.notes(draft.scores))

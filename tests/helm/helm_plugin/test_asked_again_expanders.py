@@ -1,0 +1,98 @@
+"""Questions asked again by HELM's own augmentation: what becomes of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
+from helm.benchmark.augmentations.perturbation import PerturbationSpec
+from helm.benchmark.data_preprocessor import DataPreprocessor
+from helm.benchmark.run_expander import RUN_EXPANDERS
+from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, PassageQuestionInput, Reference
+
+import eval_factory.helm_plugin.choice_order_expander  # noqa: F401 - it registers an expander
+from eval_factory.demo.benchmark import sample_medical_qa
+from eval_factory.tasks.asked_again import ABSTENTION
+
+LONG = "The patient has had fever and severe headache for several days."
+
+
+def question(asked: Input, split: str = "test") -> Instance:
+    references = [
+        Reference(Output(text), tags=[CORRECT_TAG] if at == 1 else []) for at, text in enumerate(("heart", "liver"))
+    ]
+    return Instance(asked, references, split=split, id="a")
+
+
+def expanded(*given: tuple[str, object], method: str | None = None) -> RunSpec:
+    spec = sample_medical_qa()
+    if method is not None:
+        spec = replace(spec, adapter_spec=replace(spec.adapter_spec, method=method))
+    for key, value in given:
+        (spec,) = RUN_EXPANDERS[key](value).expand(spec)
+    return spec
+
+
+def made(spec: RunSpec, instances: Iterable[Instance]) -> list[Instance]:
+    found: list[Instance] = DataPreprocessor(spec.data_augmenter_spec).preprocess(list(instances))
+    return found
+
+
+def names(instances: Iterable[Instance]) -> list[str | None]:
+    return [one.perturbation and one.perturbation.name for one in instances]
+
+
+def test_all_ways_stand_side_by_side_and_the_question_as_it_is_comes_first() -> None:
+    spec = expanded(
+        ("shuffle_choices", 2), ("repeats", 3), ("perturb", "worried+units"), ("pushback", 2), ("confidence", "stated"),
+        ("cost_of_wrong", 1.0),
+    )  # fmt: skip
+    given = [question(Input(LONG), "train"), question(Input(LONG))]
+    instances = made(spec, given)
+    assert names(instances) == [
+        None, None, "choice_order_2", "repeat_2", "repeat_3", "perturb_worried", "pushback_1", "pushback_2",
+        "stated_confidence", "may_abstain",
+    ]  # fmt: skip
+    assert instances[:2] == given
+    assert spec.name == sample_medical_qa().name
+
+
+def test_a_repeat_has_the_same_words_and_other_words_leave_references_alone() -> None:
+    _, again, changed = made(expanded(("repeats", 2), ("perturb", "typos")), [question(Input(LONG))])
+    assert (again.input.text, again.references) == (LONG, question(Input(LONG)).references)
+    assert changed.input.text != LONG
+    assert changed.references == again.references
+
+
+@pytest.mark.parametrize(("method", "more"), [(None, [ABSTENTION]), ("generation", [])])
+def test_not_to_know_is_an_option_where_there_are_options(method: str | None, more: list[str]) -> None:
+    _, abstain = made(expanded(("cost_of_wrong", 2.0), method=method), [question(Input(f"{LONG}\n"))])
+    assert [one.output.text for one in abstain.references] == ["heart", "liver", *more]
+    assert [one.is_correct for one in abstain.references][:2] == [False, True]
+    assert abstain.input.text.startswith(f"{LONG}\nA right answer scores 1 point, a wrong one costs 2 points")
+
+
+def test_inputs_of_their_own_kind_and_conversations_are_changed_too() -> None:
+    spec = expanded(("perturb", "worried"), ("repeats", 2))
+    passage = PassageQuestionInput(passage=LONG, question="Is it likely?")
+    _, changed, again = made(spec, [question(passage)])
+    assert (LONG in changed.input.text, again.input.text) == (True, passage.text)
+    assert len(changed.input.text) > len(passage.text)
+    turns = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": LONG},
+    ]
+    _, changed, again = made(spec, [question(Input(messages=turns))])
+    assert (changed.input.messages[:2], again.input.messages) == (turns[:2], turns)
+    assert changed.input.messages[2]["content"].endswith(LONG)
+    assert changed.input.messages[2] != turns[2]
+
+
+def test_a_run_whose_inputs_helm_perturbs_is_refused() -> None:
+    spec = replace(sample_medical_qa(), data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))
+    with pytest.raises(ValueError, match="exclude each other"):
+        RUN_EXPANDERS["repeats"](2).expand(spec)
