@@ -103,6 +103,8 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\nAgreement of the judges (Krippendorff's alpha): {formats.coefficient(jury.krippendorff_alpha)}"
     if (line := sentences.choice_order_line(result)) is not None:
         yield f"\n{prose(line[:1].upper() + line[1:])}"
+    if (line := sentences.stopping_line(result)) is not None:
+        yield f"\n{prose(line)}"
     yield from _rubric(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:

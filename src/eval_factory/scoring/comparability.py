@@ -240,18 +240,18 @@ def _of_prompts_and_sample(
 
 def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
     params, known = facts.plan.evaluation.run.config.params, facts.plan.evaluation.task.about.instances
-    limit, seed = params.limit_samples, params.extra.sample_seed
+    limit, seed, name = params.limit_samples, params.extra.sample_seed, "sample_seed"
+    if (stop := facts.plan.evaluation.stop_when) is not None:
+        limit, seed, name = facts.asked, stop.seed, "stop_when"
     was_drawn = facts.asked == limit != known
     if facts.asked > most:
-        how = (
-            f"set limit_samples to {most}{', leave sample_seed out' * (seed is not None)}, and HELM draws the same ones"
-        )
+        how = f"set limit_samples to {most}{', leave {name} out' * (seed is not None)}, and HELM draws the same ones"
         yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
     elif limit is not None and limit < most and was_drawn:
         of_them = "a part of the leaderboard's instances: " if seed is None else ""
         yield Deviation("limit_samples", most, limit, f"{of_them}{facts.asked} were asked")
     if seed is not None and was_drawn:
-        yield Deviation("sample_seed", "HELM's draw", seed, "other instances are asked than HELM draws")
+        yield Deviation(name, "HELM's draw", seed, "other instances are asked than HELM draws")
 
 
 def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:

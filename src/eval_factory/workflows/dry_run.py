@@ -17,6 +17,8 @@ from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
+from eval_factory.workflows.other_run import other_run_text
+from eval_factory.workflows.stop_when import grid_line, look_to_begin_with
 
 
 def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
@@ -24,7 +26,7 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     its prerequisites."""
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug)
+    argv = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
     text = preview(evaluation, argv, where_keys_go(plan.endpoints))
     if evaluation.executor.is_slurm:
@@ -38,6 +40,11 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
 
         try:
             check_passport(plan)
+        except EvalFactoryError as error:
+            faults = [*faults, str(error)]
+    if evaluation.run.config.params.extra.stop_when.differs_from is not None:
+        try:
+            other_run_text(plan)
         except EvalFactoryError as error:
             faults = [*faults, str(error)]
     return DryRun(own_lines(text), tuple(faults))
@@ -63,6 +70,8 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
+    if (looks := grid_line(evaluation)) is not None:
+        lines.append(f"\n# looks\n#   {looks}")
     lines += ["\n# keys", *(f"#   {line}" for line in keys)] if keys else []
     lines.append("\n# command")
     lines.append(shlex.join(argv))

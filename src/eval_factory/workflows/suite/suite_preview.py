@@ -54,7 +54,9 @@ def count_of(plan: Plan) -> RequestCount:
     if there is None:
         return RequestCount(None, 0)
     asked = (there if limit is None else min(limit, there)) * plan.trials * (extra.shuffle_choices or 1)
-    at_most = at_most or extra.shuffle_choices is not None  # a question with few choices has fewer orders
+    at_most = (
+        at_most or evaluation.stop_when is not None or extra.shuffle_choices is not None
+    )  # a question with few choices has fewer orders
     judges = len(plan.judges) + len(plan.prescribed)
     return RequestCount(asked, asked * judges, at_most, evaluation.task.helm.rubric)
 
