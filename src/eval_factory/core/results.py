@@ -410,10 +410,10 @@ class JudgeProbe:
 
 @dataclass(frozen=True)
 class Look:
-    """At the first n instances: the main score, or its difference to another run, with an interval that holds at all
-    looks together; None where there is none."""
+    """At the main score, or its difference to another run; the intervals of all looks hold together."""
 
     n: int
+    """Instances, the first ones."""
     value: float | None
     ci_low: float | None
     ci_high: float | None

@@ -10,13 +10,8 @@ from eval_factory.core.formats import counted
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Comparability, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
-from eval_factory.report.sentences import (
-    choice_order_line,
-    clinician_headline,
-    cost_line,
-    rubric_headline,
-    stopping_line,
-)
+from eval_factory.report import sentences
+from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
 _MAX_NOTES = 5
@@ -37,7 +32,7 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         lines.append(line)
     if (orders := choice_order_line(result)) is not None:
         lines.append(f"  {orders}")
-    if (stopping := stopping_line(result)) is not None:
+    if (stopping := sentences.stopping_line(result)) is not None:
         lines.append(f"  {stopping}")
     lines += [*_other_splits(result), *_instances(result)]
     if validity.jury is not None and validity.jury.means:

@@ -228,7 +228,7 @@ def describe(
     scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
-    looks: int = 1,
+    looks: float = 1,
 ) -> Stats:
     """Mean, sample standard deviation, standard error and a 95 % confidence interval.
 
@@ -239,7 +239,7 @@ def describe(
             in it, and without ends if not.
         clusters: of each value the source that it shares with others; None where none is known.
         lowest: of each value the least that it can be, where that is another for each.
-        looks: how often the growing sample is looked at, at most: the interval holds wherever one stops.
+        looks: how often a growing sample is looked at, at most: the interval holds wherever one stops.
 
     The standard error of clustered values is the cluster-robust one. One value alone has no interval.
     """

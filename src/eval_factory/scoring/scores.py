@@ -11,15 +11,7 @@ from dataclasses import dataclass, field, replace
 from eval_factory.core.results import Score, Stats
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of, is_score
-from eval_factory.scoring.intervals import (
-    NO_INTERVAL,
-    PROPORTION,
-    Ends,
-    Interval,
-    bca_of_ratio,
-    describe,
-    interval_of_mean,
-)
+from eval_factory.scoring.intervals import PROPORTION, Ends, bca_of_ratio, describe
 from eval_factory.tasks.errata import CORRECTED
 
 InstanceKey = tuple[str, int, str | None]
@@ -47,8 +39,8 @@ class MetricValues:
     """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
     clusters: Mapping[str, str] | None = None
     """Id of an instance -> the source that it shares with others; None where the task declares no such."""
-    looks: int = 1
-    """How often the growing sample may be looked at: intervals hold wherever it is stopped."""
+    looks: float = 1
+    """As `intervals.describe` has it."""
     lowest: Mapping[InstanceKey, float] | None = None
     """The least value that an instance can have, where that is another for each: of a rubric's cases."""
 
@@ -166,7 +158,8 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
     """None where the metric is no mean of instances' values and some instance is missing, or none is left."""
     if missing and not metric.values:
         return None  # computed over all instances at once, the missing ones among them
-    touched, is_mean = missing & metric.values.keys(), is_mean_of_values(metric)
+    touched = missing & metric.values.keys()
+    is_mean = bool(metric.values) and metric.helm_mean in (None, helm_mean(metric.values))
     if not touched:
         value = metric.helm_mean if metric.helm_mean is not None else helm_mean(metric.values)
         stats = _stats(metric, metric.values, value) if is_mean else _stats_of_a_ratio(metric, value)
@@ -175,10 +168,6 @@ def score_of(metric: MetricValues, missing: set[InstanceKey], *, failed_as_zero:
         return None
     counted = with_missing_counted(metric.values, touched, failed_as_zero=failed_as_zero)
     return mean_score(metric, counted) if counted else None
-
-
-def is_mean_of_values(metric: MetricValues) -> bool:
-    return bool(metric.values) and metric.helm_mean in (None, helm_mean(metric.values))
 
 
 def with_missing_counted(
@@ -211,24 +200,11 @@ def sources_of(metric: MetricValues, instances: Sequence[str]) -> list[str] | No
     return [metric.clusters.get(instance, instance) for instance in instances]
 
 
-def interval_of(metric: MetricValues, values: Mapping[InstanceKey, float], each_side: float) -> Interval:
-    """Of the mean of some of its values, which misses it at each side in that share of samples."""
-    if not values:
-        return NO_INTERVAL
-    sample, sources = sample_of(metric, values)
-    return interval_of_mean(
-        sample, helm_mean(values), metric.scale, sources, _lowest_of(metric, values), each_side=each_side
-    )
-
-
-def _lowest_of(metric: MetricValues, values: Mapping[InstanceKey, float]) -> list[float] | None:
-    least = metric.lowest
-    return None if least is None else list({(key[0], key[2]): least[key] for key in values}.values())
-
-
 def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: float) -> Stats:
     sample, sources = sample_of(metric, values)
-    stats = describe(sample, value, metric.scale, sources, _lowest_of(metric, values), looks=metric.looks)
+    least = metric.lowest
+    lowest = None if least is None else list({(key[0], key[2]): least[key] for key in values}.values())
+    stats = describe(sample, value, metric.scale, sources, lowest, metric.looks)
     trials = trial_means(values)
     return stats if len(trials) < 2 else replace(stats, trials=len(trials), trial_stddev=statistics.stdev(trials))
 

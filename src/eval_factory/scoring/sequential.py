@@ -20,9 +20,9 @@ from eval_factory.core.results import Look, StoppedEarly
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import PROPORTION
+from eval_factory.scoring.intervals import EACH_SIDE, PROPORTION
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.scores import InstanceKey, helm_mean, interval_of, is_mean_of_values, with_missing_counted
+from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with_missing_counted
 
 
 def looks_up_to(first: int, most: int) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class Looks:
         metric = draft.main_values
         if metric is None or not metric.values:
             return Look(size, None, None, None)
-        if not is_mean_of_values(metric):
+        if metric.helm_mean not in (None, helm_mean(metric.values)):
             raise ConfigError(
                 f"{STOP_WHEN}: {draft.main} is no mean over instances: no interval holds at several looks"
             )
@@ -106,8 +106,11 @@ class Looks:
             if not all(low <= one <= high for one in (*metric.values.values(), *self.others.values())):
                 raise ConfigError(f"{STOP_WHEN}.differs_from: nobody knows the ends of the scale of {draft.main}")
             metric = replace(metric, scale=(low - high, high - low), lowest=None)
-        found = interval_of(metric, values, self.stop.alpha / 2 / len(self.sizes))
-        return Look(size, helm_mean(values) if values else None, found.low, found.high)
+        if not values:
+            return Look(size, None, None, None)
+        # of another level than 95 %: as many looks more, or fewer
+        found = mean_score(replace(metric, looks=len(self.sizes) * 2 * EACH_SIDE / self.stop.alpha), values)
+        return Look(size, found.value, found.stats.ci_low, found.stats.ci_high)
 
     def _holds(self, draft: Draft, look: Look) -> bool:
         stop, floor = self.stop, draft.floors.get(draft.main)

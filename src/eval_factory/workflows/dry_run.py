@@ -17,8 +17,7 @@ from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.other_run import other_run_text
-from eval_factory.workflows.stop_when import grid_line, look_to_begin_with
+from eval_factory.workflows.stop_when import grid_line, look_to_begin_with, other_run_text
 
 
 def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
@@ -42,11 +41,10 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
             check_passport(plan)
         except EvalFactoryError as error:
             faults = [*faults, str(error)]
-    if evaluation.run.config.params.extra.stop_when.differs_from is not None:
-        try:
-            other_run_text(plan)
-        except EvalFactoryError as error:
-            faults = [*faults, str(error)]
+    try:
+        other_run_text(plan)
+    except EvalFactoryError as error:
+        faults = [*faults, str(error)]
     return DryRun(own_lines(text), tuple(faults))
 
 

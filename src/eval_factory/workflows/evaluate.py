@@ -43,9 +43,8 @@ from eval_factory.workflows import resume
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.other_run import other_run_text, with_other_run
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
-from eval_factory.workflows.stop_when import ask_in_looks, look_to_begin_with
+from eval_factory.workflows.stop_when import ask_in_looks, look_to_begin_with, other_run_text, with_other_run
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,7 +25,6 @@ from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
 from eval_factory.report.documents import run_config
 from eval_factory.scoring.judge_passports import PASSPORT, passport_text
 from eval_factory.workflows.context import RunContext, start_over
-from eval_factory.workflows.other_run import other_run_text
 from eval_factory.workflows.resume import DataRead, archive_other_results
 
 
@@ -57,8 +56,6 @@ def prepare(
     if (passport := passport_text(plan)) is not None:
         write_atomic(rundir.model_configs / PASSPORT, passport, mode=PRIVATE)
     write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
-    if (other := other_run_text(plan)) is not None:
-        write_atomic(rundir.model_configs / names.OTHER_RUN, other, mode=PRIVATE)
     write_run_config(context, plan, argv)
     log.info("run %s: %s", plan.identity, shlex.join(argv))
 
