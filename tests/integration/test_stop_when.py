@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from eval_factory.demo.example import write_example
+from integration.rubric_endpoint import RubricEndpoint, said
 from integration.support import Outcome, Run, program
 from scripted_endpoint import ScriptedEndpoint
 
@@ -96,11 +97,12 @@ def test_it_ends_at_the_look_whose_interval_is_narrow_enough(ask: Ask) -> None:
     assert found["saved_cost"] == pytest.approx(3 * cost)
     assert found["rule"] == {"half_width": 0.09, "alpha": 0.05, "seed": 3, "first": 50}
     stats, last = main_stats(outcome), found["looks"][-1]
-    assert (stats["count"], stats["ci_method"]) == (100, "wilson-of-4-looks")
+    assert (stats["count"], stats["ci_method"]) == (100, "clopper-pearson-of-4-looks")
     assert (stats["ci_low"], stats["ci_high"]) == (last["ci_low"], last["ci_high"])
     first = found["looks"][0]
     assert (first["ci_high"] - first["ci_low"]) / 2 > 0.09 >= (last["ci_high"] - last["ci_low"]) / 2
     assert any("of a sample: 100 of 400 instances, drawn at random with seed 3" in one for one in notes_of(outcome))
+    assert not [one for one in notes_of(outcome) if "another version of them" in one]
     shown = " ".join((outcome.stderr + outcome.stdout).split())
     assert "look 1: 50 of 400 instances, exact_match 0." in shown
     assert "half_width 0.09 does not hold: 100 are asked next" in shown
@@ -168,6 +170,31 @@ def test_it_ends_once_the_difference_to_another_run_is_shown(ask: Ask, table: Pa
     assert verified.returncode == 0, verified.stdout + verified.stderr
     lines = (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
     assert len([json.loads(line) for line in lines]) == 50
+
+
+def test_judges_are_asked_about_the_answers_of_the_looks_alone(run_program: Run, tmp_path: Path) -> None:
+    """80 cases of a rubric with two criteria; one answer in ten meets none."""
+    about = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
+    (tmp_path / "benchmark.yaml").write_text(json.dumps(about), encoding="utf-8")
+    rubrics = [{"criterion": f"Names cause {at}.", "points": 5} for at in (1, 2)]
+    with (tmp_path / "cases.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(80):
+            turns = [{"role": "user", "content": f"Question {number}?"}]
+            file.write(json.dumps({"id": f"case{number}", "messages": turns, "rubrics": rubrics}) + "\n")
+    extra = {
+        "benchmark": str(tmp_path / "benchmark.yaml"), "judges": [{"name": "gpt", "model_id": "judge/one"}],
+        "stop_when": {"half_width": 0.25, "first": 20},
+    }  # fmt: skip
+    with RubricEndpoint(
+        lambda messages: messages[-1]["content"],
+        lambda _model, conversation, _criterion: said(number_in(conversation) % 10 > 0),
+    ) as endpoint:
+        outcome = run_program("custom", endpoint.url, params={"extra": extra})
+        found = stopped_early(outcome)
+        assert len(endpoint.conversations) == found["asked"] < 80
+        assert endpoint.judged == 2 * found["asked"]
+    assert found["saved_requests"] == 3 * (80 - found["asked"])
+    assert main_stats(outcome)["ci_method"].endswith("-of-3-looks")
 
 
 def test_a_dry_run_shows_the_looks(ask: Ask) -> None:

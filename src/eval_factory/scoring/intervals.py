@@ -41,10 +41,6 @@ def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
     return float(special.stdtrit(degrees, 1 - each_side))
 
 
-def normal_quantile(each_side: float = EACH_SIDE) -> float:
-    return statistics.NormalDist().inv_cdf(1 - each_side)
-
-
 def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
@@ -53,11 +49,22 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
         count: how many values it is of; the effective number where they are clustered, which need not be whole.
         quantile: in place of the normal distribution's.
     """
-    z = normal_quantile() if quantile is None else quantile
+    z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
     spread = z * z / count
     middle = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def clopper_pearson(right: float, count: int, each_side: float) -> Ends:
+    """The exact interval of a proportion (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934).
+
+    Wilson's, of a level beyond 95 %, misses far too often near 0 and 1, and is wider there.
+    """
+    from scipy import special  # imported here: see `t_quantile`
+
+    low, high = special.betaincinv([right, right + 1], [count - right + 1, count - right], [each_side, 1 - each_side])
+    return float(low), float(high)
 
 
 def effective_clusters(clusters: Sequence[Hashable]) -> float:
@@ -211,6 +218,7 @@ def of_equal_values(value: float, count: float, scale: Ends, each_side: float = 
 
 PROPORTION = (0.0, 1.0)
 WILSON, STUDENT_T, ON_A_SCALE, EXACT = "wilson", "student-t", "student-t-pseudo-values", "exact-one-sided"
+CLOPPER_PEARSON = "clopper-pearson"
 CLUSTERED = "-clustered"
 """Ends the name of the method where values of one cluster are not taken for independent."""
 OF_LOOKS = "-of-{}-looks"
@@ -283,7 +291,7 @@ def interval_of_mean(
     | values | interval |
     |---|---|
     | all equal, on a scale | exact one-sided bound; of clustered values the effective number of clusters counts |
-    | 0 and 1, on the scale from 0 to 1 | Wilson's; where clustered, on the effective number |
+    | 0 and 1, on the scale from 0 to 1 | Wilson's; where clustered, on the effective number; else of not 95 %: exact |
     | others on a scale with ends | Student's t with a pseudo-value at each end |
     | others | Student's t; where clustered, with the cluster-robust variance |
 
@@ -308,10 +316,12 @@ def interval_of_mean(
     moved = 0.0 if mean is None else mean - center  # how far the mean that is reported lies from that of the values
     if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
         method, moved = WILSON, 0.0
-        if sources is None:
-            found = wilson(center, len(values), normal_quantile(each_side))
-        else:
+        if sources is not None:
             found = wilson_clustered(values, sources, each_side)
+        elif each_side == EACH_SIDE:
+            found = wilson(center, len(values))
+        else:
+            method, found = CLOPPER_PEARSON, clopper_pearson(sum(values), len(values), each_side)
     elif not leaves:
         method, found = ON_A_SCALE, on_a_scale(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < LEAST_UNBOUNDED:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eval_factory.config.model import StopWhen
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.results import Look, StoppedEarly
 from eval_factory.helm import names, output
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
@@ -48,12 +48,15 @@ class Looks:
 
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:
-        """None without a rule. Raises HelmError, OSError."""
+        """None without a rule. Raises HelmError; PrerequisiteError: the other run's values cannot be read."""
         stop, drawn = plan.evaluation.stop_when, output.drawn_sample(plan.rundir.helm)
         if stop is None or drawn is None:
             return None
         file = plan.rundir.model_configs / names.OTHER_RUN
-        others = json.loads(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
+        try:
+            others = json.loads(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
+        except (OSError, ValueError, LookupError) as error:
+            raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
         return cls(plan, stop, drawn, others)
 
     @property

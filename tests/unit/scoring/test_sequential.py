@@ -34,12 +34,12 @@ def test_looks_double_up_to_all() -> None:
 def test_an_interval_may_miss_in_its_share_of_the_samples_alone() -> None:
     """Each formula written out, at 2.5 % / 4 on a side."""
     side, right, count = 0.025 / 4, 45, 50
-    z, share = stats.norm.isf(side), right / count
-    middle, half = (share + z * z / 2 / count), z * math.sqrt(share * (1 - share) / count + z * z / 4 / count**2)
     found = describe([1.0] * right + [0.0] * (count - right), looks=4)
-    assert found.ci_method == "wilson-of-4-looks"
-    ends = [(middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)]
-    assert [found.ci_low, found.ci_high] == pytest.approx(ends)
+    assert found.ci_method == "clopper-pearson-of-4-looks"
+    low, high = cast(float, found.ci_low), cast(float, found.ci_high)
+    at_least = sum(math.comb(count, k) * low**k * (1 - low) ** (count - k) for k in range(right, count + 1))
+    at_most = sum(math.comb(count, k) * high**k * (1 - high) ** (count - k) for k in range(right + 1))
+    assert [at_least, at_most] == pytest.approx([side, side])
     alike = describe([1.0] * count, looks=4)
     assert (alike.ci_low, alike.ci_high) == pytest.approx((side ** (1 / count), 1.0))
     graded = [0.25] * 20 + [0.5] * 20 + [1.0] * 10
