@@ -82,31 +82,31 @@ def main_stats(outcome: Outcome) -> dict[str, Any]:
 
 def test_it_ends_at_the_look_whose_interval_is_narrow_enough(ask: Ask) -> None:
     with ScriptedEndpoint(nine_of_ten) as endpoint:
-        outcome = ask(endpoint.url, stop_when={"half_width": 0.09, "seed": 3}, prices=[PRICE])
+        outcome = ask(endpoint.url, stop_when={"half_width": 0.1, "seed": 3}, prices=[PRICE])
         asked = [request["messages"][-1]["content"] for request in endpoint.requests]
         probes = endpoint.probes
         found = stopped_early(outcome)
         assert [look["n"] for look in found["looks"]] == [50, 100]
         assert len(asked) == len(set(asked)) == found["asked"] == 100, "nothing is asked twice"
         assert probes == 1
-        again = ask(endpoint.url, stop_when={"half_width": 0.09, "seed": 3}, prices=[PRICE])
+        again = ask(endpoint.url, stop_when={"half_width": 0.1, "seed": 3}, prices=[PRICE])
         assert (len(endpoint.requests), endpoint.probes) == (100, 1)
     assert "its result stands" in again.stderr
     assert (found["of"], found["holds"], found["stopped"], found["saved_requests"]) == (ROWS, True, True, 300)
     cost = outcome.document()["usage"]["all_runs"]["cost"]["value"]
     assert found["saved_cost"] == pytest.approx(3 * cost)
-    assert found["rule"] == {"half_width": 0.09, "alpha": 0.05, "seed": 3, "first": 50}
+    assert found["rule"] == {"half_width": 0.1, "alpha": 0.05, "seed": 3, "first": 50}
     stats, last = main_stats(outcome), found["looks"][-1]
     assert (stats["count"], stats["ci_method"]) == (100, "clopper-pearson-of-4-looks")
     assert (stats["ci_low"], stats["ci_high"]) == (last["ci_low"], last["ci_high"])
     first = found["looks"][0]
-    assert (first["ci_high"] - first["ci_low"]) / 2 > 0.09 >= (last["ci_high"] - last["ci_low"]) / 2
+    assert (first["ci_high"] - first["ci_low"]) / 2 > 0.1 >= (last["ci_high"] - last["ci_low"]) / 2
     assert any("of a sample: 100 of 400 instances, drawn at random with seed 3" in one for one in notes_of(outcome))
     assert not [one for one in notes_of(outcome) if "another version of them" in one]
     shown = " ".join((outcome.stderr + outcome.stdout).split())
     assert "look 1: 50 of 400 instances, exact_match 0." in shown
-    assert "half_width 0.09 does not hold: 100 are asked next" in shown
-    assert "100 of 400 instances asked in 2 looks: half_width 0.09 holds; about 300 requests (" in shown
+    assert "half_width 0.1 does not hold: 100 are asked next" in shown
+    assert "100 of 400 instances asked in 2 looks: half_width 0.1 holds; about 300 requests (" in shown
     assert outcome.document()["provenance"]["seeds"]["sample"] == 3
     verified = program("verify", str(outcome.output_dir))
     assert verified.returncode == 0, verified.stdout + verified.stderr
