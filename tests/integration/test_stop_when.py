@@ -162,14 +162,16 @@ def test_it_ends_once_the_difference_to_another_run_is_shown(ask: Ask, table: Pa
         found = stopped_early(outcome)
         assert (found["asked"], len(endpoint.requests), found["stopped"]) == (50, 50, True)
         assert found["looks"][0]["ci_low"] > 0
+        write_rows(table, " Really?")
+        differing = ask(endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="second")
+        assert (differing.returncode, len(endpoint.requests)) == (2, 100)
+        assert "of 50 instances 50 are in both runs, 50 of them asked in other words" in differing.stderr
         (other.output_dir / "evaluation_config.yaml").rename(tmp_path / "away")
         refused = ask(endpoint.url, stop_when={"differs_from": str(other.output_dir)}, to="third")
-        assert (refused.returncode, len(endpoint.requests)) == (2, 50)
+        assert (refused.returncode, len(endpoint.requests)) == (2, 100)
     assert "differs_from: no finished run" in refused.stderr
     verified = program("verify", str(outcome.output_dir))
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    lines = (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()
-    assert len([json.loads(line) for line in lines]) == 50
 
 
 def test_judges_are_asked_about_the_answers_of_the_looks_alone(run_program: Run, tmp_path: Path) -> None:

@@ -410,10 +410,10 @@ class JudgeProbe:
 
 @dataclass(frozen=True)
 class Look:
-    """At the main score, or its difference to another run; the intervals of all looks hold together."""
+    """The main score of the first `n` instances, or its difference to another run; None: there is none. The intervals
+    of all looks hold together."""
 
     n: int
-    """Instances, the first ones."""
     value: float | None
     ci_low: float | None
     ci_high: float | None
