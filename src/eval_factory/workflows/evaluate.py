@@ -133,7 +133,10 @@ def asked(
         return probed_text(probed)
 
     def ask(argv: Sequence[str]) -> Ran:
+        nonlocal settings
         ended = run_helm(context, plan.evaluation, argv, settings, once_begun=while_helm_is_imported)
+        if (most := settings.budget.max_wall_s) is not None:  # of one invocation, whatever looks it has
+            settings = replace(settings, budget=replace(settings.budget, max_wall_s=max(most - ended.wall_s, 0.01)))
         return checked_runs(context, plan, ended, shared=options.limits is not None)
 
     if (stop := plan.evaluation.stop_when) is not None:
