@@ -18,15 +18,14 @@ from eval_factory.config.model import StopWhen
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded
-from eval_factory.core.results import StoppedEarly, TaskResult
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import STOP_WHEN, Plan
-from eval_factory.report.documents import DIGITS_OF_SECONDS
 
 if TYPE_CHECKING:
+    from eval_factory.core.results import StoppedEarly, TaskResult
     from eval_factory.workflows.context import RunContext
     from eval_factory.workflows.helm_run import Ran
     from eval_factory.workflows.resume import DataRead
@@ -69,6 +68,7 @@ def ask_in_looks(
     Raises:
         ConfigError: no look can say whether the rule holds.
     """
+    from eval_factory.report.documents import DIGITS_OF_SECONDS
     from eval_factory.scoring.collect import collect
     from eval_factory.workflows.prepare import write_run_config
 
