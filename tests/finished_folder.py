@@ -12,7 +12,8 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import names
 from eval_factory.plan.run_plan import make_plan
-from eval_factory.workflows.evaluate import Ran, collect_and_report
+from eval_factory.workflows.evaluate import collect_and_report
+from eval_factory.workflows.helm_run import Ran
 from eval_factory.workflows.prepare import prepare
 from eval_factory.workflows.resume import DataRead
 from unit.builders import context, evaluation

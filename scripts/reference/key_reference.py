@@ -42,7 +42,8 @@ def keys_page() -> str:
     """docs/reference/config.md."""
     framework = load_framework()
     rows = list(_rows(run_config_schema(framework), "", framework))
-    groups = ("config", "config.params", "config.params.extra", JUDGES, PRICES, "target.api_endpoint")
+    extra = "config.params.extra"
+    groups = ("config", "config.params", extra, f"{extra}.stop_when", JUDGES, PRICES, "target.api_endpoint")
     lines = [INTRODUCTION]
     for group in (*groups, "target.api_endpoint.adapter_config", "", SLURM):
         title = f"{group}[]" if group in (JUDGES, PRICES) else group or EXECUTOR

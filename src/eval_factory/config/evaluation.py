@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from eval_factory.config import taken_keys
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
-from eval_factory.config.model import UNKNOWN_KEY, RunConfig, known_keys, unknown_key, wrong_value
+from eval_factory.config.model import UNKNOWN_KEY, RunConfig, StopWhen, known_keys, unknown_key, wrong_value
 from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
 from eval_factory.config.taken_keys import RunExecutor
 from eval_factory.core.errors import ConfigError
@@ -99,6 +99,12 @@ class Evaluation:
         """`max_new_tokens` and `extra.num_output_tokens` are two names of one thing."""
         params = self.run.config.params
         return params.extra.num_output_tokens or params.max_new_tokens
+
+    @property
+    def stop_when(self) -> StopWhen | None:
+        """None without a rule."""
+        stop = self.run.config.params.extra.stop_when
+        return stop if stop.rules else None
 
     def key_names(self) -> list[str]:
         """Names of the environment variables that may hold a key of this run, or another secret."""

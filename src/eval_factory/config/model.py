@@ -235,7 +235,7 @@ _Jury = Annotated[list[Judge], Field(min_length=1)]
 
 Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
 """US dollars; nothing costs less than nothing."""
-SomeMoney = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
+Some = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
 class TokenPrice(StrictModel):
@@ -251,6 +251,30 @@ PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
 
 
 ExecutorName = Literal["local", "slurm"]
+
+Seed = Annotated[int, Field(strict=True, ge=0, le=10**15)]
+
+
+class StopWhen(StrictModel):
+    """`config.params.extra.stop_when`: with a rule, instances are asked until it holds."""
+
+    half_width: Some | None
+    beats_floor: Annotated[bool, Field(strict=True)]
+    differs_from: PathText | None
+    alpha: Annotated[Number, Field(gt=0.0, le=0.5)]
+    seed: Seed
+    first: Annotated[Positive, Field(ge=10)]
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """Those that are given: a valid configuration has one at most."""
+        given = {"half_width": self.half_width, "beats_floor": self.beats_floor, "differs_from": self.differs_from}
+        return {name: value for name, value in given.items() if value}
+
+    @property
+    def text(self) -> str:
+        """`half_width 0.02`."""
+        return ", ".join(name if value is True else f"{name} {value}" for name, value in self.rules.items())
 
 
 class Extra(StrictModel):
@@ -275,7 +299,8 @@ class Extra(StrictModel):
     judges: Annotated[_Jury | None, _different("name", "judges")]
     judge_passport: PathText | None
     probe_judges: Annotated[bool, Field(strict=True)]
-    sample_seed: Annotated[int, Field(strict=True, ge=0, le=10**15)] | None
+    sample_seed: Seed | None
+    stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
@@ -291,10 +316,10 @@ class Extra(StrictModel):
     allow_abstain: Annotated[bool, Field(strict=True)]
     cost_of_wrong: Annotated[Number, Field(ge=0.0, le=1000.0)]
     prices: Annotated[PriceTable | None, _different("model_id", "prices")]
-    max_cost: SomeMoney | None
+    max_cost: Some | None
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
-    max_wall_s: SomeMoney | None
+    max_wall_s: Some | None
 
 
 class Params(StrictModel):

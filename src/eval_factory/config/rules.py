@@ -141,6 +141,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     if params.extra.sample_seed is not None and not limits_instances(run, task):
         why = "without limit_samples all instances are asked, and none are drawn"
         problems.append(f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out")
+    problems += wrong_with_stop_when(run, task)
     if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
         about = "a passport is about the criteria of a rubric, and this program's prompt"
         problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")
@@ -151,8 +152,35 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     if (own or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"
         problems.append(f"config.output_dir: must hold no comma for {which}, HELM cannot be given one")
-    update = _scenario_values(run, task, problems)
+    update: dict[str, Any] = _scenario_values(run, task, problems)
+    if (stop := params.extra.stop_when).differs_from is not None:
+        update["stop_when"] = stop.model_copy(update={"differs_from": os.path.abspath(stop.differs_from)})
     return with_extra(run, update) if update else run
+
+
+def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:
+    params, where = run.config.params, f"{_EXTRA}.stop_when"
+    stop, limit = params.extra.stop_when, params.limit_samples
+    if not (rules := stop.rules):
+        usual = load_framework().defaults.config["params"]["extra"]["stop_when"]
+        if stop.model_dump() != usual:
+            yield f"{where}: names no rule; give half_width, beats_floor or differs_from"
+        return
+    if len(rules) > 1:
+        yield f"{where}: has {' and '.join(rules)}; give one of them"
+    if params.extra.sample_seed is not None:
+        why = "its samples are in proportion to groups, and a greater one does not hold the smaller one exactly"
+        yield f"{where}: excludes sample_seed ({why}); leave sample_seed out, stop_when.seed draws"
+    if params.extra.judge_passport is not None:
+        yield f"{where}: excludes judge_passport: the interval of a score corrected by one holds at a single look"
+    if again := [name for name in (*ASKED_AGAIN_BY, "allow_abstain") if getattr(params.extra, name)]:
+        yield f"{where}: excludes {', '.join(again)}: what is asked again has intervals that hold at a single look"
+    if "max_eval_instances" in task.helm.arguments:
+        yield f"{where}: HELM takes max_eval_instances at each look; write config.params.limit_samples instead"
+    if limit is not None and limit <= stop.first:
+        yield f"{where}.first: {stop.first} of at most {limit} instances (limit_samples) leave no second look"
+    if stop.beats_floor and task.helm.judges and not params.extra.probe_judges:
+        yield f"{where}.beats_floor: the floor of a score by judges is not known; set {_EXTRA}.probe_judges, too"
 
 
 def limits_instances(run: RunConfig, task: Task) -> bool:

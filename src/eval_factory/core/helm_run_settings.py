@@ -69,6 +69,8 @@ class SampleSettings:
     seed: int
     source: str | None = None
     """The field of an instance that names what it shares with others: no group."""
+    in_one_order: bool = False
+    """Whatever groups they come in: a greater sample holds the smaller one exactly."""
 
 
 @dataclass(frozen=True)

@@ -402,6 +402,42 @@ class JudgeProbe:
 
 
 @dataclass(frozen=True)
+class Look:
+    """The main score of the first `n` instances, or its difference to another run; None: there is none. The intervals
+    of all looks hold together."""
+
+    n: int
+    value: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+
+@dataclass(frozen=True)
+class StoppedEarly:
+    """Of a run with `extra.stop_when`."""
+
+    rule: Mapping[str, Any]
+    """With its level `alpha`, and `seed` and `first` of the sample."""
+    looks: tuple[Look, ...]
+    asked: int
+    of: int
+    """Instances that the benchmark has."""
+    holds: bool
+    """Whether the rule holds at the last look."""
+    stopped: bool
+    """Whether there was more to be asked."""
+    saved_requests: int
+    saved_cost: float | None
+    """US dollars; None where prices are not known."""
+
+    @property
+    def rule_text(self) -> str:
+        """`half_width 0.02`."""
+        name, value = next(iter(self.rule.items()))
+        return name if value is True else f"{name} {value}"
+
+
+@dataclass(frozen=True)
 class Validity:
     """What a reader has to know to trust the scores, or not."""
 
@@ -428,6 +464,8 @@ class Validity:
     judge_probe: JudgeProbe | None = None
     """With `extra.probe_judges`."""
     asked_again: AskedAgain | None = None
+    stopped_early: StoppedEarly | None = None
+    """With `extra.stop_when`."""
 
     @property
     def coverage(self) -> float:

@@ -57,8 +57,8 @@ def run_entry(plan: Plan) -> str:
     return f"{plan.evaluation.task.helm.run_spec}:{joined}"
 
 
-def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
-    """The argument list of helm-run.
+def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None) -> list[str]:
+    """The argument list of helm-run. `at_most`: instances, where a look asks fewer than the configuration says.
 
     The template is rendered once, every value quoted, and split as a shell would: what a value holds can neither
     become a second argument nor be evaluated.
@@ -67,7 +67,7 @@ def command_line(plan: Plan, *, debug: bool = False) -> list[str]:
         "helm_run": helm_program("helm-run", plan.upstream),
         "run_entry": run_entry(plan),
         "suite": HELM_SUITE,
-        "max_eval_instances": plan.evaluation.run.config.params.limit_samples or names.NO_LIMIT,
+        "max_eval_instances": at_most or plan.evaluation.run.config.params.limit_samples or names.NO_LIMIT,
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
         "log_config": None if debug else str(plan.rundir.model_configs / names.LOGGING),

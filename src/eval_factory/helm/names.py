@@ -21,6 +21,8 @@ JUDGES = "judges.yaml"
 BENCHMARK = "benchmark.yaml"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
+OTHER_RUN = "other_run.json"
+"""The instances of the run that `extra.stop_when.differs_from` names."""
 SETTINGS = "settings.json"
 """Read by our plug-in, not by HELM: where data are, and which hosts may be contacted."""
 
@@ -62,6 +64,7 @@ JUDGE_PROMPTS_FILE = "judge_prompts.json"
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
 JUDGE_PROBE_FILE = "judge_probe.json"
 CONFIDENCE_FILE = "stated_confidence.json"
+DRAWN_SAMPLE_FILE = "drawn_sample.json"
 """In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
 SQL_TOTAL_LIMIT_S = 600.0

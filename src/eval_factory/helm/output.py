@@ -385,6 +385,13 @@ class _CodeExecution(HelmRecord):
     """Queries that were ended before their time, because the model's others had used it up."""
 
 
+class DrawnSample(HelmRecord):
+    """Instances that `extra.stop_when` drew, and those that there are."""
+
+    asked: int
+    of: int
+
+
 def hub_datasets(helm_dir: Path) -> list[LoadedDataset]:
     """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
     return _of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[LoadedDataset]) or []
@@ -403,6 +410,11 @@ def limited_records(helm_dir: Path) -> LimitedRecords | None:
 def stored_code_execution(helm_dir: Path) -> _CodeExecution | None:
     """None where nothing was executed. Raises HelmError."""
     return _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, _CodeExecution)
+
+
+def drawn_sample(helm_dir: Path) -> DrawnSample | None:
+    """None where no instances were drawn for `extra.stop_when`. Raises HelmError."""
+    return _of_the_plugin(helm_dir / names.DRAWN_SAMPLE_FILE, DrawnSample)
 
 
 def stored_judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:

@@ -42,7 +42,7 @@ from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
-from eval_factory.helm_plugin.session import STARTED, code_execution, judge_prompts, session_for
+from eval_factory.helm_plugin.session import STARTED, code_execution, drawn_sample, judge_prompts, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable
 from eval_factory.tasks.rubric_case import ANSWER
 
@@ -177,6 +177,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         pinned_downloads.record_datasets(Path(self.output_path) / names.HUB_DATASETS_FILE)
         code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
         judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
+        drawn_sample.write_down(Path(self.output_path) / names.DRAWN_SAMPLE_FILE)
         if (warning := patch_registry.warning()) is not None:
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=warning)
         asked = sum(answer_in_data(one) is None for one in state.request_states)

@@ -262,3 +262,5 @@ class CodeExecution(RunRecord):
 
 
 judge_prompts, code_execution = JudgePrompts(), CodeExecution()
+drawn_sample = RunRecord()
+"""With `extra.stop_when`: how many instances are asked, of how many."""

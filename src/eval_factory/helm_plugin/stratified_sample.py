@@ -1,4 +1,5 @@
-"""`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that they come in.
+"""`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that they come in. With
+`extra.stop_when` they are the first ones of one random order of all.
 
 HELM draws with one seed, whatever the instances are. Here an instance's rank is a hash of the seed and its text, so the
 order in which a scenario reads its data does not matter, and a greater sample holds the smaller one, but for rounding.
@@ -28,15 +29,27 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
 
         there = [one for one in instances if one.split in eval_splits]
         settings = HelmRunSettings.from_environment(os.environ).sample
-        if settings is None or len(there) <= max_eval_instances:
+        if settings is not None and settings.in_one_order:
+            from eval_factory.helm_plugin.session import drawn_sample
+
+            sample, by = in_one_order(there, settings.seed)[:max_eval_instances], None
+            drawn_sample.known = {"asked": len(sample), "of": len(there)}
+        elif settings is None or len(there) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
-        sample = stratified_sample(there, max_eval_instances, settings)
-        by = stratifying_field(there, settings.source)
+        else:
+            sample = stratified_sample(there, max_eval_instances, settings)
+            by = stratifying_field(there, settings.source)
         how = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
         hlog(f"{len(instances)} instances, {len(sample)}/{len(there)} eval instances, {how}")
         return [one for one in instances if one.split == TRAIN_SPLIT] + sample
 
     return drawn
+
+
+def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
+    """All, by their ranks."""
+    ranked = [(_rank(seed, _text_of(one)), str(one.id), one) for one in instances]
+    return [one for _, _, one in sorted(ranked, key=_place)]
 
 
 def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSettings) -> list[Any]:

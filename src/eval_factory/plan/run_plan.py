@@ -27,6 +27,7 @@ KEPT_BY = "answers_kept_by"
 """The section of run_config.yml; only where there were several servers."""
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
+STOP_WHEN = "config.params.extra.stop_when"
 HELM_SUITE = "eval-factory"
 """The one suite of an output folder: a folder holds one evaluation."""
 
@@ -62,6 +63,9 @@ CHANGES_RESULTS = frozenset(
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
         "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence", "allow_abstain", "cost_of_wrong",
+    )
+    | _paths(
+        "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
     )
     | _paths("target.api_endpoint", "model_id", "type")
     | _paths(
@@ -307,6 +311,9 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
     for name, usual in usual_values.items():
         if leaves[f"config.params.extra.{name}"] == usual:  # as before there was such a key
             del leaves[f"config.params.extra.{name}"]
+    if evaluation.stop_when is None:
+        leaves = {path: value for path, value in leaves.items() if not path.startswith(STOP_WHEN)}
+        known["values"] = leaves
     if evaluation.benchmark is not None:
         known["benchmark"] = dict(evaluation.benchmark.sha256)
     text = json.dumps(known, sort_keys=True, ensure_ascii=False)

@@ -134,6 +134,9 @@ def _validity(result: results.TaskResult) -> dict[str, Any]:
         for name in ("length_correlation", "correction"):
             if not record["rubric"][name]:
                 del record["rubric"][name]
+    if record["stopped_early"] is not None:
+        record["stopped_early"] = rounded_fields(record["stopped_early"])
+        record["stopped_early"]["looks"] = [rounded_fields(look) for look in record["stopped_early"]["looks"]]
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
     last = {name: record.pop(name) for name in ("failures", "notes")}
     if record["jury"] is not None:

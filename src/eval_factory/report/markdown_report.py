@@ -106,6 +106,8 @@ def _validity(result: TaskResult) -> Iterator[str]:
         yield f"\n{prose(line[:1].upper() + line[1:])}"
     again = [f"- {prose(line[:1].upper() + line[1:])}" for line in asked_again_lines(result.validity.asked_again)]
     yield from ["\nDoes the answer hold?\n", *again] if again else []
+    if (line := sentences.stopping_line(result)) is not None:
+        yield f"\n{prose(line)}"
     yield from _rubric(result.validity.rubric)
     record = result.comparability
     if record is not None and record.medhelm_settings is not None:

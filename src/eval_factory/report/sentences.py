@@ -237,6 +237,17 @@ def agreement_text(one: results.Agreement) -> str:
     return f"{measures or 'not defined'} (n = {one.n})"
 
 
+def stopping_line(result: results.TaskResult) -> str | None:
+    """How many instances were asked until the rule held; None where there was no rule."""
+    found = result.validity.stopped_early
+    if found is None:
+        return None
+    asked = f"{found.asked} of {found.of} instances asked in {counted(len(found.looks), 'look')}"
+    cost = "" if found.saved_cost is None else f" ({money(found.saved_cost)})"
+    saved = f"; about {found.saved_requests} requests{cost} saved" if found.stopped else ""
+    return f"{asked}: {found.rule_text} {'holds' if found.holds else 'does not hold'}{saved}"
+
+
 def choice_order_line(result: results.TaskResult) -> str | None:
     """What becomes of the answers when choices stand in another order; None where there was one order only."""
     record = result.validity.choice_orders

@@ -36,6 +36,7 @@ from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.rubric_correction import RubricCorrection
 from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
+from eval_factory.scoring.sequential import Looks
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
 from eval_factory.scoring.usage import usage_of
@@ -78,11 +79,12 @@ def collect(
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
-    probe = ProbedJudges.of(plan, run, rubric, jury)
+    probe, looks = ProbedJudges.of(plan, run, rubric, jury), Looks.of(plan)
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
-    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, again, floors, stated)
-    parts = (tally, rubric, corrections, readability, jury, orders, again, floors)
+    draft.looks = 1 if looks is None else len(looks.sizes)
+    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, again, floors, looks, stated)
+    parts = (tally, rubric, corrections, readability, jury, orders, again, floors, looks)
     seeing = [part.add for part in parts if part is not None]
     aside = [tally.count_failure, *([again.add] if again else [])]
     for state in run.request_states():
@@ -113,6 +115,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     orders: ChoiceOrderCheck | None,
     again: Askings | None,
     floors: FloorScores,
+    looks: Looks | None,
     stated: StatedModels,
 ) -> list[Callable[[Draft], None]]:
     """What completes the draft after all requests, each with why it stands where it does.
@@ -142,6 +145,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         partial(_report_models, stated),  # the last reason against reporting
         probe.complete if probe else None,  # what it says is a floor
         floors.complete,  # finished scores are held against them
+        looks.complete if looks else None,  # a rule may be about the floor
         _report_labels,  # the other end: as high as labels allow
         jury.report if jury else None,  # how far a score by judges can be trusted
         again.lead if again else None,  # judges, floors and labels were held against the questions as they are
@@ -171,7 +175,7 @@ def _score(draft: Draft) -> None:
         draft.notes.add(Importance.DOUBTFUL, f"{other} {draft.main_split}")
     of_all_judges = {}
     for metric in draft.metrics:
-        metric.clusters = tally.clusters or None
+        metric.clusters, metric.looks = tally.clusters or None, draft.looks
         judged = is_judged(metric, jury_metric)
         missing, as_zero = missing_judgements(metric, jury_metric, tally, failed_as_zero=draft.failed_as_zero)
         score = score_of(metric, missing, failed_as_zero=as_zero)
@@ -264,6 +268,7 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
             draft.choice_orders,
             draft.judge_probe,
             draft.asked_again,
+            draft.stopped_early,
         ),
         usage=draft.usage,
         provenance=provenance,

@@ -18,7 +18,7 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
-from eval_factory.helm.output import AdapterSpec
+from eval_factory.helm.output import AdapterSpec, drawn_sample
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
@@ -240,18 +240,19 @@ def _of_prompts_and_sample(
 
 def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
     params, known = facts.plan.evaluation.run.config.params, facts.plan.evaluation.task.about.instances
-    limit, seed = params.limit_samples, params.extra.sample_seed
+    limit, seed, name = params.limit_samples, params.extra.sample_seed, "sample_seed"
+    if (stop := facts.plan.evaluation.stop_when) and (drawn := drawn_sample(facts.plan.rundir.helm)):
+        limit, seed, name, known = drawn.asked, stop.seed, "stop_when", drawn.of
     was_drawn = facts.asked == limit != known
     if facts.asked > most:
-        how = (
-            f"set limit_samples to {most}{', leave sample_seed out' * (seed is not None)}, and HELM draws the same ones"
-        )
+        left_out = "" if seed is None else f", leave {name} out"
+        how = f"set limit_samples to {most}{left_out}, and HELM draws the same ones"
         yield Deviation("limit_samples", most, "none" if limit is None else limit, f"{facts.asked} instances; {how}")
     elif limit is not None and limit < most and was_drawn:
         of_them = "a part of the leaderboard's instances: " if seed is None else ""
         yield Deviation("limit_samples", most, limit, f"{of_them}{facts.asked} were asked")
     if seed is not None and was_drawn:
-        yield Deviation("sample_seed", "HELM's draw", seed, "other instances are asked than HELM draws")
+        yield Deviation(name, "HELM's draw", seed, "other instances are asked than HELM draws")
 
 
 def _of_data_and_answers(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[Deviation]:

@@ -27,6 +27,8 @@ class Draft:
     usage: results.Usage
     changes: Sequence[str] = ()
     """How requests were changed so that the endpoint took them."""
+    looks: int = 1
+    """How often the sample may be looked at, with `extra.stop_when`."""
     earlier_notes: Collection[str] = ()
     """Of an earlier collection."""
     notes: Notes = field(default_factory=Notes)
@@ -50,6 +52,7 @@ class Draft:
     choice_orders: results.ChoiceOrders | None = None
     asked_again: results.AskedAgain | None = None
     judge_probe: results.JudgeProbe | None = None
+    stopped_early: results.StoppedEarly | None = None
     floors: Mapping[str, results.Floor] = field(default_factory=dict)
     groups: Groups = field(default_factory=Groups)
     asked: Mapping[str, results.AskedEndpoint] = field(default_factory=dict)

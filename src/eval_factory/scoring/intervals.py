@@ -34,11 +34,11 @@ NO_INTERVAL = Interval(None, None, None)
 
 
 @lru_cache(maxsize=4096)
-def t_quantile(degrees: float) -> float:
-    """The 0.975 quantile of Student's t distribution; degrees need not be whole."""
+def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
+    """The 0.975 quantile of Student's t distribution, or another; degrees need not be whole."""
     from scipy import special  # imported here: a score of 0/1 values needs none of it
 
-    return float(special.stdtrit(degrees, 1 - EACH_SIDE))
+    return float(special.stdtrit(degrees, 1 - each_side))
 
 
 def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
@@ -54,6 +54,17 @@ def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     middle = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / count + spread / (4 * count)) / (1 + spread)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def clopper_pearson(right: float, count: int, each_side: float) -> Ends:
+    """The exact interval of a proportion (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934).
+
+    Wilson's, of a level beyond 95 %, misses far too often near 0 and 1, and is wider there.
+    """
+    from scipy import special  # imported here: see `t_quantile`
+
+    low, high = special.betaincinv([right, right + 1], [count - right + 1, count - right], [each_side, 1 - each_side])
+    return float(low), float(high)
 
 
 def effective_clusters(clusters: Sequence[Hashable]) -> float:
@@ -114,7 +125,7 @@ def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hasha
     return max(1.0, variance * total * (total - 1) / squares)
 
 
-def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Ends:
+def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable], each_side: float = EACH_SIDE) -> Ends:
     """The Wilson interval of clustered 0/1 values, on their effective number.
 
     The effective number is count / design effect, and no more than count; t with the effective number of clusters less
@@ -123,7 +134,7 @@ def wilson_clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> E
     Methodology 7:334-364, 2019, who recommend Wilson's).
     """
     count = len(values) / design_effect(values, (0.0, 1.0), clusters)
-    return wilson(statistics.fmean(values), count, t_quantile(effective_clusters(clusters) - 1))
+    return wilson(statistics.fmean(values), count, t_quantile(effective_clusters(clusters) - 1, each_side))
 
 
 def variance_of(values: Sequence[float]) -> float:
@@ -131,7 +142,9 @@ def variance_of(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
-def student_t(values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Ends:
+def student_t(
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None, each_side: float = EACH_SIDE
+) -> Ends:
     """Student's t interval of the mean of two values or more.
 
     Of clustered ones with the cluster-robust variance, and the effective number of clusters less one as its degrees of
@@ -139,11 +152,13 @@ def student_t(values: Sequence[float], clusters: Sequence[Hashable] | None = Non
     """
     units = len(values) if clusters is None else effective_clusters(clusters)
     variance = variance_of(values) / len(values) if clusters is None else variance_of_mean(values, clusters)
-    mean, half = statistics.fmean(values), t_quantile(units - 1) * math.sqrt(variance)
+    mean, half = statistics.fmean(values), t_quantile(units - 1, each_side) * math.sqrt(variance)
     return mean - half, mean + half
 
 
-def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None) -> Ends:
+def on_a_scale(
+    values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None, each_side: float = EACH_SIDE
+) -> Ends:
     """Student's t interval of a mean on a scale with ends, from the values and one pseudo-value at each end.
 
     Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
@@ -155,7 +170,7 @@ def on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable
     low, high = scale
     labels = range(len(values)) if clusters is None else clusters
     mean, variance = mean_on_a_scale(values, scale, labels)
-    half = t_quantile(effective_clusters(labels) - 1) * math.sqrt(variance)
+    half = t_quantile(effective_clusters(labels) - 1, each_side) * math.sqrt(variance)
     return max(low, mean - half), min(high, mean + half)
 
 
@@ -186,7 +201,7 @@ def _sum_of_squares(values: Iterable[float]) -> float:
     return math.fsum(value * value for value in values)
 
 
-def of_equal_values(value: float, count: float, scale: Ends) -> Ends:
+def of_equal_values(value: float, count: float, scale: Ends, each_side: float = EACH_SIDE) -> Ends:
     """What can be said of the mean where all values are equal: how many other values there can be at most.
 
     With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
@@ -197,14 +212,17 @@ def of_equal_values(value: float, count: float, scale: Ends) -> Ends:
         count: of independent values; the effective number of clusters, where values are clustered.
     """
     low, high = scale
-    share = 1 - EACH_SIDE ** (1 / count)
+    share = 1 - each_side ** (1 / count)
     return value - share * (value - low), value + share * (high - value)
 
 
 PROPORTION = (0.0, 1.0)
 WILSON, STUDENT_T, ON_A_SCALE, EXACT = "wilson", "student-t", "student-t-pseudo-values", "exact-one-sided"
+CLOPPER_PEARSON = "clopper-pearson"
 CLUSTERED = "-clustered"
 """Ends the name of the method where values of one cluster are not taken for independent."""
+OF_LOOKS = "-of-{}-looks"
+"""Ends the name of the method where the interval holds at all of so many looks together."""
 LEAST_SOURCES, FEW_SOURCES, LARGE_SOURCE = 2, 6, 0.3
 """Effective clusters that an interval needs; below which, or with a cluster above that share, few of them decide it."""
 LEAST_UNBOUNDED = 100
@@ -218,6 +236,7 @@ def describe(
     scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
+    looks: float = 1,
 ) -> Stats:
     """Mean, sample standard deviation, standard error and a 95 % confidence interval.
 
@@ -228,6 +247,7 @@ def describe(
             in it, and without ends if not.
         clusters: of each value the source that it shares with others; None where none is known.
         lowest: of each value the least that it can be, where that is another for each.
+        looks: how often a growing sample is looked at, at most: the interval holds wherever one stops.
 
     The standard error of clustered values is the cluster-robust one. One value alone has no interval.
     """
@@ -247,7 +267,9 @@ def describe(
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
             effective_n = count / max(1.0, design_effect)
-    interval = interval_of_mean(values, center, scale, clusters, lowest)
+    interval = interval_of_mean(values, center, scale, clusters, lowest, EACH_SIDE / looks)
+    if looks > 1 and interval.method is not None:
+        interval = interval._replace(method=interval.method + OF_LOOKS.format(looks))
     return Stats(
         count, center, stddev, stderr, interval.low, interval.high, interval.method,
         clusters=number, design_effect=design_effect, effective_n=effective_n,
@@ -260,13 +282,16 @@ def interval_of_mean(
     scale: Ends | None = None,
     clusters: Sequence[Hashable] | None = None,
     lowest: Sequence[float] | None = None,
+    each_side: float = EACH_SIDE,
 ) -> Interval:
-    """The 95 % interval of a mean of two values or more, and the name of its method; arguments as `describe`'s.
+    """The interval of a mean of two values or more, and the name of its method; arguments as `describe`'s.
+
+    Of 95 %, where it may miss the mean in no other share of samples at each side.
 
     | values | interval |
     |---|---|
     | all equal, on a scale | exact one-sided bound; of clustered values the effective number of clusters counts |
-    | 0 and 1, on the scale from 0 to 1 | Wilson's; where clustered, on the effective number |
+    | 0 and 1, on the scale from 0 to 1 | Wilson's; where clustered, on the effective number; else of not 95 %: exact |
     | others on a scale with ends | Student's t with a pseudo-value at each end |
     | others | Student's t; where clustered, with the cluster-robust variance |
 
@@ -287,17 +312,22 @@ def interval_of_mean(
     if min(values) == max(values):
         if leaves:
             return NO_INTERVAL
-        return Interval(*of_equal_values(values[0], units, (low, high)), EXACT + by_cluster)
+        return Interval(*of_equal_values(values[0], units, (low, high), each_side), EXACT + by_cluster)
     moved = 0.0 if mean is None else mean - center  # how far the mean that is reported lies from that of the values
     if (low, high) == PROPORTION and all(value in PROPORTION for value in values):
         method, moved = WILSON, 0.0
-        found = wilson(center, len(values)) if sources is None else wilson_clustered(values, sources)
+        if sources is not None:
+            found = wilson_clustered(values, sources, each_side)
+        elif each_side == EACH_SIDE:
+            found = wilson(center, len(values))
+        else:
+            method, found = CLOPPER_PEARSON, clopper_pearson(sum(values), len(values), each_side)
     elif not leaves:
-        method, found = ON_A_SCALE, on_a_scale(values, (low, high), sources)
+        method, found = ON_A_SCALE, on_a_scale(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < LEAST_UNBOUNDED:
         return NO_INTERVAL
     else:
-        method, found = STUDENT_T, student_t(values, sources)
+        method, found = STUDENT_T, student_t(values, sources, each_side)
         low, high = -math.inf, math.inf
     return Interval(max(low, found[0] + moved), min(high, found[1] + moved), method + by_cluster)
 

@@ -40,8 +40,9 @@ SEEDS = {"helm_sample": 0, "helm_examples": 0}
 
 
 def seeds_of(plan: Plan) -> dict[str, int]:
-    """With `extra.sample_seed` HELM draws no instances."""
-    seed = plan.evaluation.run.config.params.extra.sample_seed
+    """With `extra.sample_seed` or `extra.stop_when` HELM draws no instances."""
+    stop, seed = plan.evaluation.stop_when, plan.evaluation.run.config.params.extra.sample_seed
+    seed = seed if stop is None else stop.seed
     return SEEDS if seed is None else {"sample": seed, "helm_examples": SEEDS["helm_examples"]}
 
 
@@ -118,7 +119,7 @@ def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
     of_the_plugin = (
         names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
-        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE, names.JUDGE_PROBE_FILE,
+        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE, names.JUDGE_PROBE_FILE, names.DRAWN_SAMPLE_FILE,
     )  # fmt: skip
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
     files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]

@@ -43,6 +43,8 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
         no_model = "no model was asked: the answers are in the data, and target.api_endpoint.model_id only names them"
         yield Note(Importance.BACKGROUND, no_model)
     found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
+    if plan.evaluation.stop_when is not None and (drawn := output.drawn_sample(plan.rundir.helm)) is not None:
+        found = drawn.of
     rules = plan.evaluation.task.helm.parameters
     in_part = any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
     if known not in (None, found) and not in_part and plan.evaluation.run.config.params.limit_samples is None:

@@ -39,6 +39,8 @@ class MetricValues:
     """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
     clusters: Mapping[str, str] | None = None
     """Id of an instance -> the source that it shares with others; None where the task declares no such."""
+    looks: float = 1
+    """As `intervals.describe` has it."""
     lowest: Mapping[InstanceKey, float] | None = None
     """The least value that an instance can have, where that is another for each: of a rubric's cases."""
 
@@ -207,7 +209,7 @@ def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: flo
     sample, sources = sample_of(metric, values)
     least = metric.lowest
     lowest = None if least is None else list({(key[0], key[2]): least[key] for key in values}.values())
-    stats = describe(sample, value, metric.scale, sources, lowest)
+    stats = describe(sample, value, metric.scale, sources, lowest, metric.looks)
     trials = trial_means(values)
     return stats if len(trials) < 2 else replace(stats, trials=len(trials), trial_stddev=statistics.stdev(trials))
 
@@ -215,12 +217,17 @@ def _stats(metric: MetricValues, values: Mapping[InstanceKey, float], value: flo
 def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     """Of what is no mean of instances' values: a bootstrap interval where HELM's value is a ratio of their sums.
 
-    What HELM computes over all instances at once, and keeps nothing of, has none.
+    What HELM computes over all instances at once, and keeps nothing of, has none; nor is there one at several looks.
     """
     plain = Stats(len(metric.values), value, None, None, None, None, None)
     counts = [metric.counts.get(key, 1) for key in metric.values]
     sums = [one * count for one, count in zip(metric.values.values(), counts, strict=True)]
-    if not metric.counts or not sum(counts) or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9):
+    if (
+        metric.looks > 1
+        or not metric.counts
+        or not sum(counts)
+        or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9)
+    ):
         return plain
     found = bca_of_ratio(sums, counts, sources_of(metric, [instance for instance, _, _ in metric.values]))
     return replace(plain, ci_low=found.low, ci_high=found.high, ci_method=found.method)

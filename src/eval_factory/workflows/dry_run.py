@@ -27,6 +27,7 @@ from eval_factory.tasks.asked_again import (
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
+from eval_factory.workflows.stop_when import grid_line, look_to_begin_with, other_run_text
 
 
 def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
@@ -34,7 +35,7 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
     its prerequisites."""
     evaluation = build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug)
+    argv = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
     text = preview(evaluation, argv, where_keys_go(plan.endpoints))
     if evaluation.executor.is_slurm:
@@ -50,6 +51,10 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
             check_passport(plan)
         except EvalFactoryError as error:
             faults = [*faults, str(error)]
+    try:
+        other_run_text(plan)
+    except EvalFactoryError as error:
+        faults = [*faults, str(error)]
     return DryRun(own_lines(text), tuple(faults))
 
 
@@ -96,6 +101,8 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
     again = list(_asked_again(evaluation.run.config.params.extra))
     lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
+    if (looks := grid_line(evaluation)) is not None:
+        lines.append(f"\n# looks\n#   {looks}")
     lines += ["\n# keys", *(f"#   {line}" for line in keys)] if keys else []
     lines.append("\n# command")
     lines.append(shlex.join(argv))

@@ -149,6 +149,8 @@ class Estimate(Total):
     kept: int
     """Answers that the output folder holds already: those of them that are needed again cost nothing."""
     budget: Budget
+    at_most: bool = False
+    """Whether `extra.stop_when` may end the run before all is asked."""
 
     @property
     def parts(self) -> Sequence[RoleEstimate]:
@@ -170,6 +172,7 @@ class Estimate(Total):
         """For other programs."""
         return {
             "task": self.task,
+            **({"at_most": True} if self.at_most else {}),
             **self.figures(),
             "kept_answers": self.kept,
             "beyond": self.beyond,
@@ -178,7 +181,7 @@ class Estimate(Total):
 
     def to_text(self) -> str:
         """For the screen."""
-        lines = [f"{self.task}: {figures_in_words(self)}"]
+        lines = [f"{self.task}: {'at most ' * self.at_most}{figures_in_words(self)}"]
         for one in self.roles:
             lines.append(f"  {one.role} ({one.model_id}): {figures_in_words(one)}")
             lines += [f"    {name}: {source}" for name, source in one.sources.items()]
@@ -233,7 +236,8 @@ def estimate(
         hours, of_hours = _time(plan, one, count, found.latency_s, sum_or_none([prompt, completion]))
         sources = {"requests": where, "tokens": of_tokens, "cost": of_cost, "time": of_hours}
         roles.append(RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources))
-    return Estimate(plan.task_name, tuple(roles), sum(one.answers for one in figures.values()), budget_of(plan))
+    kept, at_most = sum(one.answers for one in figures.values()), evaluation.stop_when is not None
+    return Estimate(plan.task_name, tuple(roles), kept, budget_of(plan), at_most)
 
 
 def _asked_for_confidence(result: TaskResult) -> int:

@@ -19,7 +19,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import rounded
-from eval_factory.core.helm_run_settings import SharedLimitsSettings, probed_text
+from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings, probed_text
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import refuse_full_disk, write_atomic
@@ -41,9 +41,10 @@ from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows import resume
 from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
-from eval_factory.workflows.helm_run import EndedHelmRun, blocked_hosts, raise_for_failure, run_helm
+from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
+from eval_factory.workflows.stop_when import ask_in_looks, look_to_begin_with, other_run_text, with_other_run
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,16 +64,6 @@ class Evaluated(ResultViews):
         return self.rundir.root
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A helm-run that came to its end: now, or in an earlier run of the same identity."""
-
-    folders: tuple[Path, ...]
-    run_id: str
-    wall_s: float
-    """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
-
-
 def evaluate(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, evaluation: Evaluation | None = None
 ) -> Evaluated:
@@ -86,7 +77,7 @@ def evaluate(
     """
     evaluation = evaluation or build_evaluation(request, load_framework(), env)
     plan = make_plan(evaluation)
-    argv = command_line(plan, debug=options.debug)
+    argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
     look_for_prerequisites(evaluation, plan)
     refuse_what_cannot_be_held(plan)
@@ -100,6 +91,7 @@ def evaluate(
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
+        read = with_other_run(plan, read)
         ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
             if options.only_collect:
@@ -108,25 +100,48 @@ def evaluate(
                     "  give the same command with --fresh: it runs again"
                 )
             make_room(plan.model.parallelism * len(plan.endpoints))
-            is_being_probed = options.probed is None and not options.no_preflight
-            settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
             settings = replace(settings, prices=prices_to_keep(plan))
             place_data(context, plan, bundle)
-
-            def while_helm_is_imported() -> str | None:
-                refuse_full_disk(plan.rundir.root)
-                # no daemon: it would die with an import locked
-                threading.Thread(target=get_ready_to_collect, args=(plan.upstream,)).start()
-                probed = probe_all(context, plan.endpoints, options.limits) if is_being_probed else None
-                plan.rundir.run_state.unlink(missing_ok=True)
-                return probed_text(probed)
-
-            ended = run_helm(context, evaluation, argv, settings, once_begun=while_helm_is_imported)
-            ran = checked_runs(context, plan, ended, shared=options.limits is not None)
+            ran, argv = asked(context, plan, argv, settings, options, read)
         elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
             return unchanged
         with not_to_be_hung_up():
             return collect_and_report(context, plan, argv, ran, read)
+
+
+def asked(
+    context: RunContext,
+    plan: Plan,
+    argv: Sequence[str],
+    settings: HelmRunSettings,
+    options: Options,
+    read: resume.DataRead,
+) -> tuple[Ran, Sequence[str]]:
+    """By helm-run, in several looks where the configuration says so; with the arguments of the last one."""
+    is_being_probed = options.probed is None and not options.no_preflight
+    settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
+
+    def while_helm_is_imported() -> str | None:
+        nonlocal settings
+        refuse_full_disk(plan.rundir.root)
+        # no daemon: it would die with an import locked
+        threading.Thread(target=get_ready_to_collect, args=(plan.upstream,)).start()
+        probed = probe_all(context, plan.endpoints, options.limits) if settings.is_being_probed else None
+        plan.rundir.run_state.unlink(missing_ok=True)
+        if settings.is_being_probed:  # a further look probes nobody
+            settings = replace(settings, probed=probed, is_being_probed=False)
+        return probed_text(probed)
+
+    def ask(argv: Sequence[str]) -> Ran:
+        nonlocal settings
+        ended = run_helm(context, plan.evaluation, argv, settings, once_begun=while_helm_is_imported)
+        if (most := settings.budget.max_wall_s) is not None:  # of one invocation, whatever looks it has
+            settings = replace(settings, budget=replace(settings.budget, max_wall_s=max(most - ended.wall_s, 0.01)))
+        return checked_runs(context, plan, ended, shared=options.limits is not None)
+
+    if (stop := plan.evaluation.stop_when) is not None:
+        return ask_in_looks(context, plan, stop, read, ask, debug=options.debug)
+    return ask(argv), argv
 
 
 def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[str, Any]:
@@ -149,13 +164,17 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
 
 
 def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
-    """Raises PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is
-    missing."""
+    """
+    Raises:
+        PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is missing.
+        ConfigError: the judge's passport, or the other run, is not of this evaluation.
+    """
     wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
     if wrong:
         raise PrerequisiteError("\n  ".join(wrong))
     if evaluation.run.config.params.extra.judge_passport is not None:
         check_passport(plan)
+    other_run_text(plan)
     helm = evaluation.task.helm
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream)
     if needs_sandbox(helm.run_spec, helm.arguments):

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from eval_factory.config.evaluation import Evaluation
@@ -72,6 +73,16 @@ class EndedHelmRun:
     tail: tuple[str, ...]
     """Its last lines, redacted."""
     events: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A helm-run that came to its end: now, or in an earlier run of the same identity."""
+
+    folders: tuple[Path, ...]
+    run_id: str
+    wall_s: float
+    """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
 
 
 def run_helm(

@@ -56,14 +56,19 @@ def prepare(
     if (passport := passport_text(plan)) is not None:
         write_atomic(rundir.model_configs / PASSPORT, passport, mode=PRIVATE)
     write_atomic(rundir.model_configs / names.SETTINGS, settings.file_text(), mode=PRIVATE)
+    write_run_config(context, plan, argv)
+    log.info("run %s: %s", plan.identity, shlex.join(argv))
+
+
+def write_run_config(context: RunContext, plan: Plan, argv: Sequence[str]) -> None:
+    """What is run, and how."""
     info = plan.evaluation.framework.framework
     config: Any = context.redactor.tree(plan.evaluation.as_dict())
     same = context.redactor.tree(kept_by(plan.endpoints, plan.servers_before))
     document = run_config(
         config, context.redactor.text(shlex.join(argv)), info.name, info.pkg_name, {KEPT_BY: same} if same else {}
     )
-    write_atomic(rundir.run_config, to_yaml(document))
-    log.info("run %s: %s", plan.identity, shlex.join(argv))
+    write_atomic(context.rundir.run_config, to_yaml(document))
 
 
 def find_bundle(plan: Plan, env: Mapping[str, str]) -> run_data.BundleInUse | None:
@@ -92,6 +97,8 @@ def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[
     settings = replace(settings, probe_judges=extra.probe_judges)
     if extra.sample_seed is not None:
         settings = replace(settings, sample=SampleSettings(extra.sample_seed, cluster.field if cluster else None))
+    if (stop := plan.evaluation.stop_when) is not None:
+        settings = replace(settings, sample=SampleSettings(stop.seed, in_one_order=True))
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
     if extra.offline:

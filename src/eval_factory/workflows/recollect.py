@@ -367,8 +367,8 @@ def _needs(plan: Plan, env: Mapping[str, str]) -> Iterator[str]:
         if not env.get(name):
             yield f"a secret of the configuration: set {name}"
     extra = plan.evaluation.run.config.params.extra
-    for name in ("data_path", "data_dir", "benchmark", "judge_passport"):
-        path = getattr(extra, name)
+    paths = {name: getattr(extra, name) for name in ("data_path", "data_dir", "benchmark", "judge_passport")}
+    for name, path in {**paths, "stop_when.differs_from": extra.stop_when.differs_from}.items():
         if path is not None and not Path(path).exists():
             yield f"config.params.extra.{name}: {path} is not there; put it there, or write its new place"
 

@@ -141,6 +141,39 @@ def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
     assert len({run_entry(one) for one in plans}) == 1, "helm-run is told beside its run entry"
 
 
+STOP = "config.params.extra.stop_when"
+
+
+def test_a_rule_to_stop_is_one_and_makes_another_run() -> None:
+    plain, half = plan(), plan({f"{STOP}.half_width": 0.05})
+    others = [plan({f"{STOP}.half_width": 0.05, f"{STOP}.{name}": value}) for name, value in
+              (("seed", 1), ("first", 60), ("alpha", 0.01))]  # fmt: skip
+    assert plain.evaluation.stop_when is None
+    assert len({one.identity for one in (plain, half, *others)}) == 5
+    text = evaluation({f"{STOP}.differs_from": "other"}).stop_when
+    assert text is not None
+    assert text.differs_from == str(Path("other").absolute())
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"half_width": 0.1, "beats_floor": True}, "has half_width and beats_floor; give one of them"),
+        ({"alpha": 0.1}, "names no rule; give half_width, beats_floor or differs_from"),
+        ({"half_width": 0}, "half_width"), ({"half_width": 0.1, "first": 5}, "first"),
+        ({"half_width": 0.1, "alpha": 0.6}, "alpha"), ({"half_with": 0.1}, "half_width"),
+        ({"half_width": 0.1, SEED: 3, LIMIT: 100}, "excludes sample_seed .* leave sample_seed out"),
+        ({"half_width": 0.1, LIMIT: 50}, "50 of at most 50 instances .limit_samples. leave no second look"),
+        ({"half_width": 0.1, "config.type": "helm:med_qa:max_eval_instances=90"}, "write config.params.limit_samples"),
+        ({"beats_floor": True, "config.type": "medication_qa"}, "floor of a score by judges is not known; set"),
+        ({"half_width": 0.1, "config.params.extra.judge_passport": "p"}, "excludes judge_passport"),
+    ],
+)  # fmt: skip
+def test_what_a_run_cannot_be_stopped_by(flags: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        evaluation({name if "." in name else f"{STOP}.{name}": value for name, value in flags.items()})
+
+
 ORDERS = "config.params.extra.shuffle_choices"
 
 

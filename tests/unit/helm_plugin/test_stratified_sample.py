@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eval_factory.core.helm_run_settings import SampleSettings
 from eval_factory.helm.output import Instance
-from eval_factory.helm_plugin.stratified_sample import shares_of, stratified_sample, stratifying_field
+from eval_factory.helm_plugin.stratified_sample import in_one_order, shares_of, stratified_sample, stratifying_field
 
 SIZES = {"heart": 60, "lung": 30, "skin": 9, "eye": 1}
 SETTINGS = SampleSettings(7)
@@ -48,6 +48,14 @@ def test_the_order_of_the_data_does_not_matter_nor_do_ids_that_are_places() -> N
     renamed = [one.model_copy(update={"id": f"id{place}"}) for place, one in enumerate(mixed)]
     again = stratified_sample(renamed, 20, SETTINGS)
     assert [one.input.text for one in again] == [one.input.text for one in drawn]
+
+
+def test_one_order_of_all_whatever_groups_they_are_in() -> None:
+    there = questions()
+    order = ids(in_one_order(there, 7))
+    assert sorted(order) == sorted(ids(there))
+    assert order != ids(there) != ids(in_one_order(there, 8)) != order
+    assert order == ids(in_one_order(there[::-1], 7))
 
 
 def test_another_seed_is_another_sample_and_a_greater_one_holds_the_smaller() -> None:

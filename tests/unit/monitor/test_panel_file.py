@@ -73,6 +73,7 @@ def test_limits_are_those_of_tasks_and_groups(tmp_path: Path) -> None:
         ({"tasks": [{**TASK, "max_drop": -0.1}]}, "monitor.tasks[0].max_drop"),
         ({"tasks": [{**TASK, "params": {"limit_samples": 5}}]}, "limit_samples is made of"),
         ({"tasks": [{**TASK, "params": {"extra": {"sample_seed": 5}}}]}, "sample_seed is made of"),
+        ({"params": {"extra": {"stop_when": {"half_width": 0.1}}}}, "stop_when is made of"),
         ({"params": {"limit_samples": 5}}, "monitor.params: limit_samples is made of"),
         ({"target": {"api_endpont": {}}}, "api_endpoint"),
         ({"output_dir": "${NOWHERE}"}, "NOWHERE is not set"),

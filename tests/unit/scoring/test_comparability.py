@@ -195,6 +195,15 @@ def test_a_sample_of_another_draw(limit: int, asked: int, settings: list[str]) -
         assert found["limit_samples"].effect == "999 were asked", "no part of the leaderboard's"
 
 
+def test_a_run_that_was_stopped_has_another_sample(tmp_path: Path) -> None:
+    flags = {"config.type": "ehr_sql", "config.output_dir": str(tmp_path), f"{EXTRA}.stop_when.half_width": 0.1}
+    for asked, settings in ((100, ["limit_samples", "stop_when"]), (2909, ["limit_samples"])):
+        (tmp_path / "helm").mkdir(exist_ok=True)
+        (tmp_path / "helm" / "drawn_sample.json").write_text(json.dumps({"asked": asked, "of": 2909}))
+        found = deviations(flags, asked=asked)
+        assert [one.setting for one in found if one.setting in ("limit_samples", "stop_when")] == settings
+
+
 def test_of_the_users_own_files_nobody_knows(tmp_path: Path) -> None:
     flags = {"config.type": "mimic_bhc", f"{EXTRA}.data_path": str(tmp_path)}
     (found, *_) = [one for one in deviations(flags) if one.setting == "data"]

@@ -104,7 +104,8 @@ def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:
     assert (record.platform, record.framework_sha256, record.lock_sha256) == (provenance.platform_of_this(), *hashes)
     assert record.seeds == {"helm_sample": 0, "helm_examples": 0}
     seeded = plan({"config.params.limit_samples": 5, "config.params.extra.sample_seed": 7})
-    assert provenance.seeds_of(seeded) == {"sample": 7, "helm_examples": 0}
+    stopped = plan({"config.params.extra.stop_when.beats_floor": True, "config.params.extra.stop_when.seed": 7})
+    assert provenance.seeds_of(stopped) == provenance.seeds_of(seeded) == {"sample": 7, "helm_examples": 0}
     assert record.dataset_files.keys() == {"scenarios/pubmed_qa/data/test_set.json"}
     assert record.dataset_revisions == {}  # what was edited is of no commit
     sample = plan({"config.type": "sample_medical_qa", "config.output_dir": str(tmp_path / "sample")})

@@ -17,7 +17,7 @@ from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableEr
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
-from eval_factory.workflows.helm_run import EndedHelmRun, raise_if_stopped
+from eval_factory.workflows.helm_run import EndedHelmRun, Ran, raise_if_stopped
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import read_state, written_before
 from finished_folder import finished_folder
@@ -72,7 +72,7 @@ def test_a_run_took_as_long_as_its_result_will_say(tmp_path: Path) -> None:
     made = plan({"config.output_dir": str(tmp_path / "out")})
     done: Any = [{"event": logs.RUN_DONE, "path": f"runs/s/{name}"} for name in "rq"]
     ran = workflow.checked_runs(context(made.rundir), made, EndedHelmRun("run", 18.45317671599496, 0, (), tuple(done)))
-    assert ran == workflow.Ran((made.rundir.helm / "runs/s/r", made.rundir.helm / "runs/s/q"), "run", 18.45)
+    assert ran == Ran((made.rundir.helm / "runs/s/r", made.rundir.helm / "runs/s/q"), "run", 18.45)
 
 
 def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, mo
     made, screen = plan({"config.output_dir": str(rundir.root)}), io.StringIO()
     state = read_state(rundir)
     assert state is not None
-    ran = workflow.Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s)
+    ran = Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s)
     before = written_before(rundir)
     kept = workflow.as_it_stands(context(rundir, screen), made, ran, before)
     assert kept is not None

@@ -128,6 +128,8 @@ def test_with_what_instances_are_drawn(tmp_path: Path) -> None:
     of_patients = plan({"config.type": "longhealth", **limited})
     assert data_settings(of_patients, None, {}).sample == SampleSettings(0, "patient")
     assert data_settings(of(tmp_path / "out"), None, {}).sample is None
+    stopped = plan({"config.params.extra.stop_when.half_width": 0.1, "config.params.extra.stop_when.seed": 4})
+    assert data_settings(stopped, None, {}).sample == SampleSettings(4, in_one_order=True)
 
 
 def test_the_users_own_files_are_known_by_their_content(tmp_path: Path) -> None:

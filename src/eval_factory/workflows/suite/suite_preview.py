@@ -54,7 +54,8 @@ def count_of(plan: Plan) -> RequestCount:
     if there is None:
         return RequestCount(None, 0)
     asked = (there if limit is None else min(limit, there)) * plan.trials * plan.askings
-    at_most = at_most or plan.askings > 1  # a question with few choices has fewer orders, and some have no other words
+    at_most = at_most or evaluation.stop_when is not None or plan.askings > 1
+    # a question with few choices has fewer orders, and some have no other words
     judges = len(plan.judges) + len(plan.prescribed)
     return RequestCount(asked, asked * judges, at_most, evaluation.task.helm.rubric)
 

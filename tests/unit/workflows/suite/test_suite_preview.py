@@ -145,6 +145,7 @@ MMLU = {"config.type": "helm:mmlu:subject=anatomy", "config.params.limit_samples
         ({"config.params.limit_samples": 7}, RequestCount(7, 0)),
         ({"config.params.limit_samples": 1000}, RequestCount(1000, 0)),
         ({"config.params.limit_samples": 1001}, RequestCount(1000, 0)),
+        ({"config.params.extra.stop_when.half_width": 0.1}, RequestCount(1000, 0, at_most=True)),
         ({"config.type": "aci_bench"}, RequestCount(120, 360)),
         ({"config.type": "aci_bench", "config.params.extra.num_train_trials": 2}, RequestCount(120, 360)),
         ({**MMLU, "config.params.extra.num_train_trials": 2}, RequestCount(8, 0, at_most=True)),

@@ -1,0 +1,128 @@
+"""`extra.stop_when`: what is known at each look at a growing sample, and whether its rule holds.
+
+The sample is looked at when it holds `first` instances, twice, four times as many ..., and when it holds all that may
+be asked. Each look's interval misses the mean in alpha / K of all samples, K being the number of looks: so one of them
+misses it in alpha of them at most (Bonferroni's inequality), wherever and for whatever reason one stops. Confidence
+sequences made by betting (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) hold at every instance, and are wider at
+so few looks: benchmarks/stop_when_coverage.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eval_factory.config.model import StopWhen
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.results import Look, StoppedEarly
+from eval_factory.helm import names, output
+from eval_factory.plan.run_plan import STOP_WHEN, Plan
+from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.intervals import EACH_SIDE, PROPORTION
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with_missing_counted
+
+
+def looks_up_to(first: int, most: int) -> tuple[int, ...]:
+    """Instances at each look."""
+    sizes = []
+    while first < most:
+        sizes.append(first)
+        first *= 2
+    return (*sizes, most)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """At the instances of one run, which stand in the order in which they were drawn."""
+
+    plan: Plan
+    stop: StopWhen
+    drawn: output.DrawnSample
+    others: Mapping[str, float]
+    """Id -> the other run's value, with `differs_from`."""
+    _place: dict[str, int] = field(default_factory=dict)
+    """Id -> which one it is, from 0."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Looks | None:
+        """None without a rule. Raises HelmError; PrerequisiteError: the other run's values cannot be read."""
+        stop, drawn = plan.evaluation.stop_when, output.drawn_sample(plan.rundir.helm)
+        if stop is None or drawn is None:
+            return None
+        file = plan.rundir.model_configs / names.OTHER_RUN
+        try:
+            others = json.loads(file.read_text(encoding="utf-8"))["values"] if stop.differs_from else {}
+        except (OSError, ValueError, LookupError) as error:
+            raise PrerequisiteError(f"{file}: cannot be read: {error}") from None
+        return cls(plan, stop, drawn, others)
+
+    @property
+    def most(self) -> int:
+        """Instances that may be asked."""
+        return min(self.plan.evaluation.run.config.params.limit_samples or self.drawn.of, self.drawn.of)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return looks_up_to(self.stop.first, self.most)
+
+    def add(self, key: InstanceKey, _state: output.RequestState) -> None:
+        self._place.setdefault(key[0], len(self._place))
+
+    def complete(self, draft: Draft) -> None:
+        """Raises ConfigError: no interval can hold at several looks."""
+        stop, asked = self.stop, self.drawn.asked
+        looks = tuple(self._look(draft, size) for size in self.sizes if size <= asked)
+        holds = bool(looks) and self._holds(draft, looks[-1])
+        run, all_runs = draft.usage.this_run.total, draft.usage.all_runs.total
+        saved = round((run.requests + run.cached) / asked * (self.most - asked))
+        cost = None
+        if all_runs.cost is not None and not all_runs.cost.unpriced_requests:
+            cost = all_runs.cost.value / all_runs.cost.priced_requests * saved
+        rule: dict[str, Any] = {**stop.rules, "alpha": stop.alpha, "seed": stop.seed, "first": stop.first}
+        found = StoppedEarly(rule, looks, asked, self.drawn.of, holds, holds and asked < self.most, saved, cost)
+        draft.stopped_early = found
+        if asked < self.drawn.of:
+            how = f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
+            draft.notes.add(Importance.DOUBTFUL, f"of a sample: {how} (stop_when)")
+        if asked == self.most:
+            when = "held only when" if holds else "never held:"
+            text = f"stop_when: {stop.text} {when} all {asked} instances that may be asked were asked"
+            draft.notes.add(Importance.BACKGROUND, text)
+
+    def _look(self, draft: Draft, size: int) -> Look:
+        metric = draft.main_values
+        if metric is None or not metric.values:
+            return Look(size, None, None, None)
+        if metric.helm_mean not in (None, helm_mean(metric.values)):
+            raise ConfigError(
+                f"{STOP_WHEN}: {draft.main} is no mean over instances: no interval holds at several looks"
+            )
+        first = {key: value for key, value in metric.values.items() if self._place[key[0]] < size}
+        values = with_missing_counted(first, draft.missing, failed_as_zero=draft.as_zero)
+        if self.stop.differs_from is not None:
+            values = {key: value - self.others[key[0]] for key, value in values.items() if key[0] in self.others}
+            score = draft.scores.get(draft.main)
+            low, high = (score.scale if score is not None else None) or PROPORTION
+            if not all(low <= one <= high for one in (*metric.values.values(), *self.others.values())):
+                raise ConfigError(f"{STOP_WHEN}.differs_from: nobody knows the ends of the scale of {draft.main}")
+            metric = replace(metric, scale=(low - high, high - low), lowest=None)
+        if not values:
+            return Look(size, None, None, None)
+        # of another level than 95 %: as many looks more, or fewer
+        found = mean_score(replace(metric, looks=len(self.sizes) * 2 * EACH_SIDE / self.stop.alpha), values)
+        return Look(size, found.value, found.stats.ci_low, found.stats.ci_high)
+
+    def _holds(self, draft: Draft, look: Look) -> bool:
+        stop, floor = self.stop, draft.floors.get(draft.main)
+        if look.ci_low is None or look.ci_high is None:
+            return False
+        if stop.half_width is not None:
+            return (look.ci_high - look.ci_low) / 2 <= stop.half_width
+        if stop.differs_from is not None:
+            return not look.ci_low <= 0 <= look.ci_high
+        if floor is None or floor.assumed:
+            return False
+        return look.ci_high < floor.value if floor.lower_is_better else look.ci_low > floor.value

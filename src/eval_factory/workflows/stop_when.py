@@ -1,0 +1,155 @@
+"""`extra.stop_when`: helm-run again and again on more of one random order, until a rule holds.
+
+Each look is a helm-run of its own: what earlier ones asked the response cache answers. So it works for every task, jury
+and rubric; and a run that was killed goes through the looks again, and asks only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eval_factory.config.evaluation import Evaluation
+from eval_factory.config.model import StopWhen
+from eval_factory.core import formats
+from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.formats import rounded
+from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.helm import names
+from eval_factory.helm.command import command_line
+from eval_factory.plan.run_plan import STOP_WHEN, Plan
+
+if TYPE_CHECKING:
+    from eval_factory.core.results import StoppedEarly, TaskResult
+    from eval_factory.workflows.context import RunContext
+    from eval_factory.workflows.helm_run import Ran
+    from eval_factory.workflows.resume import DataRead
+
+# what only runs with a rule need is imported inside functions: a dry run is quick
+WHERE = f"{STOP_WHEN}.differs_from"
+
+
+def look_to_begin_with(plan: Plan) -> int | None:
+    """Instances of the folder's last look, or of the first one that there will be; None without a rule."""
+    if (stop := plan.evaluation.stop_when) is None:
+        return None
+    from eval_factory.helm.output import drawn_sample
+
+    drawn = drawn_sample(plan.rundir.helm)
+    return stop.first if drawn is None else drawn.asked
+
+
+def grid_line(evaluation: Evaluation) -> str | None:
+    """The rule, and how many instances each look asks; None without a rule."""
+    if (stop := evaluation.stop_when) is None:
+        return None
+    from eval_factory.scoring.sequential import looks_up_to
+
+    limits = (evaluation.run.config.params.limit_samples, evaluation.task.about.instances)
+    most = min((one for one in limits if one is not None), default=None)
+    sizes = ", ".join(map(str, looks_up_to(stop.first, most or 4 * stop.first)))
+    asked = f"{sizes}{'' if most else ', ... all'} instances at most, in the order of seed {stop.seed}"
+    return f"stop_when {stop.text}: {asked}"
+
+
+def ask_in_looks(
+    context: RunContext, plan: Plan, stop: StopWhen, read: DataRead, ask: Callable[[Sequence[str]], Ran], *, debug: bool
+) -> tuple[Ran, Sequence[str]]:
+    """The last look, with the time of all, and the arguments of its helm-run.
+
+    Args:
+        ask: runs helm-run with these arguments to its end.
+
+    Raises:
+        ConfigError: no look can say whether the rule holds.
+    """
+    from eval_factory.report.documents import DIGITS_OF_SECONDS
+    from eval_factory.scoring.collect import collect
+    from eval_factory.workflows.prepare import write_run_config
+
+    limit, size, wall_s = plan.evaluation.run.config.params.limit_samples, stop.first, 0.0
+    while True:
+        argv = command_line(plan, debug=debug, at_most=size)
+        write_run_config(context, plan, argv)
+        ran = ask(argv)
+        wall_s = rounded(wall_s + ran.wall_s, DIGITS_OF_SECONDS)
+        ran = replace(ran, wall_s=wall_s)
+        result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=wall_s, git_hash=None, data_bundle=read.bundle)
+        if stop.differs_from is not None:
+            _refuse_other_questions(plan, result)
+        if (found := result.validity.stopped_early) is None:
+            raise HelmError(f"{plan.rundir.helm}: nothing says which instances were drawn; log: {plan.rundir.helm_log}")
+        most = min(limit or found.of, found.of)
+        size = min(2 * size, most)
+        ends = found.holds or found.asked == most
+        context.say(_look_line(result.main_metric, found, None if ends else size))
+        if ends:
+            return ran, argv
+
+
+def _look_line(metric: str, found: StoppedEarly, then: int | None) -> str:
+    """Of the last look. `then`: instances of the next one; None where it was the last."""
+    look = found.looks[-1]
+    what = f"difference of {metric}" if "differs_from" in found.rule else metric
+    interval = formats.between(look.ci_low, look.ci_high) or "no interval"
+    goes_on = "the run ends" if then is None else f"{then} are asked next"
+    holds = "holds" if found.holds else "does not hold"
+    asked = f"{found.asked} of {found.of} instances, {what} {formats.score(look.value)} ({interval})"
+    return f"look {len(found.looks)}: {asked}; {found.rule_text} {holds}: {goes_on}"
+
+
+def other_run_text(plan: Plan) -> str | None:
+    """JSON of the run that `differs_from` names: main metric, its values and hashes of prompts by id; None without one.
+
+    Raises:
+        ConfigError: it is no finished run, or of another evaluation.
+    """
+    if (stop := plan.evaluation.stop_when) is None or (folder := stop.differs_from) is None:
+        return None
+    from eval_factory.analysis.comparison_reasons import values_of
+    from eval_factory.report.reader import load_result
+
+    try:
+        result = load_result(folder).result
+        if Path(folder).resolve() == plan.evaluation.output_dir.resolve():
+            raise ConfigError(f"{WHERE}: {folder} is the output folder of this run")
+        theirs, ours = f"{result.task} on {result.provenance.upstream}", f"{plan.task_name} on {plan.upstream.name}"
+        if theirs != ours:
+            raise ConfigError(f"{WHERE}: {folder} is a run of {theirs}, and this one of {ours}")
+        if not result.reportable or result.something_to_ask:
+            raise ConfigError(f"{WHERE}: the run in {folder} is not complete, or not reportable; run it again first")
+        found = values_of(result.instances, result.scores[result.main_metric])
+    except PrerequisiteError as error:
+        raise ConfigError(f"{WHERE}: no finished run: {error}") from None
+    prompts = {key: prompt.hex() for key, prompt in found.prompts.items()}
+    return json.dumps({"metric": result.main_metric, "values": dict(found.values), "prompts": prompts}, sort_keys=True)
+
+
+def with_other_run(plan: Plan, read: DataRead) -> DataRead:
+    """Keeps the other run's instances in the folder: where they have changed, what they ended is not finished."""
+    if (text := other_run_text(plan)) is None:
+        return read
+    write_atomic(plan.rundir.model_configs / names.OTHER_RUN, text, mode=PRIVATE)
+    return replace(read, own={**read.own, names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest()})
+
+
+def _refuse_other_questions(plan: Plan, result: TaskResult) -> None:
+    """Raises ConfigError: no instance is in both runs, or they differ in words or main score."""
+    from eval_factory.analysis.comparison_reasons import values_of
+
+    other = json.loads((plan.rundir.model_configs / names.OTHER_RUN).read_text(encoding="utf-8"))
+    if result.main_metric != other["metric"]:
+        raise ConfigError(f"{WHERE}: its main score is {other['metric']}, and that of this run {result.main_metric}")
+    if result.main_metric not in result.scores:
+        return
+    here = values_of(result.instances, result.scores[result.main_metric]).prompts
+    shared = here.keys() & other["prompts"].keys()
+    differing = sum(here[key].hex() != other["prompts"][key] for key in shared)
+    if differing or not shared:
+        both = f"of {len(here)} instances {len(shared)} are in both runs, {differing} of them asked in other words"
+        raise ConfigError(f"{WHERE}: {both}; what was answered is kept")
