@@ -14,8 +14,7 @@ WHITE, BLACK = "first_name,race,white_american,gender", "first_name,race,black_a
 FILES = {
     "scenarios/pubmed_qa/data/test_set.json": json.dumps({"1": QUESTION}),
     "perturbations/dialect/SAE_to_AAVE_mapping.json": json.dumps({"with": ["wit"]}),
-    "perturbations/person_name/data/person_names.txt": f"brad,{WHITE},male\nemily,{WHITE},female\njamal,{BLACK},male\n"
-    f"keisha,{BLACK},female\n",
+    "perturbations/person_name/data/person_names.txt": f"brad,{WHITE},male\njamal,{BLACK},male\n",
 }
 
 
@@ -35,4 +34,3 @@ def test_a_run_with_perturbations_contacts_the_endpoint_only(tmp_path: Path, run
     for text in ("Brad want with?", "Brad want wit?", "Jamal want with?"):
         assert sum(text in one for one in asked) == 1, text
     assert {name.partition("+")[2] for name in outcome.scores()} >= {"dialect", "person_name", "fairness.worst"}
-    assert eval_factory("data", "verify", root).returncode == 0  # the run wrote nothing into it
