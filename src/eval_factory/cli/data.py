@@ -169,7 +169,7 @@ def unpack_data(archive: Path, folder: Path, max_bytes: int | None) -> None:
 @click.argument("folder", type=HomePath(), metavar="FOLDER")
 @_TO
 def import_data(folder: Path, target: Path) -> None:
-    """Take a folder of benchmark data (scenarios/, hub/, nltk_data/, tiktoken/, SHA256SUMS) into a bundle."""
+    """Take a folder (scenarios/, hub/, nltk_data/, tiktoken/, perturbations/, SHA256SUMS) into a bundle."""
     from eval_factory.data.importing import import_folder
     from eval_factory.data.sources import load_sources
 

@@ -191,7 +191,7 @@ def first_lines(lines: Sequence[str], most: int = 5) -> str:
 
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
-FILE_LISTS, PRESENTATION = "file_lists", "presentation"
+FILE_LISTS, PRESENTATION, PERTURBATIONS = "file_lists", "presentation", "perturbations"
 FILES = "files"
 """Inside a staging folder, beside the manifest."""
 
@@ -222,7 +222,7 @@ def needs_of(
     for file in task.files:
         path = f"{SCENARIOS}/{task.scenario}/{file.path}"
         instead = f"{SCENARIOS}/{task.scenario}/{file.instead}"
-        found = [one for one in (path, instead) if one in listed]
+        here = [one for one in (path, instead) if one in listed]
         same = (  # the same file of the same source, in the folder of another task's scenario
             f"{SCENARIOS}/{other.scenario}/{its.path}"
             for other in sources.tasks.values()
@@ -230,9 +230,9 @@ def needs_of(
             if (its.url, its.member, its.sha256) == (file.url, file.member, file.sha256)
         )
         shared = [one for one in same if one in listed and file.sha256 in (None, listed[one].sha256)][:1]
-        placed = {} if found else dict.fromkeys(shared, path)
-        missing = None if found or placed else path
-        needs.append(Need("file", file.path, sources.url(file.url), (*found, *placed), missing, placed))
+        placed = {} if here else dict.fromkeys(shared, path)
+        missing = None if here or placed else path
+        needs.append(Need("file", file.path, sources.url(file.url), (*here, *placed), missing, placed))
     if task.listing is not None:
         needs.append(_listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files))
     for dataset in task.hub:
@@ -240,11 +240,12 @@ def needs_of(
         inside = tuple(path for path in listed if entry is not None and path.startswith(f"{entry.folder}/"))
         source = f"{sources.origins['hub']}/datasets/{dataset.id}"
         needs.append(Need("hub", dataset.id, source, inside, None if inside else f"{HF_HOME}: {dataset.id}"))
-    for name in task.tiktoken:
-        vocabulary = sources.tiktoken[name]
-        path = f"{TIKTOKEN}/{vocabulary.path}"
-        found, missing = ([path], None) if path in listed else ([], path)
-        needs.append(Need("tiktoken", name, sources.url(vocabulary.url), tuple(found), missing))
+    single = [("tiktoken", name, TIKTOKEN, sources.tiktoken[name]) for name in task.tiktoken]
+    single += [("perturbation", file.path, PERTURBATIONS, file) for file in sources.perturbation_files(task)]
+    for kind, name, folder, file in single:
+        path = f"{folder}/{file.path}"
+        found = (path,) if path in listed else ()
+        needs.append(Need(kind, name, sources.url(file.url), found, None if found else path))
     return needs
 
 

@@ -1,7 +1,7 @@
 """`data import`: a folder of benchmark data that somebody put together by hand becomes a bundle.
 
 Its layout: scenarios/<scenario>/..., hub/<org>/<name>/... (copies of data sets' repositories), nltk_data/, tiktoken/,
-presentation/, and SHA256SUMS over them. Folders of other names are left where they are.
+presentation/, perturbations/, and SHA256SUMS over them. Folders of other names are left where they are.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
 
 SUMS = "SHA256SUMS"
 HUB = "hub"
-COPIED = (bundle.SCENARIOS, bundle.NLTK_DATA, bundle.TIKTOKEN, bundle.PRESENTATION)
+COPIED = (bundle.SCENARIOS, bundle.NLTK_DATA, bundle.TIKTOKEN, bundle.PRESENTATION, bundle.PERTURBATIONS)
 
 _Say = Callable[[str], None]
 

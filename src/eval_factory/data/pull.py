@@ -29,6 +29,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import bundle
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import looked_through
+from eval_factory.data.run_entries import asked
 from eval_factory.data.sources import Listing, Sources, TaskSources, relative_path
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
 
@@ -219,10 +220,11 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
     """Pull each task on its own: what one of them lacks does not keep the others back.
 
     Raises:
-        ConfigError: a task is unknown.
+        ConfigError: a task is unknown, or a run entry asks for what cannot be pulled.
         PrerequisiteError: a message for each task whose data are not available in full; nothing of it was written.
     """
-    unknown = [name for name in tasks if sources.asked(name) is None and name != LEADERBOARDS]
+    wanted = {name: asked(name, sources) for name in tasks if name != LEADERBOARDS}
+    unknown = [name for name, task in wanted.items() if task is None]
     if unknown:
         raise ConfigError(f"there is no task {', '.join(unknown)}; 'eval-factory data ls' lists them (or write: all)")
     failures: list[str] = []
@@ -230,10 +232,10 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         pulled = False
         for name in dict.fromkeys(tasks):
             try:
-                if name == LEADERBOARDS:
+                if (task := wanted.get(name)) is None:
                     notes = _pull_confs(sources, stage, fetcher)
                 else:
-                    notes = _pull_task(name, sources, stage, fetcher, say)
+                    notes = _pull_task(name, task, sources, stage, fetcher, say)
             except (FetchError, PrerequisiteError) as error:
                 stage.discard()
                 hint = "; is there a network here? behind a proxy set HTTPS_PROXY, with a mirror give --origin"
@@ -250,9 +252,10 @@ def pull(tasks: Sequence[str], root: Path, sources: Sources, say: _Say) -> None:
         raise PrerequisiteError("\n".join(failures))
 
 
-def _pull_task(name: str, sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say) -> list[str]:
+def _pull_task(
+    name: str, task: TaskSources, sources: Sources, stage: bundle.Staging, fetcher: Fetcher, say: _Say
+) -> list[str]:
     """Stage all of a task, and say what it is; nothing where there is nothing to pull."""
-    task = sources.asked(name) or TaskSources(scenario=name)
     notes: list[str] = []
     archives = stage.folder / "archives.part"
     for file in task.files:
@@ -280,6 +283,14 @@ def _pull_task(name: str, sources: Sources, stage: bundle.Staging, fetcher: Fetc
         url = sources.url(entry.url)
         fetcher.file(url, stage.path(f"{bundle.TIKTOKEN}/{entry.path}", url), sha256=entry.sha256)
         notes.append(f"vocabulary {vocabulary}")
+    if task.perturbations and not notes and not task.own_data:
+        notes.append("what it reads beside its perturbations' files is not known here")
+    for file in sources.perturbation_files(task):
+        url = sources.url(file.url)
+        fetcher.file(url, stage.path(f"{bundle.PERTURBATIONS}/{file.path}", url), sha256=file.sha256)
+    for perturbation in task.perturbations:
+        module = sources.perturbations[perturbation].module
+        notes.append(f"perturbation {perturbation}{f' (a run needs the package {module}, too)' if module else ''}")
     if task.own_data:
         say(f"{name}: its data are your own (config.params.extra.data_path); they are not pulled")
     elif not notes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -28,11 +29,12 @@ from eval_factory.core.secrets import variable_of
 from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data import bundle as bundles
 from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
+from eval_factory.data.run_entries import AUGMENTATION, known_as, sources_of
 from eval_factory.data.sources import Sources, TaskSources, load_sources
 from eval_factory.helm import names, output
+from eval_factory.helm.environments import environment_of
 from eval_factory.helm.output import scenario_folder
 from eval_factory.plan.run_plan import Plan
-from eval_factory.tasks.framework import Task
 from eval_factory.tasks.own_data import files_of
 
 DEFAULT_VOCABULARY = "cl100k_base"
@@ -75,37 +77,10 @@ class BundleInUse:
         return {"manifest_sha256": self.sha256, "hub": datasets}
 
 
-def known_as(plan: Plan, sources: Sources) -> str | None:
-    """The name by which the table of sources knows what this run reads.
-
-    A run entry of HELM's goes by the name of our task that reads the same; None where there is none.
-    """
-    this = plan.evaluation.task
-    if not this.helm.any_run_spec:
-        return this.name if this.name in sources.tasks else None
-    ours = [task for task in plan.evaluation.framework.evaluations if task.name in sources.tasks]
-    same = [task for task in ours if _reads_the_same(task, this)]
-    same.sort(key=lambda task: len(task.helm.fixed or {}), reverse=True)  # med_dialog_icliniq before med_dialog
-    return same[0].name if same else None
-
-
-def _reads_the_same(task: Task, entry: Task) -> bool:
-    if entry.helm.run_spec != task.helm.run_spec and entry.helm.scenario != task.helm.scenario:
-        return False
-    for name, rule in task.helm.parameters.items():
-        value = entry.helm.arguments.get(name)
-        if rule.fixed is not None and value != rule.fixed:
-            return False
-        if rule.allowed and value is not None and value not in rule.allowed:
-            return False
-    return True
-
-
 def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     """What this run reads: of its subset, and with the vocabulary that a limit on prompts needs."""
-    name = known_as(plan, sources)
-    task = TaskSources(scenario=plan.evaluation.task.helm.scenario) if name is None else sources.tasks[name]
-    task = task.with_values({name: str(value) for name, value in plan.scenario_arguments.items()})
+    values = {name: str(value) for name, value in plan.scenario_arguments.items()}
+    task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
     if task.files and plan.evaluation.run.config.params.extra.data_path is not None:
         task = task.model_copy(update={"files": ()})  # the user's own file takes their place
     vocabularies = task.tiktoken
@@ -117,14 +92,18 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
 def how_to_get(plan: Plan, to: str) -> str:
     """What to do where data of this run are missing; `to`: the end of the command."""
     sources = load_sources()
-    name = known_as(plan, sources)
+    name, task = known_as(plan.evaluation.task, plan.evaluation.framework, sources), task_sources(plan, sources)
+    command, entry = "on a machine with a network: eval-factory data pull", shlex.quote(plan.task_name)
+    perturbed = bool(sources.perturbation_files(task))
     if name is None:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
-        return (
+        first = f"  files of its perturbations, {command} {entry} {to}\n" if perturbed else ""
+        return first + (
             f"  'eval-factory data pull' does not know what {plan.task_name} reads: run it once with a network, or put"
             f" its files into {folder} and its data sets of the Hub into HF_HOME"
         )
-    task = task_sources(plan, sources)
+    if perturbed:
+        return f"  {command} {entry} {to}"
     if not (task.files or task.listing or task.hub or task.tiktoken):
         whose = "are your own files" if task.own_data else "come with eval-factory"
         return (
@@ -132,7 +111,7 @@ def how_to_get(plan: Plan, to: str) -> str:
             " a network, or put what it wanted into HF_HOME"
         )
     asked = f"{name}:{task.variant}" if task.variant else name
-    return f"  on a machine with a network: eval-factory data pull {asked} {to}"
+    return f"  {command} {asked} {to}"
 
 
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
@@ -140,6 +119,8 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
     or not what the manifest says; the message names it and the command."""
     sources, extra = load_sources(), plan.evaluation.run.config.params.extra
     task = task_sources(plan, sources)
+    if extra.data_dir is not None or extra.offline:
+        _check_perturbations(plan, task, sources)
     if extra.data_dir is None:
         if extra.offline:
             _check_without_bundle(plan, task, sources, env)
@@ -157,6 +138,17 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
         lines = f"{bundles.first_lines(differences.lines())}\n  get them again\n{how_to_get(plan, f'--to {root}')}"
         raise PrerequisiteError(f"{root}: files of {plan.task_name} are not what the manifest says\n{lines}")
     return bundle
+
+
+def _check_perturbations(plan: Plan, task: TaskSources, sources: Sources) -> None:
+    """Raises PrerequisiteError: one of them needs what is not here, and is in no bundle."""
+    without = f"; nothing was started\n  leave {AUGMENTATION} out"
+    for one in (sources.perturbations[name] for name in task.perturbations):
+        if one.online and plan.evaluation.run.config.params.extra.offline:
+            raise PrerequisiteError(f"{plan.task_name} cannot be run offline: {one.reason}{without}")
+        if one.module is not None and not environment_of(plan.upstream).has_module(one.module):
+            where = "where HELM is installed; HELM would download it"
+            raise PrerequisiteError(f"{plan.task_name} needs the package {one.module} {where}{without}, or install it")
 
 
 def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
@@ -190,6 +182,9 @@ def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: 
         cache = caches_of(env) / dataset_cache_folder(dataset.id)
         if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
             missing.append(f"{dataset.id} in {caches_of(env)} (HF_HOME)")
+    perturbations = plan.rundir.bundled(bundles.PERTURBATIONS)
+    paths = (perturbations / file.path for file in sources.perturbation_files(task))
+    missing += [str(path) for path in paths if not path.is_file()]
     for name in task.tiktoken:
         cached = env.get("TIKTOKEN_CACHE_DIR")
         if cached is None or not (Path(cached) / sources.tiktoken[name].path).is_file():
@@ -203,7 +198,8 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     Raises PrerequisiteError: the bundle was changed since it was looked through, or HELM's folder is a link."""
     target = scenario_folder(plan.rundir.helm, bundle.task.scenario)
     places = {f"{bundles.SCENARIOS}/{bundle.task.scenario}": target}
-    places |= {name: plan.rundir.bundled(name) for name in (bundles.HF_HOME, bundles.FILE_LISTS, *PLACES)}
+    others = (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *PLACES)
+    places |= {name: plan.rundir.bundled(name) for name in others}
     listed = bundle.manifest.paths()
     placed = {path: name for need in bundle.needs for path, name in need.placed.items()}
     wanted = {placed.get(path, path): listed[path] for path in bundle.paths}

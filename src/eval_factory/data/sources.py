@@ -105,6 +105,20 @@ class Nltk(StrictModel):
     members: str
 
 
+class Perturbation(StrictModel):
+    """What HELM reads to perturb questions; the paths of `files` are relative to its folder of perturbations."""
+
+    augmentations: tuple[str, ...]
+    """The values of `data_augmentation` that make it."""
+    files: tuple[SourceFile, ...] = ()
+    module: str | None = None
+    """A Python module that HELM loads too."""
+    reason: str | None = None
+    """Why nothing of it is pulled."""
+    online: bool = False
+    """It asks somebody in every run."""
+
+
 class Presentation(StrictModel):
     """HELM's conf files: what its leaderboards run. `files`: name -> SHA-256."""
 
@@ -125,6 +139,8 @@ class TaskSources(StrictModel):
     listing: Listing | None = None
     hub: tuple[HubDataset, ...] = ()
     tiktoken: tuple[str, ...] = ()
+    perturbations: tuple[str, ...] = ()
+    """Of a run entry with `data_augmentation`: names in the table."""
     own_data: bool = False
     variants: tuple[Variant, ...] = ()
     variant: str = ""
@@ -153,10 +169,14 @@ class Sources(StrictModel):
     tasks: dict[str, TaskSources]
     tiktoken: dict[str, SourceFile]
     nltk: dict[str, Nltk]
+    perturbations: dict[str, Perturbation] = {}
     presentation: Presentation | None = None
 
     def url(self, template: str) -> str:
         return template.format_map(self.origins)
+
+    def perturbation_files(self, task: TaskSources) -> list[SourceFile]:
+        return [file for name in task.perturbations for file in self.perturbations[name].files]
 
     def asked(self, text: str) -> TaskSources | None:
         """The sources of `TASK` or `TASK:name=value`; None where the table does not know it."""

@@ -408,10 +408,11 @@ def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         bundle = find_bundle(plan, env)
         offline = data_settings(plan, bundle, env)
         settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
-        own = own_scenarios(plan)
-        if own.is_dir():
-            plan.rundir.helm.mkdir(parents=True)
-            (plan.rundir.helm / names.SCENARIOS_FOLDER).symlink_to(own, target_is_directory=True)
+        scenarios = own_scenarios(plan)
+        for own in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
+            if own.is_dir():
+                plan.rundir.helm.mkdir(parents=True, exist_ok=True)
+                (plan.rundir.helm / own.name).symlink_to(own, target_is_directory=True)
         for name, text in model_files(plan).items():
             write_atomic(plan.rundir.model_configs / name, text, mode=PRIVATE)
         place_data(context, plan, bundle)

@@ -132,3 +132,20 @@ def test_the_lists_are_those_that_helm_asks_for(task: str, tmp_path: Path, monke
     with pytest.raises(Stop):
         kind().download_file("x.txt", str(tmp_path))
     assert asked == [table.url(listing.upstream or listing.url), table.url(listing.files) + "x.txt"]
+
+
+def test_the_perturbations_are_those_that_helm_downloads_something_for() -> None:
+    """Under each name of `data_augmentation`; from where, but for WordNet, which NLTK downloads."""
+    expander, table = importlib.import_module("helm.benchmark.run_expander"), load_sources()
+    found: dict[str, set[str]] = {name: set() for name in table.perturbations}
+    for augmentation, variants in expander.PERTURBATION_SPECS_DICT.items():
+        for spec in (spec for specs in variants.values() for spec in specs):
+            name = spec.class_name.split(".")[-2].removesuffix("_perturbation").replace("translate", "translation")
+            if name in found:
+                found[name].add(augmentation)
+    assert found == {name: set(one.augmentations) for name, one in table.perturbations.items()}
+    for name, helms in (("dialect", "Dialect"), ("person_name", "PersonName"), ("synonym", "Synonym")):
+        module = importlib.import_module(f"helm.benchmark.augmentations.{name}_perturbation")
+        known, file = getattr(module, f"{helms}Perturbation"), table.perturbations[name].files[0]
+        (url,) = getattr(known, "MAPPING_DICT_URIS", {"": getattr(known, "SOURCE_URI", "")}).values()
+        assert (table.url(file.url), file.path.split("/")[0]) == (url, known.name)
