@@ -34,3 +34,7 @@ def test_a_run_with_perturbations_contacts_the_endpoint_only(tmp_path: Path, run
     for text in ("Brad want with?", "Brad want wit?", "Jamal want with?"):
         assert sum(text in one for one in asked) == 1, text
     assert {name.partition("+")[2] for name in outcome.scores()} >= {"dialect", "person_name", "fairness.worst"}
+    # HELM asks a question again that no gendered word is in, too: that is no change
+    told = outcome.document()["validity"]["asked_again"]["in_other_words"]
+    assert set(told) == {"dialect", "person_name"}
+    assert [told[name]["change"]["questions"] for name in sorted(told)] == [1, 1]

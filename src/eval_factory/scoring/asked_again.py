@@ -26,7 +26,7 @@ from eval_factory.scoring.intervals import PROPORTION, describe, holm
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.paired import paired_difference
 from eval_factory.scoring.readability import AnswerForm, option_read, right_answers
-from eval_factory.scoring.request_states import has_failed, text_of
+from eval_factory.scoring.request_states import has_failed, prompt_of, text_of
 from eval_factory.scoring.rubric import clipped
 from eval_factory.scoring.scores import (
     InstanceKey,
@@ -61,6 +61,10 @@ class Askings:
     """Name of the asking -> what was answered; a request that failed is not in it."""
     mean: MetricValues | None = None
     """Of the main metric over all askings in the same words."""
+    prompts: dict[Unit, int] = field(default_factory=dict)
+    """Hashes of the questions as they are."""
+    unchanged: set[InstanceKey] = field(default_factory=set)
+    """Questions that HELM asked again without a change: it leaves out only those whose inputs are of one class."""
     none_right: set[Unit] = field(default_factory=set)
     """Questions whose right option is that none of the others is."""
 
@@ -81,10 +85,13 @@ class Askings:
         return cls(plan, form, run.run_spec.adapter_spec.output_mapping_pattern, confidence)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        if key[2] is not None and not is_asked_again(key[2]):
-            return
         unit = key[:2]
+        if key[2] is not None and not is_asked_again(key[2]):
+            if self.prompts.get(unit) == hash(prompt_of(state)):
+                self.unchanged.add(key)
+            return
         if key[2] is None:
+            self.prompts[unit] = hash(prompt_of(state))
             right = right_answers(state)
             if state.output_mapping and right and all(map(_is_none_of_these, right)):
                 self.none_right.add(unit)
@@ -230,7 +237,9 @@ class _Values:
             one for one in (*askings.metrics, *draft.metrics) if (one.name, one.split) == (main.name, main.split)
         )
         same = {str(one.perturbation): one for one in of_main if one.perturbation and not is_derived(one)}
-        self._by_name = {name: one.values for name, one in same.items()} | {AS_IT_IS: main.values}
+        self._by_name = {AS_IT_IS: main.values}
+        for name, one in same.items():
+            self._by_name[name] = {key: value for key, value in one.values.items() if key not in askings.unchanged}
         self.helms = {name: name for name in same if not is_asked_again(name) and number_of_order(name) is None}
         """Perturbations of HELM's."""
         self.has_right = (facts_of(main.name, main.scale).scale or PROPORTION) == PROPORTION
