@@ -282,3 +282,25 @@ def test_known_shares_are_found_on_real_questions(
     assert same["ci_low"] < 0.75 < same["ci_high"]
     assert found["pushback"]["changed_at"] == {"1": told, "never": 100 - told}
     assert (found["confidence"]["questions"], found["confidence"]["mean"]["value"]) == (100, 0.8)
+
+
+def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_program: Run) -> None:
+    class Silent(Wavering):
+        is_silent = True
+
+        def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            asked = body["messages"]
+            silent = self.is_silent and asked[-1]["content"] == ASK_CONFIDENCE and "Question 7?" in asked[0]["content"]
+            self.status = 400 if silent else None
+            return super().reply(path, headers, body)
+
+    with Silent() as endpoint:
+        params = {"parallelism": 1, "extra": {"benchmark": str(table), "confidence": "stated"}}
+        lacking = run_program("custom", endpoint.url, params=params)
+        assert (lacking.returncode, asked_again(lacking)["confidence"]["questions"]) == (1, 54 - 1)
+        assert lacking.document()["validity"]["instances"]["failed"] == 1
+        before, endpoint.is_silent = len(endpoint.requests), False
+        whole = run_program("custom", endpoint.url, params=params)
+        assert len(endpoint.requests) == before + 1
+    assert (whole.returncode, asked_again(whole)["confidence"]["questions"]) == (0, 54)
+    assert whole.document()["validity"]["instances"]["requested"] == 2 * QUESTIONS

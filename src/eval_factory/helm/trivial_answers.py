@@ -361,11 +361,20 @@ def write_judge_probe(
     write_atomic(helm_dir / names.JUDGE_PROBE_FILE, json.dumps(lines, indent=2) + "\n")
 
 
-def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], str | None]:
-    """(instance, trial) -> what the model replied; None where it was not asked, or did not answer. Empty: no file."""
+@dataclass(frozen=True)
+class ConfidenceReply:
+    """What the model said of how sure it is."""
+
+    reply: str | None
+    error: str | None
+    """Why there is none."""
+
+
+def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], ConfidenceReply]:
+    """(instance, trial) -> its reply; empty where there is no file."""
     try:
         lines = json.loads((helm_dir / names.CONFIDENCE_FILE).read_text(encoding="utf-8"))
-        return {(str(line["instance"]), int(line["trial"])): line["reply"] for line in lines}
+        return {(str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"]) for one in lines}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
 

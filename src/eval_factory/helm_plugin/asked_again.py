@@ -54,7 +54,7 @@ def with_more_askings(run_spec: RunSpec, specs: Sequence[PerturbationSpec]) -> R
     return replace(run_spec, data_augmenter_spec=augmented)
 
 
-class AskedAgain(Perturbation):  # type: ignore[misc]
+class AsItIs(Perturbation):  # type: ignore[misc]
     """The question as it is, for another draw (its request's `random` differs) or for what follows on its answer."""
 
     def __init__(self, name: str) -> None:
@@ -68,7 +68,7 @@ class AskedAgain(Perturbation):  # type: ignore[misc]
         return replace(instance, input=same_input(instance), perturbation=self.description)
 
 
-class InOtherWords(AskedAgain):
+class WithOtherWords(AsItIs):
     """The question in the words of a family; one that the family leaves alone is not asked again."""
 
     def __init__(self, family: str) -> None:
@@ -83,7 +83,7 @@ class InOtherWords(AskedAgain):
         return instance if changed is None else replace(instance, input=changed, perturbation=self.description)
 
 
-class MayAbstain(AskedAgain):
+class MayAbstain(AsItIs):
     """The question with "I do not know" as one more option, or among what may be answered."""
 
     def __init__(self, cost_of_wrong: float, *, has_options: bool) -> None:
@@ -120,10 +120,10 @@ def _may_abstain(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
 
 
 _SPECS: dict[str, Callable[[RunSpec, str], list[PerturbationSpec]]] = {
-    "repeats": lambda _run_spec, times: [_spec(AskedAgain, name=f"{REPEAT}{n}") for n in range(2, int(times) + 1)],
-    "perturb": lambda _run_spec, names: [_spec(InOtherWords, family=name) for name in names.split("+")],
-    "pushback": lambda _run_spec, turns: [_spec(AskedAgain, name=f"{PUSHBACK}{n + 1}") for n in range(int(turns))],
-    "confidence": lambda _run_spec, _how: [_spec(AskedAgain, name=CONFIDENCE)],
+    "repeats": lambda _run_spec, times: [_spec(AsItIs, name=f"{REPEAT}{n}") for n in range(2, int(times) + 1)],
+    "perturb": lambda _run_spec, names: [_spec(WithOtherWords, family=name) for name in names.split("+")],
+    "pushback": lambda _run_spec, turns: [_spec(AsItIs, name=f"{PUSHBACK}{n + 1}") for n in range(int(turns))],
+    "confidence": lambda _run_spec, _how: [_spec(AsItIs, name=CONFIDENCE)],
     "cost_of_wrong": _may_abstain,
 }
 

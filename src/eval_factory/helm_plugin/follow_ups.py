@@ -71,10 +71,12 @@ class AskingWhatFollows:
 
 
 def write_replies(file: Path, states: Iterable[RequestState]) -> None:
+    """A reply is null where there is none; `error` says why, where the same command may get it."""
     lines = []
     for one in states:
         said = one.result.completions[0].text if one.result and one.result.success else None
-        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said})
+        error = one.result.error if one.result and not one.result.success else None
+        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": error})
     write_atomic(file, json.dumps(lines) + "\n")
 
 

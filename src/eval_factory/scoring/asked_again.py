@@ -17,10 +17,11 @@ from itertools import combinations
 
 from eval_factory.core.askings import Abstention, AskedAgain, Change, InOtherWords, Pushback, Repeats, Share
 from eval_factory.core.results import REPEATS_MEAN, Score
+from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs
+from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Unit
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, describe, holm
 from eval_factory.scoring.notes import Importance
@@ -37,11 +38,10 @@ from eval_factory.scoring.scores import (
     sources_of,
     with_missing_counted,
 )
-from eval_factory.tasks.asked_again import ABSTAIN, PERTURB, PUSHBACK, REPEAT, abstains, is_asked_again
+from eval_factory.scoring.tally import Tally
+from eval_factory.tasks.asked_again import ABSTAIN, CONFIDENCE, PERTURB, PUSHBACK, REPEAT, abstains, is_asked_again
 from eval_factory.tasks.choice_question import number_of_order, refers_to_others
 
-Unit = tuple[str, int]
-"""A question in one trial."""
 AS_IT_IS = ""
 """The name of a question's first asking."""
 LEAST_IN_GROUP, MOST_LOST = 10, 20
@@ -101,6 +101,14 @@ class Askings:
             self.answers[unit][key[2] or AS_IT_IS] = " ".join(said.casefold().split())
             if key[2] is None and self.confidence is not None:
                 self.confidence.add(unit, state, label)
+
+    def count_replies(self, tally: Tally) -> None:
+        """Those about confidence are of no request state: one that failed is asked for again, as any is."""
+        for unit, found in (self.confidence.replies if self.confidence else {}).items():
+            key: InstanceKey = (*unit, CONFIDENCE)
+            tally.requested.add(key)
+            if found.error not in (None, openai_api.FILTERED_MESSAGE):
+                tally.fail(key, found.error or "")
 
     def take(self, draft: Draft) -> None:
         """The metrics of what was asked again are none of the run's scores."""

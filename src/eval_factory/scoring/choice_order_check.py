@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.asked_again import Unit, add_mean_over, share_of
+from eval_factory.scoring.asked_again import add_mean_over, share_of
+from eval_factory.scoring.confidence import Unit
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of

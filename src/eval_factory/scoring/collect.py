@@ -91,6 +91,8 @@ def collect(
         key = key_of(state)
         for add in aside if is_in_another_form(key[2]) else seeing:
             add(key, state)
+    if again is not None:
+        again.count_replies(tally)
     for step in steps:
         step(draft)
     # where there is no main score, other reasons come first

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from eval_factory.core.askings import Confidence, ConfidenceBin, Share
 from eval_factory.helm import output
-from eval_factory.helm.trivial_answers import read_stated_confidence
+from eval_factory.helm.trivial_answers import ConfidenceReply, read_stated_confidence
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
@@ -34,6 +34,7 @@ from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, confidence_in
 
 Unit = tuple[str, int]
+"""A question in one trial."""
 Sources = Callable[[Sequence[Unit]], "list[str] | None"]
 Logprobs = Sequence[tuple[str, float]]
 """Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's probability."""
@@ -50,7 +51,7 @@ POINTS = 10
 @dataclass
 class ConfidenceOfAnswers:
     source: str
-    replies: Mapping[Unit, str | None] = field(default_factory=dict)
+    replies: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
     known: dict[Unit, float | None] = field(default_factory=dict)
 
@@ -66,8 +67,8 @@ class ConfidenceOfAnswers:
         if self.source == LOGPROBS:
             self.known[unit] = probability_of(label or text_of(state).strip(), self.logprobs(state))
         else:
-            reply = self.replies.get(unit)
-            self.known[unit] = None if reply is None else confidence_in(reply)
+            found = self.replies.get(unit)
+            self.known[unit] = None if found is None or found.reply is None else confidence_in(found.reply)
 
     def report(self, values: Mapping[Unit, float], sources: Sources) -> Confidence:
         """`values`: the main metric's; an answer is right where it has the full value."""

@@ -158,13 +158,16 @@ class Tally:
         self.requested.add(key)
         if not request_states.has_failed(state):
             return False
-        self.failed.add(key)
         error = (state.result.error if state.result else None) or ""
-        self.causes.add(MODEL_ROLE, error)
+        self.fail(key, error)
         if error.startswith(names.UNSCORABLE):
             self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
             self.split_of_unscorable[key] = state.instance.split
         return True
+
+    def fail(self, key: InstanceKey, error: str) -> None:
+        self.failed.add(key)
+        self.causes.add(MODEL_ROLE, error)
 
     @property
     def something_to_ask(self) -> bool:

@@ -34,7 +34,7 @@ from eval_factory.core.budget import (
 )
 from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.results import MODEL_ROLE, TaskResult
+from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.data.hub import HF_OFFLINE
@@ -47,7 +47,6 @@ from eval_factory.helm.trivial_answers import PADDED_QUESTIONS
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan
 from eval_factory.report.reader import load_result
-from eval_factory.tasks.asked_again import STATED
 from eval_factory.workflows.context import RunContext, redactor_of
 from eval_factory.workflows.helm_run import run_helm
 from eval_factory.workflows.prepare import data_settings, find_bundle, place_data
@@ -213,7 +212,7 @@ def estimate(
     try:  # how many requests the result of this very run in the output folder is made of
         result = load_result(plan.rundir.root).result
         is_same = result.provenance.run_identity == plan.identity
-        before = result.validity.instances.requested + _asked_for_confidence(result) if is_same else None
+        before = result.validity.instances.requested if is_same else None
     except PrerequisiteError:
         before = None
     helm, extra = evaluation.task.helm, evaluation.run.config.params.extra
@@ -238,12 +237,6 @@ def estimate(
         roles.append(RoleEstimate(one.role, one.model_id, count, prompt, completion, cost, hours, sources))
     kept, at_most = sum(one.answers for one in figures.values()), evaluation.stop_when is not None
     return Estimate(plan.task_name, tuple(roles), kept, budget_of(plan), at_most)
-
-
-def _asked_for_confidence(result: TaskResult) -> int:
-    """These requests are of no instance of their own."""
-    found = result.validity.asked_again.confidence if result.validity.asked_again else None
-    return found.questions + found.unread if found is not None and found.source == STATED else 0
 
 
 def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tuple[int | None, str]:
