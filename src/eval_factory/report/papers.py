@@ -22,6 +22,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
+from eval_factory.report.asked_again_text import asked_again_lines
 from eval_factory.report.sentences import beside_chance, chance_may_explain, clinician_lines, of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 
@@ -234,6 +235,7 @@ _ENVIRONMENT.filters |= {
     "beside_chance": lambda result: beside_chance(result, result.main_metric),
     "chance_may_explain": chance_may_explain,
     "clinician_lines": clinician_lines,
+    "asked_again_lines": lambda found: [line[:1].upper() + line[1:] for line in asked_again_lines(found)],
     "prose": lambda sentences: " ".join(map(prose, sentences)),
     "xml": escape,
     "json": lambda value: json.dumps(value, allow_nan=False),
