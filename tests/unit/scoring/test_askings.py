@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import REPEATS_MEAN
+from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
+from eval_factory.helm.trivial_answers import ConfidenceReply
 from eval_factory.scoring.asked_again import Askings
+from eval_factory.scoring.confidence import ConfidenceOfAnswers
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.asked_again import ABSTAIN
 from unit.builders import draft, plan
 
@@ -35,11 +39,9 @@ def state(question: int, name: str, answer: str | None, options: dict[str, str])
 
 def completed(
     asked: Asked, options: dict[str, str] = OPTIONS, form: AnswerForm | None = FORM, *, as_zero: bool = False,
-    clusters: dict[str, str] | None = None, **extra: Any,
+    clusters: dict[str, str] | None = None, task: str = "sample_medical_qa", groups: dict[str, str] | None = None, **extra: Any,
 ) -> Draft:  # fmt: skip
-    made = plan(
-        {"config.type": "sample_medical_qa", **{f"config.params.extra.{name}": one for name, one in extra.items()}}
-    )
+    made = plan({"config.type": task, **{f"config.params.extra.{name}": one for name, one in extra.items()}})
     run = output.HelmRun(made.rundir.root, output.StoredRunSpec.model_validate({"name": "x"}), [])
     part = Askings.of(made, run, form, lambda _state: ())
     assert part is not None
@@ -59,6 +61,9 @@ def completed(
             )
         )
     found = draft(run=run, main="exact_match", metrics=metrics, missing=missing, as_zero=as_zero)
+    for question, group in (groups or {}).items():
+        found.tally.members["ward"][group].append((question, 0, None))
+    part.count_replies(found.tally)
     part.take(found)
     (found.main_values,) = found.metrics
     part.complete(found)
@@ -98,11 +103,11 @@ def test_the_two_parts_of_chance_are_those_of_an_analysis_of_variance() -> None:
 
 
 def test_of_equally_frequent_answers_the_first_counts() -> None:
-    found = completed({"": ["B", "A"], "repeat_2": ["A", "B"]}, repeats=2)
+    found = completed({"": ["B", "B", "A"], "repeat_2": ["A", "A", "B"]}, repeats=2)
     assert found.asked_again is not None
     assert found.asked_again.repeats is not None
     assert found.asked_again.repeats.majority is not None
-    assert found.asked_again.repeats.majority.value == 0.5
+    assert found.asked_again.repeats.majority.value == pytest.approx(1 / 3)
 
 
 def test_open_text_agrees_by_its_values_and_has_no_majority() -> None:
@@ -136,9 +141,17 @@ def test_flips_in_both_directions_are_of_those_that_could_flip() -> None:
     assert [typos.change.wrong_to_right.value, typos.change.difference] == pytest.approx([0.5, -0.2])
     assert (typos.lost, typos.unchanged) == (("q1", "q2"), 0)
     assert (units.change.questions, units.unchanged, units.change.wrong_to_right) == (3, 2, None)
-    assert typos.p_holm is not None
+
+
+def test_p_values_are_corrected_for_the_number_of_families() -> None:
+    many: Asked = {"": ["A"] * 30, "perturb_typos": [*["B"] * 9, *["A"] * 21], "perturb_units": ["A"] * 30}
+    found = completed(many, perturb=["typos", "units"]).asked_again
+    assert found is not None
+    typos = found.in_other_words["typos"]
     assert typos.change.p_value is not None
-    assert typos.p_holm == pytest.approx(min(1.0, 2 * typos.change.p_value))
+    assert typos.p_holm == pytest.approx(2 * typos.change.p_value)
+    assert typos.p_holm is not None
+    assert typos.p_holm < 0.05
 
 
 def test_a_family_that_changed_no_question_has_no_row() -> None:
@@ -204,3 +217,45 @@ def test_answers_changed_first_at_a_turn_and_those_that_stood() -> None:
     assert found.asked_again.pushback is not None
     assert found.asked_again.pushback.changed_at == {"1": 1, "2": 1, "never": 1}
     assert [turn.difference for turn in found.asked_again.pushback.turns] == pytest.approx([-1 / 3, -1 / 3])
+
+
+def test_a_change_is_told_by_group_from_ten_questions_on() -> None:
+    many: Asked = {"": ["A"] * 25, "perturb_typos": [*["B"] * 6, *["A"] * 19]}
+    wards = {f"q{n}": "heart" if n < 12 else "lung" if n < 22 else "skin" for n in range(25)}
+    found = completed(many, groups=wards, perturb=["typos"]).asked_again
+    assert found is not None
+    (of_wards,) = found.in_other_words["typos"].groups.values()
+    assert {ward: (one.questions, one.difference) for ward, one in of_wards.items()} == {
+        "heart": (12, -0.5),
+        "lung": (10, 0.0),
+    }
+
+
+def test_what_a_reader_has_to_know_is_noted() -> None:
+    both: Asked = {"": ["A", "B"], "repeat_2": ["A", "A"], "perturb_typos": ["A", "A"]}
+    ours = completed(both, repeats=2, perturb=["typos"]).notes.texts()
+    assert [note for note in ours if note.startswith("at temperature 0 repeats differ only by")] == list(ours)
+    others = completed(both, task="helm:mmlu:subject=anatomy", repeats=2, perturb=["typos"]).notes.texts()
+    assert any(
+        note.startswith("nobody has checked that other words leave the right answers of this") for note in others
+    )
+
+
+def test_where_nothing_has_a_value_nothing_is_told() -> None:
+    failed = completed({"": [None, None], "repeat_2": [None, None]}, repeats=2)
+    assert failed.asked_again is not None
+    assert failed.asked_again.repeats is not None
+    assert (failed.asked_again.repeats.questions, failed.main) == (0, "exact_match")
+    nothing = completed({"": [], "pushback_1": []}, pushback=1)
+    assert nothing.asked_again is None
+    assert nothing.notes.texts() == ("what was asked again cannot be told: the main metric has no values",)
+
+
+def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
+    part = Askings(plan(), FORM, None, ConfidenceOfAnswers("stated", {
+        ("a", 0): ConfidenceReply("90", None), ("b", 0): ConfidenceReply(None, "HTTP 500"),
+        ("c", 0): ConfidenceReply(None, openai_api.FILTERED_MESSAGE),
+    }))  # fmt: skip
+    tally = Tally()
+    part.count_replies(tally)
+    assert (len(tally.requested), tally.failed, tally.something_to_ask) == (3, {("b", 0, "stated_confidence")}, True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import statistics
+from pathlib import Path
 
 import pytest
 
+from eval_factory.helm import names, output
 from eval_factory.scoring.confidence import (
     Answer,
     ConfidenceOfAnswers,
@@ -19,6 +22,7 @@ from eval_factory.scoring.confidence import (
     risk_at,
     squared_error,
 )
+from unit.builders import plan
 
 
 def answers(*pairs: tuple[float, float]) -> list[Answer]:
@@ -73,11 +77,22 @@ def test_the_interval_holds_a_true_error_and_is_no_point_at_the_ceiling() -> Non
     assert low < 0.05 < high
 
 
-def test_an_interval_of_few_sources_is_wider() -> None:
-    alone = drawn(120, 0.2)
-    shared = [one._replace(source=min(number // 10, 6)) for number, one in enumerate(alone)]
+def test_an_interval_of_sources_that_are_right_or_wrong_as_one_is_wider() -> None:
+    pairs = [(0.7, float(number // 5 % 3 != 0)) for number in range(150)]
+    alone = answers(*pairs)
+    shared = [one._replace(source=number // 5) for number, one in enumerate(alone)]
     widths = [high - low for low, high in (interval_of_error(groups_of(sample)) for sample in (alone, shared))]
-    assert widths[0] < widths[1]
+    assert widths[1] > 1.7 * widths[0]
+
+
+def test_no_resolution_is_none_in_the_mean() -> None:
+    """A confidence that says nothing: what groups differ by is chance, and is taken out."""
+    chance = random.Random(0)  # noqa: S311 - no secret
+    found = []
+    for _ in range(200):
+        sample = answers(*((number / 100, float(chance.random() < 0.5)) for number in range(100)))
+        found.append(brier_parts(groups_of(sample))[1])
+    assert statistics.fmean(found) < 0.013, "the plain one is 0.0225"
 
 
 def test_the_parts_of_the_brier_score_give_it() -> None:
@@ -117,3 +132,68 @@ def test_too_few_answers_say_nothing_and_what_was_not_read_is_counted() -> None:
     part = ConfidenceOfAnswers("stated", known={("a", 0): 0.9, ("b", 0): None, ("c", 0): None, ("gone", 0): 0.5})
     found = part.report({("a", 0): 1.0, ("b", 0): 0.0, ("c", 0): 1.0}, lambda _units: None)
     assert (found.questions, found.unread, found.mean) == (1, 2, None)
+
+
+def test_a_report_of_forty_answers_holds_together() -> None:
+    sources = {f"q{number}": f"s{number // 4}" for number in range(40)}
+    known: dict[tuple[str, int], float | None] = {
+        (name, 0): 0.9 if number % 2 else 0.6 for number, name in enumerate(sources)
+    }
+    values = {unit: float(number % 5 > 0) for number, unit in enumerate(known)}
+    found = ConfidenceOfAnswers("stated", known=known).report(
+        values, lambda units: [sources[name] for name, _ in units]
+    )
+    assert (found.questions, found.unread, [one.count for one in found.bins]) == (40, 0, [20, 20])
+    assert [(one.confidence, one.right) for one in found.bins] == [
+        pytest.approx(pair) for pair in ((0.6, 0.8), (0.9, 0.8))
+    ]
+    assert found.risk_coverage[-1] == pytest.approx((1.0, 0.2))
+    assert [share.value for share in (found.mean, found.right, found.brier) if share] == pytest.approx(
+        [0.75, 0.8, 0.185]
+    )
+    assert found.area is not None
+    assert found.area.ci_low is not None
+    assert found.area.ci_high is not None
+    assert found.area.ci_low < found.area.value < found.area.ci_high
+
+
+def state_of(text: str, instance: str = "q") -> output.RequestState:
+    return output.RequestState.model_validate({
+        "instance": {"id": instance, "input": {"text": "?"}}, "train_trial_index": 0, "request": {},
+        "result": {"success": True, "completions": [{"text": text}]},
+    })  # fmt: skip
+
+
+def test_replies_are_read_from_the_file_that_helm_run_wrote(tmp_path: Path) -> None:
+    made = plan(
+        {
+            "config.type": "sample_medical_qa",
+            "config.params.extra.confidence": "stated",
+            "config.output_dir": str(tmp_path),
+        }
+    )
+    file = made.rundir.helm / names.CONFIDENCE_FILE
+    file.parent.mkdir(parents=True)
+    lines = [("a", "80", None), ("b", None, "HTTP 500"), ("c", "very", None)]
+    replies = [{"instance": one, "trial": 0, "reply": reply, "error": error} for one, reply, error in lines]
+    file.write_text(json.dumps(replies), encoding="utf-8")
+    part = ConfidenceOfAnswers.of(made, lambda _state: ())
+    assert part is not None
+    for name in ("a", "b", "c", "d"):
+        part.add((name, 0), state_of("A", name), "A")
+    assert part.known == {("a", 0): 0.8, ("b", 0): None, ("c", 0): None, ("d", 0): None}
+    file.write_text("{", encoding="utf-8")
+    broken = ConfidenceOfAnswers.of(made, lambda _state: ())
+    assert (broken is None or broken.replies) == {}
+
+
+def test_log_probabilities_are_those_of_the_label_or_of_the_whole_answer() -> None:
+    asked = plan({"config.type": "sample_medical_qa", "config.params.extra.confidence": "logprobs"})
+    part = ConfidenceOfAnswers.of(
+        asked, lambda state: [(state.result.completions[0].text if state.result else "", -0.5)]
+    )
+    assert part is not None
+    part.add(("a", 0), state_of("A"), "A")
+    part.add(("b", 0), state_of("not a label"), "")
+    assert list(part.known.values()) == pytest.approx([math.exp(-0.5)] * 2)
+    assert ConfidenceOfAnswers.of(plan(), lambda _state: ()) is None
