@@ -21,6 +21,7 @@ from eval_factory.helm.criterion_prompt import criterion_template, prompt_of_jur
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
+from eval_factory.tasks.perturbations import FAMILIES, not_offered
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     KEY,
@@ -100,7 +101,9 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         for key, rule in task.helm.parameters.items()
         if rule.required or (rule.allowed and task.default_of(key))
     }
-    return {**task_info(task).as_dict(), "judge_prompt": prompt, "example": _example(task.name, extra)}
+    perturb = [family for family in FAMILIES if not_offered(family, task.name) is None]
+    more = {"perturb": perturb, "judge_prompt": prompt, "example": _example(task.name, extra)}
+    return {**task_info(task).as_dict(), **more}
 
 
 def record_of_benchmark(path: Path, framework: Framework) -> Record:
@@ -180,6 +183,7 @@ def details(record: Record) -> str:
         "data size": _size(record.get("size_mb")),
         "public since": published,
         "tried by us on": record.get("tried"),
+        "other words": _joined(record["perturb"] or ["none"]) if "perturb" in record else "",
         "tags": _joined(record.get("tags")),
         "run spec": record.get("run_spec"),
         "module": record.get("module"),

@@ -198,3 +198,11 @@ def test_a_benchmark_of_ones_own(kind: str, tmp_path: Path) -> None:
     example = yaml.safe_load(ls("--benchmark", str(file)))
     assert example["config"]["type"] == "custom"
     assert example["config"]["params"]["extra"] == {"benchmark": str(file)}
+
+
+def test_which_other_words_are_offered_for_a_task() -> None:
+    assert json.loads(ls("medec", "--json"))["perturb"] == []
+    offered = json.loads(ls("pubmed_qa", "--json"))["perturb"]
+    assert "units" in offered
+    assert "gender" not in offered
+    assert "# other words:       none" in ls("medec").splitlines()
