@@ -65,7 +65,7 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
         ("helm:mmlu:subjekt=a", "its parameters: subject (str, needed), method=multiple_choice_joint"),
         ("helm:boolq:model=x/y", "model cannot be given here; eval-factory names the model"),
         ("helm:aci_bench:jury_config_path=x", "give config.params.extra.judges"),
-        ("helm:vqa", "asks a model for images"), ("helm:wikitext_103", "asks a model for log probabilities"),
+        ("helm:msr_vtt", "asks a model for videos"), ("helm:wikitext_103", "asks a model for log probabilities"),
         ("helm:sample_medical_qa", "is a task of eval-factory's own: write it without 'helm:'"),
         ("helm:", "no run spec ''"),
         ("mmlu:subject=x", "HELM has a run spec of that name: helm:mmlu:subject=x"),

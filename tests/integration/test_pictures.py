@@ -1,0 +1,194 @@
+"""A benchmark of HELM's with pictures, by the real helm-run: what the endpoint sees, what is kept, what is asked again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.support import Outcome, Run, program
+from seeing_endpoint import SeeingEndpoint, content_of, picture
+
+ENTRY = "helm:mme:subject=color"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def prepare(home: Path, pictures: Sequence[tuple[bytes, str]]) -> dict[str, str]:
+    """The Hub's data set as its library keeps it, of these pictures and answers. The variables of a run that reads it."""
+    import datasets
+
+    features = datasets.Features(
+        {"image": datasets.Image(), **dict.fromkeys(("question_id", "question", "answer", "category"), datasets.Value("string"))}
+    )  # fmt: skip
+    rows = [
+        {
+            "image": {"bytes": data, "path": None}, "question_id": f"color/{number}.png", "category": "color",
+            "question": "Is the disc red? Please answer yes or no.", "answer": answer,
+        }
+        for number, (data, answer) in enumerate(pictures)
+    ]  # fmt: skip
+    made = home / "made" / "MME"
+    made.mkdir(parents=True, exist_ok=True)
+    datasets.Dataset.from_list(rows, features=features).to_parquet(made / "test.parquet")
+    builder = datasets.load_dataset_builder(str(made), cache_dir=str(home / "prepared"))
+    builder.download_and_prepare()
+    target = home / "datasets" / "lmms-lab___mme" / "default" / "0.0.0" / REVISION
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(builder.cache_dir, target)
+    shutil.rmtree(home / "prepared")
+    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home)}
+
+
+def sees(prompt: str) -> str:
+    """The letter of what is right of the picture that was shown."""
+    right = "Yes" if "[red]" in prompt else "No"
+    return next((line[0] for line in prompt.splitlines() if line[1:] == f". {right}"), "?")
+
+
+RED, BLUE = [
+    (picture(colour, word=f"{n}"), answer) for n, (colour, answer) in enumerate((("red", "Yes"), ("blue", "No")))
+]
+DATA = [RED, BLUE, (picture("red", word="x"), "Yes"), (picture("green"), "No")]
+
+
+def lines_of(outcome: Outcome, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (outcome.output_dir / name).read_text().splitlines()]
+
+
+def lose_the_runs(folder: Path) -> None:
+    """All is run again, from the cache."""
+    shutil.rmtree(folder / "helm" / "runs")
+    (folder / "SHA256SUMS").unlink()
+
+
+def kept_in(folder: Path) -> str:
+    """All that is stored of requests and answers."""
+    with closing(sqlite3.connect(folder / "cache.db")) as connection:
+        rows = connection.execute("SELECT key, request, response FROM responses ORDER BY key").fetchall()
+    return json.dumps(rows) + "".join(file.read_text() for file in (folder / "responses").glob("*.jsonl"))
+
+
+def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, run_program: Run) -> None:
+    env = prepare(tmp_path / "hf", DATA)
+    with SeeingEndpoint(sees) as endpoint:
+        first = run_program(ENTRY, endpoint.url, env=env)
+        assert first.returncode == 0, first.stderr
+        assert len(endpoint.parts) == len(DATA)
+        assert endpoint.probes == 1
+        lose_the_runs(first.output_dir)
+        again = run_program(ENTRY, endpoint.url, env=env)
+        assert again.returncode == 0, again.stderr
+        assert len(endpoint.parts) == len(DATA)
+    assert first.scores()["exact_match"] == 1.0
+    assert [part["type"] for part in endpoint.parts[0]] == ["text", "text", "image_url", "text"]
+    files = {file.read_bytes() for file in (first.output_dir / "helm/scenarios/mme").rglob("*.png")}
+    assert {content_of(parts[2]) for parts in endpoint.parts} == files, "the files' own bytes"
+    kept = kept_in(first.output_dir)
+    assert "base64" not in kept
+    assert kept.count("sha256:") == 2 * len(DATA)
+    assert all(one["prompt_tokens"] for one in lines_of(first, "results.jsonl")), "each answer is found by its request"
+    prompt = lines_of(first, "instances.jsonl")[0]["prompt"]
+    assert "\n[image 1: image/png, " in prompt
+    assert "Is the disc red?" in prompt
+    assert not [note for note in first.document()["validity"]["notes"] if "repeat" in note]
+
+
+def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:
+    with SeeingEndpoint(sees) as endpoint:
+        first = run_program(ENTRY, endpoint.url, env=prepare(tmp_path / "hf", [RED, BLUE]))
+        assert first.scores()["exact_match"] == 1.0
+        shutil.rmtree(first.output_dir / "helm" / "scenarios")
+        lose_the_runs(first.output_dir)
+        other = prepare(tmp_path / "hf", [(BLUE[0], "No"), (picture("red", word="new"), "Yes")])
+        second = run_program(ENTRY, endpoint.url, env=other)
+    assert second.returncode == 0, second.stderr
+    assert second.scores()["exact_match"] == 1.0
+    assert len(endpoint.parts) == 3, "the blue one was known, wherever it lay"
+
+
+def test_a_moved_folder_is_read_where_it_is(tmp_path: Path, run_program: Run) -> None:
+    with SeeingEndpoint(sees) as endpoint:
+        outcome = run_program(ENTRY, endpoint.url, env=prepare(tmp_path / "hf", DATA))
+    moved = tmp_path / "elsewhere"
+    outcome.output_dir.rename(moved)
+    verified = program("verify", str(moved), cwd=tmp_path)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_after_a_limit_only_the_rest_is_asked(tmp_path: Path, run_program: Run) -> None:
+    env = prepare(tmp_path / "hf", DATA)
+    params = {"parallelism": 1, "extra": {"max_requests": 2}}
+    with SeeingEndpoint(sees) as endpoint:
+        limited = run_program(ENTRY, endpoint.url, env=env, params=params)
+        assert limited.returncode != 0
+        assert len(endpoint.parts) == 2
+        rest = run_program(ENTRY, endpoint.url, env=env)
+        assert rest.returncode == 0, rest.stderr
+    assert len({json.dumps(parts) for parts in endpoint.parts}) == len(endpoint.parts) == len(DATA)
+
+
+def test_a_broken_picture_costs_its_instance(tmp_path: Path, run_program: Run) -> None:
+    env = prepare(tmp_path / "hf", DATA)
+    images = tmp_path / "out" / "helm" / "scenarios" / "mme" / "images"
+    images.mkdir(parents=True)
+    (images / "color-1.png").write_bytes(BLUE[0][: len(BLUE[0]) // 2])  # HELM keeps a picture that is there
+    with SeeingEndpoint(sees) as endpoint:
+        outcome = run_program(ENTRY, endpoint.url, env=env, params={"extra": {"min_coverage": 0.5}})
+    assert len(endpoint.parts) == len(DATA) - 1
+    errors = [one["error"] for one in lines_of(outcome, "results.jsonl") if one["error"]]
+    assert errors == ["color-1.png is a broken picture (image/png): OSError"]
+    assert outcome.document()["validity"]["instances"]["scored"] == len(DATA) - 1
+    assert outcome.scores()["exact_match"] == 1.0
+
+
+def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_program: Run) -> None:
+    with SeeingEndpoint(sees, is_blind=True) as endpoint:
+        outcome = run_program(ENTRY, endpoint.url, env=prepare(tmp_path / "hf", DATA))
+    assert outcome.returncode == 3
+    assert "this model takes text only" in outcome.stderr
+    assert "name a model that takes images" in outcome.stderr
+    assert "iVBOR" not in outcome.stderr
+    assert endpoint.parts == []
+
+
+def test_smaller_pictures(tmp_path: Path, run_program: Run) -> None:
+    env = prepare(tmp_path / "hf", [(picture("red", side=400), "Yes"), (picture("blue", side=40), "No")])
+    with SeeingEndpoint(sees) as endpoint:
+        outcome = run_program(ENTRY, endpoint.url, env=env, params={"extra": {"max_image_side": 64}})
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.scores()["exact_match"] == 1.0
+    assert "64 pixels at most, resampled by LANCZOS of Pillow" in outcome.document()["provenance"]["pictures"]
+    assert all(one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "extra", "model_type", "said"),
+    [
+        (ENTRY, {}, "completions", "runs on chat, not on completions"),
+        (ENTRY, {"pushback": 1}, "chat", "pushback: asks with text alone"),
+        ("helm:boolq", {"max_image_side": 64}, "chat", "helm:boolq shows no pictures"),
+        ("helm:radiology", {}, "chat", "asks a model for image generation"),
+        ("helm:msr_vtt", {}, "chat", "asks a model for videos"),
+    ],
+)
+def test_what_is_refused_at_once(
+    entry: str, extra: dict[str, Any], model_type: str, said: str, run_program: Run
+) -> None:
+    outcome = run_program(entry, "http://127.0.0.1:9/v1", params={"extra": extra}, model_type=model_type)
+    assert (outcome.returncode, said in outcome.stderr) == (2, True), outcome.stderr
+
+
+@pytest.mark.skipif(find_spec("pycocoevalcap") is not None, reason="what the metrics need is installed here")
+def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program: Run) -> None:
+    with SeeingEndpoint(sees) as endpoint:
+        outcome = run_program("helm:vqa_rad", endpoint.url)
+    assert outcome.returncode != 0
+    assert "pycocoevalcap~=1.2" in outcome.stderr
+    assert (endpoint.parts, endpoint.probes) == ([], 0)
