@@ -30,7 +30,7 @@ def picture(colour: str, *, side: int = 48, kind: str = "PNG", mode: str = "RGB"
     return out.getvalue()
 
 
-def tone(hertz: int, seconds: float = 0.1, rate: int = 8000) -> bytes:
+def tone(hertz: int, seconds: float = 0.5, rate: int = 8000) -> bytes:
     """A WAV of one channel, 16 bits."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:

@@ -20,30 +20,39 @@ ENTRY = "helm:mme:subject=color"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
-def prepare(home: Path, pictures: Sequence[tuple[bytes, str]]) -> dict[str, str]:
-    """The Hub's data set as its library keeps it, of these pictures and answers. The variables of a run that reads it."""
+def prepare(home: Path, name: str, splits: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """The Hub's data set as its library keeps it: `image` holds a picture's bytes, all other columns are texts.
+
+    The variables of a run that reads it.
+    """
     import datasets
 
-    features = datasets.Features(
-        {"image": datasets.Image(), **dict.fromkeys(("question_id", "question", "answer", "category"), datasets.Value("string"))}
-    )  # fmt: skip
-    rows = [
-        {
-            "image": {"bytes": data, "path": None}, "question_id": f"color/{number}.png", "category": "color",
-            "question": "Is the disc red? Please answer yes or no.", "answer": answer,
-        }
-        for number, (data, answer) in enumerate(pictures)
-    ]  # fmt: skip
-    made = home / "made" / "MME"
+    owner, short = name.split("/")
+    made = home / "made" / short
     made.mkdir(parents=True, exist_ok=True)
-    datasets.Dataset.from_list(rows, features=features).to_parquet(made / "test.parquet")
+    for split, rows in splits.items():
+        kinds = {column: datasets.Value("string") for column in rows[0]} | {"image": datasets.Image()}
+        images = [{**row, "image": {"bytes": row["image"], "path": None}} for row in rows]
+        datasets.Dataset.from_list(images, features=datasets.Features(kinds)).to_parquet(made / f"{split}.parquet")
     builder = datasets.load_dataset_builder(str(made), cache_dir=str(home / "prepared"))
     builder.download_and_prepare()
-    target = home / "datasets" / "lmms-lab___mme" / "default" / "0.0.0" / REVISION
+    target = home / "datasets" / f"{owner}___{short.lower()}" / "default" / "0.0.0" / REVISION
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(builder.cache_dir, target)
     shutil.rmtree(home / "prepared")
     return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home)}
+
+
+def prepare_mme(home: Path, pictures: Sequence[tuple[bytes, str]]) -> dict[str, str]:
+    """Of these pictures and answers."""
+    rows = [
+        {
+            "image": data, "question_id": f"color/{number}.png", "category": "color", "answer": answer,
+            "question": "Is the disc red? Please answer yes or no.",
+        }
+        for number, (data, answer) in enumerate(pictures)
+    ]  # fmt: skip
+    return prepare(home, "lmms-lab/MME", {"test": rows})
 
 
 def sees(prompt: str) -> str:
@@ -76,7 +85,7 @@ def kept_in(folder: Path) -> str:
 
 
 def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, run_program: Run) -> None:
-    env = prepare(tmp_path / "hf", DATA)
+    env = prepare_mme(tmp_path / "hf", DATA)
     with SeeingEndpoint(sees) as endpoint:
         first = run_program(ENTRY, endpoint.url, env=env)
         assert first.returncode == 0, first.stderr
@@ -102,11 +111,11 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, r
 
 def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:
     with SeeingEndpoint(sees) as endpoint:
-        first = run_program(ENTRY, endpoint.url, env=prepare(tmp_path / "hf", [RED, BLUE]))
+        first = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", [RED, BLUE]))
         assert first.scores()["exact_match"] == 1.0
         shutil.rmtree(first.output_dir / "helm" / "scenarios")
         lose_the_runs(first.output_dir)
-        other = prepare(tmp_path / "hf", [(BLUE[0], "No"), (picture("red", word="new"), "Yes")])
+        other = prepare_mme(tmp_path / "hf", [(BLUE[0], "No"), (picture("red", word="new"), "Yes")])
         second = run_program(ENTRY, endpoint.url, env=other)
     assert second.returncode == 0, second.stderr
     assert second.scores()["exact_match"] == 1.0
@@ -115,7 +124,7 @@ def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, r
 
 def test_a_moved_folder_is_read_where_it_is(tmp_path: Path, run_program: Run) -> None:
     with SeeingEndpoint(sees) as endpoint:
-        outcome = run_program(ENTRY, endpoint.url, env=prepare(tmp_path / "hf", DATA))
+        outcome = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", DATA))
     moved = tmp_path / "elsewhere"
     outcome.output_dir.rename(moved)
     verified = program("verify", str(moved), cwd=tmp_path)
@@ -123,7 +132,7 @@ def test_a_moved_folder_is_read_where_it_is(tmp_path: Path, run_program: Run) ->
 
 
 def test_after_a_limit_only_the_rest_is_asked(tmp_path: Path, run_program: Run) -> None:
-    env = prepare(tmp_path / "hf", DATA)
+    env = prepare_mme(tmp_path / "hf", DATA)
     params = {"parallelism": 1, "extra": {"max_requests": 2}}
     with SeeingEndpoint(sees) as endpoint:
         limited = run_program(ENTRY, endpoint.url, env=env, params=params)
@@ -135,7 +144,7 @@ def test_after_a_limit_only_the_rest_is_asked(tmp_path: Path, run_program: Run) 
 
 
 def test_a_broken_picture_costs_its_instance(tmp_path: Path, run_program: Run) -> None:
-    env = prepare(tmp_path / "hf", DATA)
+    env = prepare_mme(tmp_path / "hf", DATA)
     images = tmp_path / "out" / "helm" / "scenarios" / "mme" / "images"
     images.mkdir(parents=True)
     (images / "color-1.png").write_bytes(BLUE[0][: len(BLUE[0]) // 2])  # HELM keeps a picture that is there
@@ -150,7 +159,7 @@ def test_a_broken_picture_costs_its_instance(tmp_path: Path, run_program: Run) -
 
 def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_program: Run) -> None:
     with SeeingEndpoint(sees, is_blind=True) as endpoint:
-        outcome = run_program(ENTRY, endpoint.url, env=prepare(tmp_path / "hf", DATA))
+        outcome = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", DATA))
     assert outcome.returncode == 3
     assert "this model takes text only" in outcome.stderr
     assert "name a model that takes images" in outcome.stderr
@@ -159,7 +168,7 @@ def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_
 
 
 def test_smaller_pictures(tmp_path: Path, run_program: Run) -> None:
-    env = prepare(tmp_path / "hf", [(picture("red", side=400), "Yes"), (picture("blue", side=40), "No")])
+    env = prepare_mme(tmp_path / "hf", [(picture("red", side=400), "Yes"), (picture("blue", side=40), "No")])
     with SeeingEndpoint(sees) as endpoint:
         outcome = run_program(ENTRY, endpoint.url, env=env, params={"extra": {"max_image_side": 64}})
     assert outcome.returncode == 0, outcome.stderr
@@ -185,10 +194,38 @@ def test_what_is_refused_at_once(
     assert (outcome.returncode, said in outcome.stderr) == (2, True), outcome.stderr
 
 
-@pytest.mark.skipif(find_spec("pycocoevalcap") is not None, reason="what the metrics need is installed here")
+HAS_CIDER = find_spec("pycocoevalcap") is not None
+
+
+@pytest.mark.skipif(HAS_CIDER, reason="what the metrics need is installed here")
 def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program: Run) -> None:
     with SeeingEndpoint(sees) as endpoint:
-        outcome = run_program("helm:vqa_rad", endpoint.url)
+        outcome = run_program("vqa_rad", endpoint.url)
     assert outcome.returncode != 0
     assert "pycocoevalcap~=1.2" in outcome.stderr
     assert (endpoint.parts, endpoint.probes) == ([], 0)
+
+
+@pytest.mark.medical_data
+@pytest.mark.skipif(not HAS_CIDER, reason="what the metrics need is not installed here")
+def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
+    """Gold answers are in small letters; questions about one picture are not independent, nor do they repeat each other."""
+    rows = [
+        {"image": picture(colour, word=f"{n}"), "question": question, "answer": answer}
+        for n, colour in enumerate(("red", "blue", "green"))
+        for question, answer in (("Which colour is it?", colour), ("Is it red?", "yes" if colour == "red" else "no"))
+    ]
+
+    def answer(prompt: str) -> str:
+        colour = prompt.partition("[")[2].partition("]")[0].capitalize()
+        return colour if "Which" in prompt else "Yes" if colour == "Red" else "No"
+
+    env = prepare(tmp_path / "hf", "flaviagiammarino/vqa-rad", {"train": rows[:1], "test": rows})
+    with SeeingEndpoint(answer) as endpoint:
+        outcome = run_program("vqa_rad", endpoint.url, env={**env, "NLTK_DATA": str(medical_data / "nltk_data")})
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.document()["main_metric"] == "quasi_exact_match"
+    assert (outcome.scores()["quasi_exact_match"], outcome.scores()["exact_match"]) == (1.0, 0.0)
+    notes = outcome.document()["validity"]["notes"]
+    assert "6 instances share 3 sources (image)" in "".join(notes)
+    assert not [note for note in notes if "repeat" in note]

@@ -83,7 +83,10 @@ def messages_of(media_objects: Iterable[Mapping[str, Any]], max_image_side: int 
 def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:
     if media_object.get("text") is not None:
         return {"type": "text", "text": media_object["text"]}
-    medium = Medium.of(Path(str(media_object.get("location"))), max_image_side)
+    location = str(media_object.get("location"))
+    if location.startswith(("http://", "https://")):
+        raise UnusableMedium("a picture or sound of the web is not fetched")
+    medium = Medium.of(Path(location), max_image_side)
     kind = str(medium.facts.content_type)
     if kind in SOUND_FORMATS:
         return {"type": "input_audio", "input_audio": {"data": medium, "format": SOUND_FORMATS[kind]}}
