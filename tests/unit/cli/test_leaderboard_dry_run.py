@@ -60,6 +60,7 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         (("lite", *TARGET, "--conf", "/no/such.conf"), "/no/such.conf cannot be read"),
         (("medhelm_private", *TARGET), "Name the organization"),
         (("heim", *TARGET), "nothing of it can be run with an endpoint for text"),
+        (("vhelm", *TARGET), "nothing of it can be run with an endpoint for text"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_by_a_dry_run_too(arguments: tuple[str, ...], said: str) -> None:
