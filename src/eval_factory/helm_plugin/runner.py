@@ -327,6 +327,7 @@ class MeasuringRunner(EvalRunner):
 
 
 def prompt_bytes(request: Any) -> int:
-    """Bytes of what a model is sent to read."""
-    texts = [str(turn.get("content", "")) for turn in request.messages or []] or [request.prompt]
+    """Bytes of what a model is sent to read; what pictures and sounds take differs from model to model."""
+    shown = request.multimodal_prompt.text if request.multimodal_prompt else request.prompt
+    texts = [str(turn.get("content", "")) for turn in request.messages or []] or [shown]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)
