@@ -63,17 +63,6 @@ def test_it_is_seen_and_heard(server: SeeingEndpoint, tmp_path: Path) -> None:
     assert len(server.parts) == 2
 
 
-def test_a_broken_file_costs_its_request(server: SeeingEndpoint, tmp_path: Path) -> None:
-    endpoint = endpoint_at(server, tmp_path, stop_after_failures=1)
-    broken = endpoint.make_request(asking("?", (written(tmp_path / "b.png", picture("red")[:99]), "image/png")))
-    flags = broken.error_flags
-    assert flags is not None
-    assert (broken.success, flags.is_retriable, flags.is_fatal) == (False, False, False)
-    assert "b.png is a broken picture" in str(broken.error)
-    assert list(journal.read_attempts(tmp_path / "cache.db")) == [], "nobody was asked"
-    assert endpoint.make_request(asking("?", (written(tmp_path / "c.png", picture("red")), "image/png"))).success
-
-
 def test_an_endpoint_for_completions_ends_the_run(server: SeeingEndpoint, tmp_path: Path) -> None:
     endpoint = endpoint_at(server, tmp_path, endpoint_type="completions")
     with pytest.raises(EndpointStopped, match="which takes target"):

@@ -14,35 +14,23 @@ import pytest
 from PIL import Image
 
 from eval_factory.endpoint import media, openai_api
-from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.media import UnusableMedium
-from scripted_endpoint import ADAPTER
 from seeing_endpoint import content_of, middle_of, picture, tone
+from unit.builders import plan
 
 ASKED = {"max_tokens": 5, "temperature": 0.0, "prompt": ""}
 
 
-def settings(max_image_side: int | None = None) -> EndpointSettings:
-    args = {
-        "role": "model", "url": "https://h/v1", "model_id": "m", "endpoint_type": "chat", "key_names": [],
-        "request_timeout": 5, "max_retries": 0, "parallelism": 1, "adapter": ADAPTER, "max_image_side": max_image_side,
-    }  # fmt: skip
-    return EndpointSettings.from_args(args)
-
-
 def body_of(*contents: str | Path, max_image_side: int | None = None) -> dict[str, Any]:
     """As it is stored; HELM calls every file a JPEG."""
-    objects = [
-        {"content_type": "text/plain", "text": one}
-        if isinstance(one, str)
-        else {"content_type": "image/jpeg", "location": str(one)}
-        for one in contents
-    ]
-    return settings(max_image_side).body_of({**ASKED, "multimodal_prompt": {"media_objects": objects}})
+    files = ({"content_type": "image/jpeg", "location": str(one)} for one in contents)
+    objects = [one if one["location"] not in contents else {"text": one["location"]} for one in files]
+    model = plan({"config.type": "vqa_rad", "config.params.extra.max_image_side": max_image_side}).model
+    return model.body_of({**ASKED, "multimodal_prompt": {"media_objects": objects}})
 
 
 def key_of(*contents: str | Path, max_image_side: int | None = None) -> str:
-    return settings().key_of(body_of(*contents, max_image_side=max_image_side), None)
+    return openai_api.request_key("https://h/v1", body_of(*contents, max_image_side=max_image_side), None)
 
 
 def sent(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -105,9 +93,8 @@ def test_16_bits_become_8_from_black_to_white(tmp_path: Path) -> None:
     deep = Image.new("I;16", (3, 1))
     for x, value in enumerate((0, 32768, 65535)):
         deep.putpixel((x, 0), value)
-    out = io.BytesIO()
-    deep.save(out, "PNG")
-    (part,) = sent(body_of(written(tmp_path / "deep.png", out.getvalue())))
+    deep.save(tmp_path / "deep.png")
+    (part,) = sent(body_of(tmp_path / "deep.png"))
     seen = shown(content_of(part))
     assert (seen.mode, seen.format, list(seen.tobytes())) == ("L", "PNG", [0, 128, 255])
 
@@ -127,11 +114,10 @@ def test_a_large_picture_is_made_smaller(kind: str, mode: str, sent_as: str, tmp
 
 
 def test_a_photograph_that_a_mark_turns_stays_turned(tmp_path: Path) -> None:
-    lying, exif = Image.new("RGB", (200, 100), "red"), Image.Exif()
+    exif = Image.Exif()
     exif[0x0112] = 6  # a quarter turn
-    out = io.BytesIO()
-    lying.save(out, "JPEG", exif=exif)
-    (part,) = sent(body_of(written(tmp_path / "x.jpg", out.getvalue()), max_image_side=50))
+    Image.new("RGB", (200, 100), "red").save(tmp_path / "x.jpg", "JPEG", exif=exif)
+    (part,) = sent(body_of(tmp_path / "x.jpg", max_image_side=50))
     assert shown(content_of(part)).size == (25, 50)
 
 
@@ -143,24 +129,18 @@ def test_a_photograph_that_a_mark_turns_stays_turned(tmp_path: Path) -> None:
         (b"\x89PNG\r\n\x1a\n", "x.jpg is a broken picture (image/png): "),
         (picture("red", kind="BMP"), "x.jpg is no PNG, JPEG, GIF or WebP picture, and no WAV, MP3 or FLAC sound"),
         (None, "x.jpg is not there"),
+        ("a pipe", "x.jpg is no file"),
     ],
 )
-def test_what_cannot_be_sent_says_so(data: bytes | None, said: str, tmp_path: Path) -> None:
-    if data is not None:
+def test_what_cannot_be_sent_says_so(data: bytes | str | None, said: str, tmp_path: Path) -> None:
+    if isinstance(data, bytes):
         written(tmp_path / "x.jpg", data)
+    elif data == "a pipe":
+        os.mkfifo(tmp_path / "x.jpg")
     with pytest.raises(UnusableMedium) as caught:
         body_of(tmp_path / "x.jpg")
     assert said in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
-
-
-def test_other_places_are_not_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UnusableMedium, match="pipe is no file"):
-        body_of(tmp_path / "pipe")
-    web = {"content_type": "image/png", "location": "https://h/x.png"}
-    with pytest.raises(UnusableMedium, match="of the web is not fetched"):
-        media.messages_of([web], None)
 
 
 def test_a_file_that_changes_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:

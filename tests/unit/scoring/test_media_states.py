@@ -51,19 +51,13 @@ def result_of(here: Plan, *states: dict[str, Any]) -> tuple[TaskResult, list[Ins
 
 
 def test_a_question_about_another_picture_repeats_nothing(here: Plan) -> None:
-    result, records = result_of(here, *(about(number, f"{WHERE_IT_RAN}/{number}.jpg") for number in range(2)))
+    states = [about(number, f"{WHERE_IT_RAN}/{number}.jpg") for number in range(3)]
+    result, records = result_of(here, *states[:2])
     assert not [note for note in result.validity.notes if "repeat" in note]
-    lines = [record.prompt.splitlines() for record in records]
-    assert [line[0] for line in lines] == ["One word."] * 2
-    assert lines[0][1].startswith("[image 1: image/png, ")
-    assert lines[0][1] != lines[1][1]
-    result, _ = result_of(here, *(about(number, f"{WHERE_IT_RAN}/{number}.jpg") for number in range(3)))
+    assert len({record.prompt for record in records}) == 2
+    assert result.provenance.prompts_sha256 != result_of(here, *states[1:])[0].provenance.prompts_sha256
+    result, _ = result_of(here, *states)
     assert any("1 of 3 instances repeat an earlier one" in note for note in result.validity.notes), "0 and 2 are equal"
-
-
-def test_prompts_are_known_by_the_pictures_in_them(here: Plan) -> None:
-    one, other = (about(0, f"{WHERE_IT_RAN}/{name}.jpg") for name in "01")
-    assert result_of(here, one)[0].provenance.prompts_sha256 != result_of(here, other)[0].provenance.prompts_sha256
 
 
 def test_an_answer_is_found_where_the_folder_is_now(here: Plan) -> None:

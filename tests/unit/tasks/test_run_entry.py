@@ -54,6 +54,16 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
     assert "openai/gpt-4o-2024-05-13" in note, "a judge that HELM prescribes is told"
 
 
+def test_what_makes_no_sense_with_pictures() -> None:
+    url, extra = "target__api_endpoint__type", "config__params__extra__"
+    assert "helm:mme:subject=OCR runs on chat, not on completions" in refused(
+        "helm:mme:subject=OCR", **{url: "completions"}
+    )
+    assert "pushback: asks with text alone" in refused("helm:mme:subject=OCR", **{f"{extra}pushback": 1})
+    assert "helm:boolq shows no pictures" in refused("helm:boolq", **{f"{extra}max_image_side": 64})
+    assert evaluation({"config.type": "helm:mme:subject=OCR", "config.params.extra.max_image_side": 64})
+
+
 @pytest.mark.parametrize(
     ("type_", "said"),
     [
