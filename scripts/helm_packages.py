@@ -41,6 +41,8 @@ DISTRIBUTIONS = {
     "pytrec_eval": "pytrec-eval-terrier",  # HELM's own choice, pytrec-eval, downloads sources while it is built
 }  # fmt: skip
 """Module -> what installs it, where the names differ by more than - and _."""
+OF_METRICS = {"cider": "pycocoevalcap", "wer_score": "jiwer"}
+"""Metric -> what HELM imports only when it computes it, after all answers came."""
 MAY_BE_NEEDED = frozenset({"gdown", "jieba", "opencc", "pypinyin", "torch", "torchvision", "transformers", "unidecode"})
 """What some run spec imports under a condition."""
 
@@ -55,6 +57,7 @@ def packages_of(name: str, function: Callable[..., Any]) -> list[str]:
         for text in _texts(tree):
             if PART_CLASS.match(text):
                 needed |= _imported_by(text.rpartition(".")[0], seen)
+            needed |= {OF_METRICS[text]} if text in OF_METRICS else set()
     known = INSTALLED | sys.stdlib_module_names | ANSWERED_FOR | ANSWERED_FOR_THERE.get(name, frozenset())
     return sorted({module.partition(".")[0] for module in needed} - known)
 

@@ -33,6 +33,7 @@ from scripts.helm_packages import packages_of, requirements
 
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches.optional_deps import replace_missing_torch
+from eval_factory.tasks.run_specs import IMAGES, SOUNDS
 
 TASKS = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "tasks"
 PACKAGE = "helm.benchmark.run_specs."
@@ -43,14 +44,17 @@ JUDGE_HELPER = "score_with_reasoning"
 """Of its four arguments the last is a deployment."""
 LONGEST_DESCRIPTION = 160
 UNKNOWN_METRIC = "unknown"
-MODULES_THAT_ASK = {
-    "audio_run_specs": "audio",
-    "heim_run_specs": "image generation",
-    "medical_multimodal_run_specs": "images",
-    "speech_disorder_audio_run_specs": "audio",
-    "vlm_run_specs": "images",
+IMAGE_GENERATION = "heim_run_specs"
+MEDIA = {
+    "audio_run_specs": SOUNDS,
+    "medical_multimodal_run_specs": IMAGES,
+    "speech_disorder_audio_run_specs": SOUNDS,
+    "vlm_run_specs": IMAGES,
 }
-"""Modules whose every run spec asks for more than a text endpoint answers."""
+"""Modules whose every run spec has prompts with such in them."""
+VIDEO = frozenset({"msr_vtt"})
+CRITIQUE = re.compile(r"critique", re.IGNORECASE)
+"""In names of helpers that add a metric for which HELM asks a model of its own with pictures or sounds."""
 EXAMPLES = "max_train_instances"
 LANGUAGE_MODELING = "get_language_modeling_adapter_spec"
 MULTIPLE_CHOICE = ("get_multiple_choice_adapter_spec", "get_multiple_choice_joint_adapter_spec")
@@ -112,11 +116,22 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
         "packages": packages_of(name, function),
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
-        "asks": MODULES_THAT_ASK.get(module) or _log_probabilities(tree),
+        "asks": _asks(name, module, tree),
+        "media": MEDIA.get(module) if _asks(name, module, tree) != "image generation" else None,
         "zero_shot": is_zero_shot(tree),
         "choices": choices_of(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}
+
+
+def _asks(name: str, module: str, tree: ast.AST) -> str | None:
+    if module == IMAGE_GENERATION or any("image_generation" in one for one in _names(tree)):
+        return "image generation"
+    if name in VIDEO:
+        return "videos"
+    if module in MEDIA and any(map(CRITIQUE.search, _names(tree))):
+        return "critiques of answers"
+    return _log_probabilities(tree)
 
 
 def _log_probabilities(tree: ast.AST) -> str | None:

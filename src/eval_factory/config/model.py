@@ -302,6 +302,7 @@ class Extra(StrictModel):
     sample_seed: Seed | None
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
+    max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]

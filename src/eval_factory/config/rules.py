@@ -16,7 +16,7 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, LOGPROBS, NEED_SHORT_ANSWERS
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
-from eval_factory.tasks.run_specs import refusal
+from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
 
 _EXTRA = "config.params.extra"
@@ -53,6 +53,9 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
     given = {name: getattr(extra, name) for name in (*ASKED_AGAIN_BY, "allow_abstain") if getattr(extra, name)}
     if given and "data_augmentation" in task.helm.arguments:
         yield f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, which changes the questions in another way"
+    with_text = given.keys() - {"repeats"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
+    if task.helm.media and with_text:  # HELM leaves the media out of what it makes of a text
+        yield f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} has {task.helm.media}; {_LEAVE_OUT}"
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
             yield f"{_EXTRA}.{name}: {task.name} has no answers that are right or wrong by themselves; {_LEAVE_OUT}"
@@ -142,6 +145,8 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         why = "without limit_samples all instances are asked, and none are drawn"
         problems.append(f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out")
     problems += wrong_with_stop_when(run, task)
+    if params.extra.max_image_side is not None and task.helm.media != IMAGES and task.helm.indexed is not None:
+        problems.append(f"{_EXTRA}.max_image_side: {task.name} shows no pictures; {_LEAVE_OUT}")
     if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
         about = "a passport is about the criteria of a rubric, and this program's prompt"
         problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")

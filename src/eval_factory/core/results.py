@@ -620,6 +620,8 @@ class Provenance:
     """Whether everybody can read its answers; None where that is not known, and of the user's own files."""
     training_cutoff: str | None = None
     """The month in which the model's training data end, as the user says that its maker states it."""
+    pictures: str | None = None
+    """How pictures were made smaller before they were sent; None where they were sent as they are."""
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
     upstream: str = "helm"

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from eval_factory.core.secrets import filled, variables_in
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import media, openai_api
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class EndpointSettings:
     servers: tuple[str, ...] = ()
     """URLs of all servers, where several serve this model; `url` is the name that they have together."""
     adapter: openai_api.Adapter
+    max_image_side: int | None = None
+    """Pixels: a larger picture is made smaller before it is sent."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -78,7 +80,13 @@ class EndpointSettings:
         return {name: filled(value, env) for name, value in added.items() if variables_in(value)}
 
     def body_of(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON body for a request, as it is stored: without the values of `secret_variables`."""
+        """The JSON body for a request, as it is stored: without values of `secret_variables`, media by their hashes.
+
+        `multimodal_prompt` is HELM's: `media_objects`, each with a text or a file's location. Raises UnusableMedium.
+        """
+        objects = (request.get("multimodal_prompt") or {}).get("media_objects")
+        if objects:
+            request = {**request, "messages": media.messages_of(objects, self.max_image_side)}
         return openai_api.request_body(
             request, model_id=self.model_id, endpoint_type=self.endpoint_type, top_p=self.top_p, adapter=self.adapter
         )
@@ -92,6 +100,8 @@ class EndpointSettings:
         args = {field.name: getattr(self, field.name) for field in fields(EndpointSettings)}
         if not self.servers:
             del args["servers"]  # one server, as before there were several
+        if self.max_image_side is None:
+            del args["max_image_side"]
         records = (OAuthSettings, openai_api.Adapter)
         args |= {name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in args.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
@@ -29,6 +30,8 @@ MAX_ERROR = 1 << 20
 """Bytes of an error that is looked into."""
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 """Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
 
 class ReplyReader:
@@ -74,6 +77,8 @@ class ReplyReader:
             said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))
         if said is None:
             said = foreign_text.plain(self._redactor.text(reply.data.decode("utf-8", "replace")))
+        if media.has_media(sent):
+            said = re.sub(_BASE64, "[...]", said)  # some servers quote what they cannot read
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
 
 

@@ -21,7 +21,7 @@ from urllib3.util.retry import Retry
 from eval_factory.core import foreign_text
 from eval_factory.core.budget import SpendingLimit
 from eval_factory.core.nouns import AttemptState
-from eval_factory.endpoint import bridge, openai_api, replies
+from eval_factory.endpoint import bridge, media, openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
@@ -322,9 +322,10 @@ class RetryingClient:
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
         server.admission.wait_for_rate(body)
         self._raise_if_stopped()
+        sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise replies.LimitReached(limit)
-        reply = server.transport.post(server.url, body, headers)
+        reply = server.transport.post(server.url, sent, headers)
         return self._polled(reply, headers, server.transport) if self._use_nvcf else reply
 
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
@@ -377,6 +378,17 @@ class RetryingClient:
         with self._lock:
             server.refusals += 1
             return status in OF_A_PROMPT and server.has_answered and server.refusals < self._max_refusals
+
+
+def _with_media(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read here, after all waiting; raises RequestFailed."""
+    if not media.has_media(body):
+        return body
+    try:
+        filled: Mapping[str, Any] = bridge.run_in_thread(media.filled, body)
+    except media.UnusableMedium as error:
+        raise RequestFailed(str(error)) from None
+    return filled
 
 
 def _pause(retries: Retry, headers: Mapping[str, str]) -> float:

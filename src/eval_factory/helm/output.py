@@ -14,10 +14,12 @@ from typing_extensions import NotRequired, TypedDict
 
 from eval_factory.core.errors import HelmError
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.endpoint import media
 from eval_factory.helm import names
 
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
+MULTIMODAL_PROMPT, MEDIA_OBJECTS = "multimodal_prompt", "media_objects"
 BLOCK = 256 * 1024
 """Bytes of a large file that are read at once."""
 SMALL = 8_000_000
@@ -92,9 +94,13 @@ class Reference(HelmRecord):
     tags: list[str] = []
 
 
+class _Input(_Text):
+    multimedia_content: dict[str, Any] | None = None
+
+
 class Instance(HelmRecord):
     id: str
-    input: _Text
+    input: _Input
     references: list[Reference] = []
     split: str | None = None
     sub_split: str | None = None
@@ -205,7 +211,8 @@ class HelmRun:
         """Every request with its answer, in HELM's order. Raises HelmError."""
         path = self.folder / names.SCENARIO_STATE_FILE
         if not self._kept:
-            entries = _entries(path, RequestState, "request_states")
+            helm_dir = self.folder.parents[2]
+            entries = (_with_media(one, helm_dir) for one in _entries(path, RequestState, "request_states"))
             if not path.is_file() or path.stat().st_size > SMALL:
                 return entries
             self._kept.extend(entries)
@@ -235,6 +242,34 @@ def read_record(path: Path, shape: type[_Read]) -> _Read:
         return _parsed(TypeAdapter(shape), path.read_bytes())
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
+
+
+def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
+    """Pictures and sounds where they are now, and an instance's text with a line for each."""
+    prompt, asked = state.request.get(MULTIMODAL_PROMPT), state.instance.input
+    if prompt:
+        request = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
+        state = state.model_copy(update={"request": request})
+    if asked.multimedia_content and not asked.text:
+        text = media.as_text(_located(asked.multimedia_content, helm_dir)[MEDIA_OBJECTS])
+        instance = state.instance.model_copy(update={"input": asked.model_copy(update={"text": text})})
+        state = state.model_copy(update={"instance": instance})
+    return state
+
+
+def _located(content: Mapping[str, Any], helm_dir: Path) -> dict[str, Any]:
+    """HELM's scenarios keep media in their folder, which may have been moved; no file elsewhere is read."""
+    root = (helm_dir / names.SCENARIOS_FOLDER).resolve()
+
+    def here(location: str) -> str:
+        file = (root / location.rpartition(f"/{names.SCENARIOS_FOLDER}/")[2]).resolve()
+        return str(file if file.is_relative_to(root) else root / "elsewhere")
+
+    objects = [
+        {**one, "location": here(str(one["location"]))} if one.get("location") else one
+        for one in content[MEDIA_OBJECTS]
+    ]
+    return {MEDIA_OBJECTS: objects}
 
 
 def _entries(path: Path, shape: type[_Read], member: str | None = None) -> Iterator[_Read]:

@@ -33,6 +33,7 @@ from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import RetryingClient
@@ -117,7 +118,11 @@ class Endpoint:
 
     def make_request(self, request: Request) -> RequestResult:
         """Answer one HELM request from the cache or the endpoint."""
-        asked = self._keyed(request)
+        try:
+            asked = self._keyed(request)
+        except UnusableMedium as error:  # nothing is asked, so the journal has nothing
+            self._session.count(self._role, failed=True)
+            return failure(str(error))
         try:
             reply = self._once(asked)
             result = self._result(request, reply)
@@ -153,7 +158,13 @@ class Endpoint:
 
     def _keyed(self, request: Request) -> _KeyedRequest:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
+        if request.multimodal_prompt is None:
+            return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
+        if self._settings.endpoint_type != openai_api.CHAT:
+            self._stop("this benchmark shows pictures or plays sounds, which takes target.api_endpoint.type: chat")
+        objects = [one.to_dict() for one in request.multimodal_prompt.media_objects]
+        fields["multimodal_prompt"] = {"media_objects": objects}
+        return _KeyedRequest(self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random)
 
     def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:
         """The request in each form in which its answer may be cached: as it is, then as others were answered."""

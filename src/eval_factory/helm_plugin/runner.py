@@ -47,7 +47,6 @@ from eval_factory.helm_plugin.unscorable_answers import Unscorable
 from eval_factory.tasks.rubric_case import ANSWER
 
 _BY_METHOD = {
-    "_multimodal": "images or sounds in the prompt",
     "language_modeling": "the log probabilities of its prompts",
     "multiple_choice_separate": "the log probabilities of its prompts",
     "ranking_binary": "the log probabilities of its answers",
@@ -55,7 +54,7 @@ _BY_METHOD = {
 
 
 def needed_capability(adapter_spec: Any) -> str | None:
-    """What a run needs of a model beside text for text, by HELM's `AdapterSpec`; None where text is enough."""
+    """What a run needs of a model beside text, by HELM's `AdapterSpec`; None where a chat is enough."""
     if adapter_spec.image_generation_parameters is not None:
         return "images"
     return next((needed for part, needed in _BY_METHOD.items() if part in adapter_spec.method), None)
@@ -329,6 +328,7 @@ class MeasuringRunner(EvalRunner):
 
 
 def prompt_bytes(request: Any) -> int:
-    """Bytes of what a model is sent to read."""
-    texts = [str(turn.get("content", "")) for turn in request.messages or []] or [request.prompt]
+    """Bytes of what a model is sent to read; what pictures and sounds take differs from model to model."""
+    shown = request.multimodal_prompt.text if request.multimodal_prompt else request.prompt
+    texts = [str(turn.get("content", "")) for turn in request.messages or []] or [shown]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)

@@ -28,6 +28,7 @@ from helm.benchmark.scenarios.scenario import CORRECT_TAG
 from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
+from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
@@ -121,8 +122,14 @@ def _measures_overlap(spec: MetricSpec) -> bool:
     return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
+def _input_text(instance: Any) -> str:
+    content = instance.input.multimedia_content
+    objects = [one.to_dict() for one in content.media_objects] if content else ()
+    return str(instance.input.text) or media.as_text(objects)
+
+
 def _question_of(one: RequestState, sources: ClusterRule) -> AskedQuestion:
-    text = one.instance.input.text
+    text = _input_text(one.instance)
     source = sources.found_in(text, one.instance.extra_data or {})
     return AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source)
 
@@ -222,7 +229,7 @@ def _sha256(
         limit.check()
         instance = state.instance
         references = [[one.output.text, one.tags] for one in instance.references]
-        asked_as = [instance.id, instance.split, instance.input.text]
+        asked_as = [instance.id, instance.split, _input_text(instance)]
         parts = [*asked_as, references, state.output_mapping, instance.extra_data]
         found.update(json.dumps(parts, sort_keys=True, default=str).encode())
     return found.hexdigest()

@@ -17,10 +17,18 @@ from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed, StopMessages
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, servers_of
+from eval_factory.plan.run_plan import EndpointPlan
 
 _TIMEOUT_S = 10.0
 FEW_TOKENS, MORE_TOKENS = 1, 512
 """One is the cheapest; models that think first, and gateways that have a least number, refuse so few."""
+PING = "ping"
+GREY = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAAAAABWESUoAAAAGElEQVR42mNsYMAPmBhGFYwqGFUwQhUAAJe+AMD8WknZAAAAA"
+    "ElFTkSuQmCC"
+)
+"""A grey square of 32 pixels: several models take no picture that is smaller than their patches."""
+NEEDS_EYES = "it answers text, and refused a picture, which this benchmark shows: name a model that takes images"
 STATUSES_OF_A_BODY = frozenset({400, 422})
 
 _OF_TOKENS = re.compile(r"max_\w*tokens|output limit", re.IGNORECASE)
@@ -51,14 +59,26 @@ def probe(
     def answer(server: Server) -> str | PrerequisiteError | None:
         server.is_patient = False
         try:
-            client = RetryingClient(settings, Servers([server], servers.sign_in, redactor))
-            failure = _failure_of(client, _body(settings, env, FEW_TOKENS))
-            if failure is not None and failure.status in STATUSES_OF_A_BODY:
-                failure = _failure_of(client, _body(settings, env, MORE_TOKENS))
-            if failure is None:
-                return None
-            where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
-            return where + _warning_of(failure, server.messages, endpoint)
+
+            def ask(*, with_image: bool) -> str | None:
+                client = RetryingClient(settings, Servers([server], servers.sign_in, redactor))
+                failure = _failure_of(client, _body(settings, env, FEW_TOKENS, with_image=with_image))
+                if failure is not None and failure.status in STATUSES_OF_A_BODY:
+                    failure = _failure_of(client, _body(settings, env, MORE_TOKENS, with_image=with_image))
+                if failure is None:
+                    return None
+                if with_image and "image" in failure.said.lower():  # some say it with a 500
+                    raise EndpointRefusedError(server.messages.refused_probe(failure.status or 0, failure.said))
+                where = f"{server.messages.url}: " if len(servers.all) > 1 else ""
+                return where + _warning_of(failure, server.messages, endpoint)
+
+            shows_images = isinstance(endpoint, EndpointPlan) and endpoint.shows_images
+            try:
+                return ask(with_image=shows_images)
+            except EndpointRefusedError as refused:
+                if not shows_images or ask(with_image=False) is not None:  # which raises what is wrong with text too
+                    raise
+                raise EndpointRefusedError(f"{refused}\n  {NEEDS_EYES}") from None
         except PrerequisiteError as error:
             return error
 
@@ -98,6 +118,10 @@ def _warning_of(failure: RequestFailed, messages: StopMessages, endpoint: Endpoi
     return f"{who}the probe was not answered: {short_cause(failure.cause)}{after}"
 
 
-def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int) -> dict[str, Any]:
-    body = settings.body_of({"prompt": "ping", "max_tokens": tokens, "temperature": 0.0})
+def _body(settings: EndpointSettings, env: Mapping[str, str], tokens: int, *, with_image: bool) -> dict[str, Any]:
+    asked: dict[str, Any] = {"prompt": PING, "max_tokens": tokens, "temperature": 0.0}
+    if with_image:
+        parts = [{"type": "text", "text": PING}, {"type": "image_url", "image_url": {"url": GREY}}]
+        asked["messages"] = [{"role": "user", "content": parts}]
+    body = settings.body_of(asked)
     return {**body, **settings.secret_fields(env)}

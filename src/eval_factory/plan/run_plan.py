@@ -21,6 +21,7 @@ from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
 from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, LOGPROBS, STATED
+from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 KEPT_BY = "answers_kept_by"
@@ -62,7 +63,8 @@ CHANGES_RESULTS = frozenset(
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
-        "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence", "allow_abstain", "cost_of_wrong",
+        "max_image_side", "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence",
+        "allow_abstain", "cost_of_wrong",
     )
     | _paths(
         "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
@@ -141,6 +143,8 @@ class EndpointPlan(EndpointSettings):
     """What HELM's name is made of where that is not the model id."""
     helm_name: str | None = None
     """HELM's name itself, where somebody who calls helm-run chose it."""
+    shows_images: bool = False
+    """Whether it is known that the requests hold pictures."""
 
     @property
     def slug(self) -> str:
@@ -167,6 +171,8 @@ def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
         top_p=params.top_p,
         max_length=None if "max_length" in declared else extra.max_length,
         use_nvcf=endpoint.adapter_config.use_nvcf,
+        max_image_side=extra.max_image_side,
+        shows_images=evaluation.task.helm.media == IMAGES,
         adapter=_adapter_of(endpoint, with_logprobs=extra.confidence == LOGPROBS),
     )
     arguments: dict[str, str | int] = dict(evaluation.task.helm.arguments)
@@ -305,7 +311,9 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
     usual_values = {"upstream": HELM.name, "probe_judges": False, "allow_abstain": False}
-    usual_values |= dict.fromkeys(("criteria_per_request", "shuffle_choices", "sample_seed", *ASKED_AGAIN_BY))
+    usual_values |= dict.fromkeys(
+        ("criteria_per_request", "shuffle_choices", "sample_seed", "max_image_side", *ASKED_AGAIN_BY)
+    )
     if not leaves["config.params.extra.allow_abstain"]:
         usual_values["cost_of_wrong"] = leaves["config.params.extra.cost_of_wrong"]  # nothing is asked by it
     for name, usual in usual_values.items():

@@ -27,6 +27,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.this_process import Clock
 from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
+from eval_factory.endpoint import media
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
@@ -188,7 +189,15 @@ def provenance_of(
         published=None if replaced else about.published,
         answers_public=None if replaced else about.answers_public,
         training_cutoff=endpoint.training_cutoff,
+        pictures=_pictures(plan.model.max_image_side, environment),
     )
+
+
+def _pictures(max_side: int | None, environment: Environment) -> str | None:
+    if max_side is None:
+        return None
+    pillow = _version("pillow", environment)
+    return f"longer side of {max_side} pixels at most, resampled by {media.RESAMPLING} of Pillow {pillow}"
 
 
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from eval_factory.core.results import InstanceRecord
 from eval_factory.endpoint import openai_api, response_cache
+from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decision_signs
@@ -62,7 +63,10 @@ class StoredAnswers:
 
     def to(self, state: output.RequestState) -> CachedAnswer | None:
         """None where it failed, or is not there any more."""
-        body = self.model.body_of(state.request)
+        try:
+            body = self.model.body_of(state.request)
+        except UnusableMedium:
+            return None
         bodies = [body, *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys())]
         keys = (self.model.key_of(one, state.request.get("random")) for one in bodies)
         return next((self.answers[one] for one in keys if one in self.answers), None)
@@ -76,6 +80,8 @@ class StoredAnswers:
 
     def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
         """The messages that were sent; none where the prompt was all that was."""
+        if state.request.get(output.MULTIMODAL_PROMPT):
+            return ()
         messages = self.model.body_of(state.request).get("messages") or ()
         alone = [{"role": "user", "content": state.request.get("prompt", "")}]
         return () if list(messages) == alone else tuple(messages)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from eval_factory.endpoint import openai_api
+from eval_factory.endpoint import media, openai_api
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
@@ -39,8 +39,16 @@ def text_of(state: output.RequestState) -> str:
     return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
+def media_prompt_of(state: output.RequestState) -> str:
+    """What was asked where it holds pictures or sounds, with a line for each; empty where it holds none."""
+    prompt = state.request.get(output.MULTIMODAL_PROMPT)
+    return media.as_text(prompt[output.MEDIA_OBJECTS]) if prompt else ""
+
+
 def prompt_of(state: output.RequestState) -> str:
     """What was asked, as one text: a request of several messages has no prompt of its own."""
+    if asked := media_prompt_of(state):
+        return asked
     return str(state.request.get("prompt") or (state.instance.input.text if state.request.get("messages") else ""))
 
 

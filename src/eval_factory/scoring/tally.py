@@ -130,7 +130,7 @@ class Tally:
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         instance = state.instance
         self.splits[instance.split or ""].add(instance.id)
-        asked = state.request.get("messages") or state.request.get("prompt")
+        asked = request_states.media_prompt_of(state) or state.request.get("messages") or state.request.get("prompt")
         if not is_asked_again(key[2]):
             self.prompts.update(json.dumps([instance.id, asked]).encode())
         if instance.perturbation is None:

@@ -204,6 +204,11 @@ class HelmEntry(_Part):
         return load_index(self.upstream).run_specs.get(self.run_spec)
 
     @property
+    def media(self) -> str | None:
+        """What its prompts hold beside text."""
+        return None if self.indexed is None else self.indexed.media
+
+    @property
     def fixed(self) -> dict[str, str] | None:
         """Arguments that are not the user's to choose; None where there are none."""
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None

@@ -199,12 +199,14 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     return Task(
         name=name,
         description=spec.description,
-        defaults={"config": {"type": name, "supported_endpoint_types": ENDPOINT_TYPES}},
+        defaults={
+            "config": {"type": name, "supported_endpoint_types": ENDPOINT_TYPES if spec.media is None else ["chat"]}
+        },
         helm=HelmEntry(
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,
             upstream=upstream,
-            main_metric=spec.main_metrics[0] if spec.main_metrics else None,
+            main_metric=next(iter((*spec.main_metrics, *(task.helm.main_metric for task in of_ours))), None),
             judges=tuple(framework.judges) if spec.has_jury else (),
             any_run_spec=True,
             arguments=arguments,

@@ -14,6 +14,7 @@ from typing import Any
 
 from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
 
+IMAGES, SOUNDS = "images", "sounds"
 JURY_PARAMETER = "jury_config_path"
 """The parameter of run specs whose jury the user can choose."""
 
@@ -42,7 +43,9 @@ class IndexedRunSpec:
     executes: Mapping[str, str] | None = None
     """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
     asks: str | None = None
-    """What it asks of a model beside text for text: then a text endpoint cannot be evaluated with it."""
+    """What it asks for beside a model's answer to a chat: then it cannot be run."""
+    media: str | None = None
+    """What its prompts hold beside text: `images` or `sounds`."""
     zero_shot: bool = False
     """Whether its prompts are known to hold no examples."""
     choices: str | None = None

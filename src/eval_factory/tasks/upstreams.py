@@ -33,5 +33,6 @@ UNLIKE_HELM = {
         "medhelm asks who wrote a message (A patient, B proxy, C unclear), where crfm-helm asks whether a proxy did"
         " (A yes, B no): the same letters mean something else, and a score does not compare with crfm-helm's"
     ),
+    "vqa_rad": "medhelm adds a sentence to the instruction (a short answer): a score does not compare with crfm-helm's",
 }
 """Run spec -> why its score by medhelm is of another benchmark than that of its name by crfm-helm."""

@@ -24,7 +24,7 @@ SCENARIO_OF = {
 HUB_SCENARIO_OF = {
     "medcalc_bench": "medcalc_bench.MedCalcBenchScenario", "head_qa": "headqa.HeadQAScenario",
     "medhallu": "medhallu.MedHalluScenario", "medi_qa": "medi_qa.MediQAScenario",
-    "mmlu_pro_health": "mmlu_pro.MMLUProScenario", "healthqa_br": "healthqa_br.HEALTHQA_BR_Scenario",
+    "vqa_rad": "vision_language.vqa_rad.VQARadScenario", "mmlu_pro_health": "mmlu_pro.MMLUProScenario", "healthqa_br": "healthqa_br.HEALTHQA_BR_Scenario",
 }  # fmt: skip
 LISTING_SCENARIO_OF = {
     "mtsamples_replicate": "mtsamples_replicate.MTSamplesReplicateScenario",
@@ -37,7 +37,7 @@ class Stop(Exception):
 
 
 def scenario_class(name: str) -> tuple[Any, Any]:
-    module_name, _, class_name = name.partition(".")
+    module_name, _, class_name = name.rpartition(".")
     module = importlib.import_module(f"helm.benchmark.scenarios.{module_name}_scenario")
     return module, getattr(module, class_name)
 

@@ -223,17 +223,18 @@ def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monke
     assert told.ends == [len(told.events)]
 
 
-PROMPTS, SEEN = "the log probabilities of its prompts", "images or sounds in the prompt"
+PROMPTS = "the log probabilities of its prompts"
 NEEDED = {
     **dict.fromkeys(("generation", "chat", "multiple_choice_joint", "ehr_instruction")),
+    **dict.fromkeys(("generation_multimodal", "multiple_choice_joint_multimodal")),
     "multiple_choice_joint_chain_of_thought": None, "ranking_binary": "the log probabilities of its answers",
-    "generation_multimodal": SEEN, "multiple_choice_joint_multimodal": SEEN, "language_modeling": PROMPTS,
+    "language_modeling": PROMPTS,
     "multiple_choice_separate_original": PROMPTS, "multiple_choice_separate_calibrated": PROMPTS,
 }  # fmt: skip
 
 
 def test_by_method_what_an_endpoint_cannot_give() -> None:
-    """It gives text for text only: every method of HELM's was thought of."""
+    """It answers a chat: every method of HELM's was thought of."""
     known = {name: value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_")}
     plain = {"image_generation_parameters": None}
     methods = [method for method in known.values() if isinstance(method, str)]

@@ -52,13 +52,15 @@ def test_every_variant_is_a_value_that_the_task_takes() -> None:
 
 
 def test_every_data_set_of_the_hub_is_pinned() -> None:
-    """But version 1.1 of MedCalc-Bench and HealthQA-BR, of which nothing on the Hub is known."""
+    """But version 1.1 of MedCalc-Bench, HealthQA-BR and VQA-RAD, of which nothing on the Hub is known."""
     tasks = load_sources().tasks.values()
     datasets = [
         hub for task in tasks for hub in (*task.hub, *(one for variant in task.variants for one in variant.hub))
     ]
     assert len(datasets) > len(tasks) / 10
-    assert {hub.id for hub in datasets if hub.revision is None} == {"ncbi/MedCalc-Bench-v1.1", "Larxel/healthqa-br"}
+    assert {hub.id for hub in datasets if hub.revision is None} == {
+        "ncbi/MedCalc-Bench-v1.1", "Larxel/healthqa-br", "flaviagiammarino/vqa-rad"
+    }  # fmt: skip
     assert all(len(hub.revision) == 40 for hub in datasets if hub.revision)
 
 

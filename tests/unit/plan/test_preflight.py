@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.secrets import Redactor
@@ -17,6 +19,7 @@ from eval_factory.endpoint.servers import Servers
 from eval_factory.plan import preflight
 from eval_factory.plan.preflight import FEW_TOKENS, MORE_TOKENS, probe
 from scripted_endpoint import ScriptedEndpoint
+from seeing_endpoint import content_of
 from unit.builders import plan
 
 Answer = tuple[int, dict[str, Any]]
@@ -154,3 +157,36 @@ def test_the_probe_is_sent_the_secrets_of_the_requests(gateway: Gateway) -> None
     gateway.probe_answer = lambda body: sent.append(body["account"])
     assert probe(replace(endpoint, adapter=adapter), env, Redactor(), lambda _line: None) is None
     assert sent == ["the-canary-0123456789"]
+
+
+def shows_pictures(body: dict[str, Any]) -> bool:
+    return isinstance(body["messages"][0]["content"], list)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(400, "no vision"), (404, "no such"), (500, "image input is not supported")]
+)
+def test_of_a_model_that_takes_no_pictures(gateway: Gateway, status: int, said: str) -> None:
+    """Servers say it by different statuses; that it takes text shows that it is the picture."""
+    refused = (status, {"error": {"message": said}})
+    gateway.probe_answer = lambda body: refused if shows_pictures(body) else None
+    with pytest.raises(EndpointRefusedError) as raised:
+        probed(gateway, **{"config.type": "vqa_rad"})
+    assert said in str(raised.value)
+    assert str(raised.value).endswith(preflight.NEEDS_EYES)
+    assert probed(gateway) is None, "other benchmarks show none"
+
+
+def test_what_refuses_text_too_has_not_refused_the_picture(gateway: Gateway) -> None:
+    gateway.answers(400, "Invalid model name")
+    with pytest.raises(EndpointRefusedError) as raised:
+        probed(gateway, **{"config.type": "vqa_rad"})
+    assert preflight.NEEDS_EYES not in str(raised.value)
+
+
+def test_a_picture_is_one_that_models_can_take() -> None:
+    """Several refuse what is smaller than their patches, of 28 pixels."""
+    data = content_of({"type": "image_url", "image_url": {"url": preflight.GREY}})
+    with Image.open(io.BytesIO(data)) as picture:
+        picture.load()
+        assert (picture.format, picture.size) == ("PNG", (32, 32))

@@ -54,6 +54,16 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
     assert "openai/gpt-4o-2024-05-13" in note, "a judge that HELM prescribes is told"
 
 
+def test_what_makes_no_sense_with_pictures() -> None:
+    url, extra = "target__api_endpoint__type", "config__params__extra__"
+    assert "helm:mme:subject=OCR runs on chat, not on completions" in refused(
+        "helm:mme:subject=OCR", **{url: "completions"}
+    )
+    assert "pushback: asks with text alone" in refused("helm:mme:subject=OCR", **{f"{extra}pushback": 1})
+    assert "helm:boolq shows no pictures" in refused("helm:boolq", **{f"{extra}max_image_side": 64})
+    assert evaluation({"config.type": "helm:mme:subject=OCR", "config.params.extra.max_image_side": 64})
+
+
 @pytest.mark.parametrize(
     ("type_", "said"),
     [
@@ -65,7 +75,7 @@ def test_a_jury_is_the_frameworks_or_a_custom_one() -> None:
         ("helm:mmlu:subjekt=a", "its parameters: subject (str, needed), method=multiple_choice_joint"),
         ("helm:boolq:model=x/y", "model cannot be given here; eval-factory names the model"),
         ("helm:aci_bench:jury_config_path=x", "give config.params.extra.judges"),
-        ("helm:vqa", "asks a model for images"), ("helm:wikitext_103", "asks a model for log probabilities"),
+        ("helm:msr_vtt", "asks a model for videos"), ("helm:wikitext_103", "asks a model for log probabilities"),
         ("helm:sample_medical_qa", "is a task of eval-factory's own: write it without 'helm:'"),
         ("helm:", "no run spec ''"),
         ("mmlu:subject=x", "HELM has a run spec of that name: helm:mmlu:subject=x"),

@@ -28,7 +28,10 @@ def test_what_is_known_of_some() -> None:
     assert specs["unitxt"].any_parameter
     zero_shot = ("medec", "medhelm_configurable_benchmark", "mmlu", "mental_health")
     assert [specs[name].zero_shot for name in zero_shot] == [True, True, False, False]
-    assert (specs["vqa"].asks, specs["the_pile"].asks) == ("images", "log probabilities")
+    asked = [specs[name].asks for name in ("vqa", "radiology", "msr_vtt", "mementos", "the_pile")]
+    assert asked == [None, "image generation", "videos", "critiques of answers", "log probabilities"]
+    assert [specs[name].media for name in ("vqa_rad", "ami", "med_qa", "radiology")] == ["images", "sounds", None, None]
+    assert specs["vqa_rad"].packages == ("pycocoevalcap",), "which HELM imports after all answers came"
     for name in ("harm_bench", "air_bench_2024", "live_qa"):
         assert specs[name].prescribed_judges == ("openai/gpt-4o-2024-05-13",)
     assert specs["alrage"].prescribed_judges == ("openai/gpt-4o-2024-11-20",)

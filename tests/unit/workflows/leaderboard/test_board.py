@@ -77,12 +77,12 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
 def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
     screen = io.StringIO()
     later = {"description": "boolq:model=text", "priority": 9}
-    made = board(tmp_path, "pubmed_qa:model=text", later, "vqa:model=vlm", {"description": "med_qa"}, screen=screen)
+    made = board(tmp_path, "pubmed_qa:model=text", later, "msr_vtt:model=vlm", {"description": "med_qa"}, screen=screen)
     assert list(made.entries) == ["pubmed_qa", "med_qa"]
-    (vqa,) = made.not_run
-    assert (vqa.entry.description, vqa.reason, vqa.exit_code) == ("vqa", "asks for images", 0)
+    (video,) = made.not_run
+    assert (video.entry.description, video.reason, video.exit_code) == ("msr_vtt", "asks for videos", 0)
     assert "4 entries, 4 different ones for one model, 3 of priority 2 or before" in screen.getvalue()
-    assert "1 entries are left out, an endpoint for text has none of: images (1)" in screen.getvalue()
+    assert "1 entries are left out, an endpoint for text has none of: videos (1)" in screen.getvalue()
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str 
 
 
 def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
-    made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "vqa:model=vlm", model=("a", "b"))
+    made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "msr_vtt:model=vlm", model=("a", "b"))
     assert [(row.run, row.model_id, row.state, code) for row, code in tables.board_rows(made, [])] == [
-        ("vqa", "a", _LEFT_OUT, 0), ("vqa", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
+        ("msr_vtt", "a", _LEFT_OUT, 0), ("msr_vtt", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
     ]  # fmt: skip
 
 

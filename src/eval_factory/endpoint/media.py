@@ -1,0 +1,201 @@
+"""Pictures and sounds of a request: what is sent of a file, by what an answer to it is known, how it reads as text.
+
+In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys, cache.db and
+responses/ get that text. The file is read once more when the request goes out, so that memory holds the pictures of
+those requests alone that are on their way.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+MAX_FILE = 64 << 20
+"""Bytes. No endpoint takes as much in one request."""
+RESAMPLING = "LANCZOS"
+"""Of Pillow: how a picture is made smaller."""
+SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif", b"GIF89a": "image/gif",
+    b"ID3": "audio/mpeg", b"fLaC": "audio/flac",
+}  # fmt: skip
+_IN_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+
+
+class UnusableMedium(Exception):
+    """A file that cannot be sent. Its text names no folder."""
+
+
+def type_of(data: bytes) -> str | None:
+    """By what the file begins with: names lie (HELM's vqa_rad calls every picture .jpg)."""
+    if data[:4] == b"RIFF":
+        return _IN_RIFF.get(data[8:12])
+    if len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0 and data[1] & 0x06:  # a frame of MPEG audio
+        return "audio/mpeg"
+    return next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    content_type: str | None
+    size: int
+    sha256: str
+
+
+class Medium(str):
+    """What stands in a body in place of a picture's or sound's content, and knows its file."""
+
+    file: Path
+    facts: _Facts
+    max_image_side: int | None
+
+    @classmethod
+    def of(cls, file: Path, max_image_side: int | None) -> Medium:
+        """Raises UnusableMedium."""
+        facts = _sent_facts(*_version_of(file), max_image_side)
+        medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
+        medium.file, medium.facts, medium.max_image_side = file, facts, max_image_side
+        return medium
+
+    def content(self) -> str:
+        """Base64, of a picture as a data URL. Raises UnusableMedium: the file is not what it was."""
+        data, kind = _sent(_read(self.file), self.file.name, self.max_image_side)
+        if hashlib.sha256(data).hexdigest() != self.facts.sha256:
+            raise UnusableMedium(f"{self.file.name} was changed while the run went on")
+        text = base64.b64encode(data).decode("ascii")
+        return f"data:{kind};base64,{text}" if kind.startswith("image/") else text
+
+
+def messages_of(media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None) -> list[dict[str, Any]]:
+    """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a file), in their order.
+
+    Raises UnusableMedium.
+    """
+    return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
+
+
+def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:
+    if media_object.get("text") is not None:
+        return {"type": "text", "text": media_object["text"]}
+    location = str(media_object.get("location"))
+    if location.startswith(("http://", "https://")):
+        raise UnusableMedium("a picture or sound of the web is not fetched")
+    medium = Medium.of(Path(location), max_image_side)
+    kind = str(medium.facts.content_type)
+    if kind in SOUND_FORMATS:
+        return {"type": "input_audio", "input_audio": {"data": medium, "format": SOUND_FORMATS[kind]}}
+    return {"type": "image_url", "image_url": {"url": medium}}
+
+
+def filled(tree: Any) -> Any:
+    """A body as it goes out: with what each `Medium` stands for. Raises UnusableMedium."""
+    if isinstance(tree, Medium):
+        return tree.content()
+    if isinstance(tree, Mapping):
+        return {name: filled(value) for name, value in tree.items()}
+    return [filled(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def has_media(body: Mapping[str, Any]) -> bool:
+    messages = body.get("messages")
+    contents = (one.get("content") for one in messages if isinstance(one, Mapping)) if messages else ()
+    return any(isinstance(content, list) for content in contents)
+
+
+def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
+    """The texts, and for each file a line like `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`."""
+    text, counts = "", dict[str, int]()
+    for one in media_objects:
+        if one.get("text") is not None:
+            text += str(one["text"])
+            continue
+        what = str(one.get("content_type")).partition("/")[0]
+        counts[what] = counts.get(what, 0) + 1
+        try:
+            facts = _own_facts(*_version_of(Path(str(one.get("location")))))
+            size = f"{facts.size} bytes" if facts.size < 1000 else f"{facts.size / 1000:.0f} kB"
+            said = f"{facts.content_type or 'of an unknown type'}, {size}, sha256 {facts.sha256[:16]}"
+        except UnusableMedium as error:
+            said = str(error)
+        line_break = "" if not text or text.endswith("\n") else "\n"
+        text += f"{line_break}[{what} {counts[what]}: {said}]\n"
+    return text
+
+
+def _version_of(file: Path) -> tuple[Path, int, int]:
+    """(file, bytes, time of its last change): what is known of one is not known of a later one."""
+    try:
+        state = file.stat()
+    except (OSError, ValueError):
+        raise UnusableMedium(f"{file.name} is not there") from None
+    if not file.is_file() or state.st_size > MAX_FILE:
+        raise UnusableMedium(f"{file.name} is no file of {MAX_FILE >> 20} MiB or less")
+    return file, state.st_size, state.st_mtime_ns
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UnusableMedium(f"{file.name} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(1 << 16)
+def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
+    data = _read(file)
+    return _Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
+
+
+@lru_cache(1 << 16)
+def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | None) -> _Facts:
+    data, kind = _sent(_read(file), file.name, max_image_side)
+    return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, str]:
+    """(what is sent of a file, its type): the file's own bytes but of 16 bits a sample, or larger than is asked for.
+
+    Raises UnusableMedium.
+    """
+    kind = type_of(data)
+    if kind is None:
+        raise UnusableMedium(f"{name} is no PNG, JPEG, GIF or WebP picture, and no WAV, MP3 or FLAC sound")
+    if kind in SOUND_FORMATS:
+        return data, kind
+    from PIL import Image  # text needs none
+
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            picture.load()
+            is_too_large = max_image_side is not None and max(picture.size) > max_image_side
+            has_16_bits = kind == "image/png" and data[24] == 16
+            if not is_too_large and not has_16_bits:
+                return data, kind
+            return _smaller(picture, max_image_side if is_too_large else None)
+    except Exception as error:  # Pillow raises what it likes at a broken file
+        raise UnusableMedium(f"{name} is a broken picture ({kind}): {type(error).__name__}") from None
+
+
+def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
+    """As 8 bits a sample, and with its longer side of `max_side` pixels: a JPEG stays one, all others become PNGs."""
+    from PIL import Image, ImageOps
+
+    is_jpeg = picture.format == "JPEG"
+    if picture.mode.startswith("I"):  # 16 bits: `convert` would cut off what is brighter than 255
+        picture = picture.convert("I").point(lambda value: value * (1 / 257) + 0.5).convert("L")
+    elif picture.mode in ("P", "1"):  # a palette cannot be resampled
+        picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
+    if max_side is not None:
+        picture = ImageOps.exif_transpose(picture)  # what is saved has lost the mark that turns it
+        scale = max_side / max(picture.size)
+        size = tuple(max(1, round(side * scale)) for side in picture.size)
+        picture = picture.resize(size, getattr(Image.Resampling, RESAMPLING))
+    out = io.BytesIO()
+    picture.save(out, "JPEG" if is_jpeg else "PNG", **({"quality": 95} if is_jpeg else {}))
+    return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"

@@ -1,0 +1,178 @@
+"""A benchmark of HELM's with pictures, by the real helm-run: what the endpoint sees, what is kept, what is asked again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration.support import Outcome, Run, program
+from seeing_endpoint import SeeingEndpoint, content_of, picture
+
+ENTRY = "helm:mme:subject=color"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def prepare(home: Path, name: str, splits: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
+    """The Hub's data set as its library keeps it: `image` holds a picture's bytes, all other columns are texts.
+
+    The variables of a run that reads it.
+    """
+    import datasets
+
+    owner, short = name.split("/")
+    made = home / "made" / short
+    made.mkdir(parents=True, exist_ok=True)
+    for split, rows in splits.items():
+        kinds = {column: datasets.Value("string") for column in rows[0]} | {"image": datasets.Image()}
+        images = [{**row, "image": {"bytes": row["image"], "path": None}} for row in rows]
+        datasets.Dataset.from_list(images, features=datasets.Features(kinds)).to_parquet(made / f"{split}.parquet")
+    builder = datasets.load_dataset_builder(str(made), cache_dir=str(home / "prepared"))
+    builder.download_and_prepare()
+    target = home / "datasets" / f"{owner}___{short.lower()}" / "default" / "0.0.0" / REVISION
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(builder.cache_dir, target)
+    shutil.rmtree(home / "prepared")
+    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home)}
+
+
+def prepare_mme(home: Path, pictures: Sequence[tuple[bytes, str]]) -> dict[str, str]:
+    """Of these pictures and answers."""
+    rows = [
+        {
+            "image": data, "question_id": f"color/{number}.png", "category": "color", "answer": answer,
+            "question": "Is the disc red? Please answer yes or no.",
+        }
+        for number, (data, answer) in enumerate(pictures)
+    ]  # fmt: skip
+    return prepare(home, "lmms-lab/MME", {"test": rows})
+
+
+def sees(prompt: str) -> str:
+    """The letter of what is right of the picture that was shown."""
+    right = "Yes" if "[red]" in prompt else "No"
+    return next((line[0] for line in prompt.splitlines() if line[1:] == f". {right}"), "?")
+
+
+RED, BLUE = (picture("red"), "Yes"), (picture("blue"), "No")
+DATA = [RED, BLUE, (picture("red", word="x"), "Yes"), (picture("green"), "No")]
+
+
+def lines_of(outcome: Outcome, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (outcome.output_dir / name).read_text().splitlines()]
+
+
+def kept_in(folder: Path) -> str:
+    """All that is stored of requests and answers."""
+    with closing(sqlite3.connect(folder / "cache.db")) as connection:
+        rows = connection.execute("SELECT key, request, response FROM responses ORDER BY key").fetchall()
+    return json.dumps(rows) + "".join(file.read_text() for file in (folder / "responses").glob("*.jsonl"))
+
+
+def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, run_program: Run) -> None:
+    """Not after a limit, nor where HELM's files are lost; and a folder is read where it was moved to."""
+    env = prepare_mme(tmp_path / "hf", DATA)
+    with SeeingEndpoint(sees) as endpoint:
+        limited = run_program(ENTRY, endpoint.url, env=env, params={"parallelism": 1, "extra": {"max_requests": 2}})
+        assert (limited.returncode, len(endpoint.parts)) == (1, 2), limited.stderr
+        for _ in range(2):
+            outcome = run_program(ENTRY, endpoint.url, env=env)
+            assert outcome.returncode == 0, outcome.stderr
+            shutil.rmtree(outcome.output_dir / "helm" / "runs")
+            (outcome.output_dir / "SHA256SUMS").unlink()
+        outcome = run_program(ENTRY, endpoint.url, env=env)
+    assert outcome.scores()["exact_match"] == 1.0
+    assert len(endpoint.parts) == len(DATA)
+    assert [part["type"] for part in endpoint.parts[0]] == ["text", "text", "image_url", "text"]
+    files = {file.read_bytes() for file in (outcome.output_dir / "helm/scenarios/mme").rglob("*.png")}
+    assert {content_of(parts[2]) for parts in endpoint.parts} == files, "the files' own bytes"
+    kept = kept_in(outcome.output_dir)
+    assert ("base64" in kept, kept.count("sha256:")) == (False, 2 * len(DATA))
+    assert all(one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")), "each answer is found again"
+    prompt = lines_of(outcome, "instances.jsonl")[0]["prompt"]
+    assert re.search(r"\n\[image 1: image/png, .* sha256 [0-9a-f]{16}\]\nIs the disc red\?", prompt)
+    outcome.output_dir.rename(tmp_path / "elsewhere")
+    verified = program("verify", str(tmp_path / "elsewhere"), cwd=tmp_path)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:
+    with SeeingEndpoint(sees) as endpoint:
+        first = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", [RED, BLUE]))
+        assert first.scores()["exact_match"] == 1.0
+        shutil.rmtree(first.output_dir / "helm")
+        (first.output_dir / "SHA256SUMS").unlink()
+        other = prepare_mme(tmp_path / "hf", [(BLUE[0], "No"), (picture("red", word="new"), "Yes")])
+        second = run_program(ENTRY, endpoint.url, env=other)
+    assert second.returncode == 0, second.stderr
+    assert second.scores()["exact_match"] == 1.0
+    assert len(endpoint.parts) == 3, "the blue one was known, wherever it lay"
+
+
+def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(tmp_path: Path, run_program: Run) -> None:
+    env = prepare_mme(tmp_path / "hf", [*DATA, (picture("red", side=400), "Yes")])
+    images = tmp_path / "out" / "helm" / "scenarios" / "mme" / "images"
+    images.mkdir(parents=True)
+    (images / "color-1.png").write_bytes(BLUE[0][: len(BLUE[0]) // 2])  # HELM keeps a picture that is there
+    with SeeingEndpoint(sees) as endpoint:
+        extra = {"min_coverage": 0.5, "max_image_side": 64}
+        outcome = run_program(ENTRY, endpoint.url, env=env, params={"extra": extra})
+    assert outcome.returncode == 0, outcome.stderr
+    assert (len(endpoint.parts), outcome.scores()["exact_match"]) == (len(DATA), 1.0)
+    errors = {one["error"]: one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")}
+    assert errors == {None: 23, "color-1.png is a broken picture (image/png): OSError": None}
+    assert "64 pixels at most, resampled by LANCZOS of Pillow" in outcome.document()["provenance"]["pictures"]
+
+
+def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_program: Run) -> None:
+    with SeeingEndpoint(sees, is_blind=True) as endpoint:
+        outcome = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", DATA))
+    assert (outcome.returncode, endpoint.parts) == (3, [])
+    assert "this model takes text only" in outcome.stderr
+    assert "name a model that takes images" in outcome.stderr
+    assert "iVBOR" not in outcome.stderr
+
+
+HAS_CIDER = find_spec("pycocoevalcap") is not None
+
+
+@pytest.mark.skipif(HAS_CIDER, reason="what the metrics need is installed here")
+def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program: Run) -> None:
+    with SeeingEndpoint(sees) as endpoint:
+        outcome = run_program("vqa_rad", endpoint.url)
+    assert outcome.returncode != 0
+    assert "pycocoevalcap~=1.2" in outcome.stderr
+    assert (endpoint.parts, endpoint.probes) == ([], 0)
+
+
+@pytest.mark.medical_data
+@pytest.mark.skipif(not HAS_CIDER, reason="what the metrics need is not installed here")
+def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
+    """Gold answers are in small letters; questions about one picture are not independent, nor do they repeat each other."""
+    rows = [
+        {"image": picture(colour, word=f"{n}"), "question": question, "answer": answer}
+        for n, colour in enumerate(("red", "blue", "green"))
+        for question, answer in (("Which colour is it?", colour), ("Is it red?", "yes" if colour == "red" else "no"))
+    ]
+
+    def answer(prompt: str) -> str:
+        colour = prompt.partition("[")[2].partition("]")[0].capitalize()
+        return colour if "Which" in prompt else "Yes" if colour == "Red" else "No"
+
+    env = prepare(tmp_path / "hf", "flaviagiammarino/vqa-rad", {"train": rows[:1], "test": rows})
+    with SeeingEndpoint(answer) as endpoint:
+        outcome = run_program("vqa_rad", endpoint.url, env={**env, "NLTK_DATA": str(medical_data / "nltk_data")})
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.document()["main_metric"] == "quasi_exact_match"
+    assert (outcome.scores()["quasi_exact_match"], outcome.scores()["exact_match"]) == (1.0, 0.0)
+    notes = outcome.document()["validity"]["notes"]
+    assert "6 instances share 3 sources (image)" in "".join(notes)
+    assert not [note for note in notes if "repeat" in note]

@@ -1,0 +1,95 @@
+"""A scripted endpoint that looks at pictures and listens to sounds; pictures drawn and tones made for tests."""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import json
+import math
+import struct
+import wave
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+from scripted_endpoint import PROBE, ScriptedEndpoint
+
+COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255), "green": (0, 128, 0)}
+
+
+def picture(colour: str, *, side: int = 48, kind: str = "PNG", mode: str = "RGB", word: str = "") -> bytes:
+    """A disc of this colour on white, and a word in a corner."""
+    drawn = Image.new("RGB", (side, side), "white")
+    ImageDraw.Draw(drawn).ellipse((side // 8, side // 8, side - side // 8, side - side // 8), fill=COLOURS[colour])
+    ImageDraw.Draw(drawn).text((1, 1), word, fill="black")
+    out = io.BytesIO()
+    drawn.convert(mode).save(out, kind)
+    return out.getvalue()
+
+
+def tone(hertz: int, seconds: float = 0.5, rate: int = 8000) -> bytes:
+    """A WAV of one channel, 16 bits."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        steps = range(int(seconds * rate))
+        file.writeframes(b"".join(struct.pack("<h", int(9000 * math.sin(6.2832 * hertz * n / rate))) for n in steps))
+    return out.getvalue()
+
+
+def hertz_of(sound: bytes) -> int:
+    """By how often it crosses zero."""
+    with wave.open(io.BytesIO(sound)) as file:
+        rate, count = file.getframerate(), file.getnframes()
+        samples = struct.unpack(f"<{count}h", file.readframes(count))
+    rises: int = sum(1 for before, now in itertools.pairwise(samples) if before < 0 <= now)
+    return int(round(rises * rate / count, -1))
+
+
+def middle_of(data: bytes) -> str:
+    """The colour that is nearest to the middle pixel's."""
+    with Image.open(io.BytesIO(data)) as seen:
+        pixel: Any = seen.convert("RGB").getpixel((seen.width // 2, seen.height // 2))
+    return min(COLOURS, key=lambda name: math.dist(COLOURS[name], pixel))
+
+
+def content_of(part: dict[str, Any]) -> bytes:
+    """What a part of a message holds, of a picture's data URL or a sound's base64."""
+    if part["type"] == "input_audio":
+        return base64.b64decode(part["input_audio"]["data"], validate=True)
+    head, _, text = part["image_url"]["url"].partition(",")
+    assert head.startswith("data:image/"), head[:40]
+    assert head.endswith(";base64")
+    return base64.b64decode(text, validate=True)
+
+
+class SeeingEndpoint(ScriptedEndpoint):
+    """`answer` gets the text, and in place of each picture its colour in brackets, of each sound its tone."""
+
+    def __init__(self, answer: Callable[[str], str], *, is_blind: bool = False) -> None:
+        self.is_blind = is_blind
+        self.parts: list[list[dict[str, Any]]] = []
+        """Of each request but probes."""
+        super().__init__(answer)
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        content = body["messages"][-1]["content"]
+        if isinstance(content, str):
+            return super().reply(path, headers, body)
+        if self.is_blind:
+            return 400, {"error": {"message": f"this model takes text only, not {content}"}}
+        texts = [self._read(part) for part in content]
+        if texts[0] != PROBE:
+            self.parts.append(content)
+        flat = PROBE if texts[0] == PROBE else "".join(texts)
+        status, said = super().reply(path, headers, {**body, "messages": [{"role": "user", "content": flat}]})
+        return status, {**said, "id": f"chatcmpl-{zlib.crc32(json.dumps(body).encode()):08x}"}
+
+    def _read(self, part: dict[str, Any]) -> str:
+        if part["type"] == "text":
+            return str(part["text"])
+        data = content_of(part)
+        return f"[{hertz_of(data)} Hz]" if part["type"] == "input_audio" else f"[{middle_of(data)}]"
