@@ -14,9 +14,16 @@ from eval_factory.tasks.upstreams import HELM, UNLIKE_HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
 
+REEVAL_RUN = "reeval_run"
+NO_REEVAL = (
+    "HELM's adaptive testing (reeval_run.py) is not run: a score of questions that are chosen for each model is none of"
+    " the benchmark's; config.params.extra.stop_when asks fewer of them and keeps the score"
+)
 OURS = {
     "model": "eval-factory names the model: give target.api_endpoint.model_id",
     "model_deployment": "eval-factory names the deployment: give target.api_endpoint.model_id",
+    "reeval_parameters": NO_REEVAL,
+    "model_ability": NO_REEVAL,
     JURY_PARAMETER: "eval-factory writes the jury's configuration: give config.params.extra.judges",
 }
 """Arguments of a run entry that are not the user's to give, and what to give instead."""
@@ -90,7 +97,9 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
         arguments[key] = value.strip()
     entry = RunEntry(run_spec.strip(), arguments)
     spec = index.run_specs.get(entry.name)
-    if spec is None and framework.task(entry.name) is not None:
+    if entry.name == REEVAL_RUN:
+        found.append(f"{WHERE}: {NO_REEVAL}")
+    elif spec is None and framework.task(entry.name) is not None:
         without = f"write it without {prefix_of(framework)!r}"
         found.append(f"{WHERE}: {entry.name!r} is a task of eval-factory's own: {without}")
     elif spec is None:
