@@ -259,6 +259,9 @@ def _absolute_paths(params: dict[str, Any], where: str, layer: SuiteLayer, found
     for name in ("data_path", "data_dir", "judge_passport"):
         if isinstance(extra.get(name), str):
             extra[name] = os.path.abspath(os.path.expanduser(extra[name]))
+    stop = extra.get("stop_when")
+    if isinstance(stop, dict) and isinstance(stop.get("differs_from"), str):
+        stop["differs_from"] = os.path.abspath(os.path.expanduser(stop["differs_from"]))
     given = extra.get(BENCHMARK_KEY)
     if isinstance(given, str):
         if layer.is_preset and layer.folder is not None:

@@ -38,7 +38,6 @@ from eval_factory.scoring.scores import (
     sources_of,
     with_missing_counted,
 )
-from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.asked_again import ABSTAIN, CONFIDENCE, PERTURB, PUSHBACK, REPEAT, abstains, is_asked_again
 from eval_factory.tasks.choice_question import number_of_order, refers_to_others
 
@@ -102,13 +101,13 @@ class Askings:
             if key[2] is None and self.confidence is not None:
                 self.confidence.add(unit, state, label)
 
-    def count_replies(self, tally: Tally) -> None:
+    def count_replies(self, draft: Draft) -> None:
         """Those about confidence are of no request state: one that failed is asked for again, as any is."""
         for unit, found in (self.confidence.replies if self.confidence else {}).items():
             key: InstanceKey = (*unit, CONFIDENCE)
-            tally.requested.add(key)
+            draft.tally.requested.add(key)
             if found.error not in (None, openai_api.FILTERED_MESSAGE):
-                tally.fail(key, found.error or "")
+                draft.tally.fail(key, found.error or "")
 
     def take(self, draft: Draft) -> None:
         """The metrics of what was asked again are none of the run's scores."""

@@ -91,8 +91,6 @@ def collect(
         key = key_of(state)
         for add in aside if is_in_another_form(key[2]) else seeing:
             add(key, state)
-    if again is not None:
-        again.count_replies(tally)
     for step in steps:
         step(draft)
     # where there is no main score, other reasons come first
@@ -125,6 +123,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     Notes of one weight keep this order.
     """
     steps: list[Callable[[Draft], None] | None] = [
+        again.count_replies if again else None,  # before anything is counted together
         jury.count if jury else None,  # notes, reasons and causes name who failed to judge
         rubric.complete if rubric else None,  # cases that nobody decided are no values; tags make groups
         correction.complete if correction else None,  # by the cases that the judges decided

@@ -15,7 +15,6 @@ from eval_factory.scoring.confidence import ConfidenceOfAnswers
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.asked_again import ABSTAIN
 from unit.builders import draft, plan
 
@@ -63,7 +62,7 @@ def completed(
     found = draft(run=run, main="exact_match", metrics=metrics, missing=missing, as_zero=as_zero)
     for question, group in (groups or {}).items():
         found.tally.members["ward"][group].append((question, 0, None))
-    part.count_replies(found.tally)
+    part.count_replies(found)
     part.take(found)
     (found.main_values,) = found.metrics
     part.complete(found)
@@ -256,6 +255,7 @@ def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
         ("a", 0): ConfidenceReply("90", None), ("b", 0): ConfidenceReply(None, "HTTP 500"),
         ("c", 0): ConfidenceReply(None, openai_api.FILTERED_MESSAGE),
     }))  # fmt: skip
-    tally = Tally()
-    part.count_replies(tally)
-    assert (len(tally.requested), tally.failed, tally.something_to_ask) == (3, {("b", 0, "stated_confidence")}, True)
+    found = draft()
+    part.count_replies(found)
+    assert (len(found.tally.requested), found.tally.failed) == (3, {("b", 0, "stated_confidence")})
+    assert found.tally.something_to_ask
