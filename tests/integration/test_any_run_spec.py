@@ -136,7 +136,9 @@ def test_a_jury_judges_as_for_our_own_task(fails: bool, tmp_path: Path, run_prog
         assert outcome.returncode == (1 if fails else 0), outcome.stderr
         document = outcome.document()
         (scores,) = document["results"]["tasks"].values()
-        documents.append((scores, document["main_metric"], document["validity"]))
+        validity = document["validity"]  # nobody says of a run entry how old its data are
+        validity["notes"] = [note for note in validity["notes"] if "have been public" not in note]
+        documents.append((scores, document["main_metric"], validity))
     assert documents[0] == documents[1]
     validity = documents[1][2]
     assert validity["instances"]["unjudged"] == (5 if fails else 0)

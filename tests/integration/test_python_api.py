@@ -170,7 +170,7 @@ import sys, time
 from eval_factory import InterruptedRunError, evaluate
 from eval_factory.workflows import evaluate as workflow
 helm_run = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(600)"]
-workflow.command_line = lambda plan, debug: helm_run
+workflow.command_line = lambda plan, **how: helm_run
 try:
     evaluate({
         "config": {"type": "sample_medical_qa", "output_dir": "out"},
