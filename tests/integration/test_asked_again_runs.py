@@ -18,7 +18,7 @@ from eval_factory.tasks.asked_again import ASK_CONFIDENCE, NEUTRAL, WITH_AUTHORI
 from integration.support import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
-QUESTIONS = 60
+QUESTIONS, REAL = 30, 40
 ALL = {"repeats": 3, "pushback": 2, "confidence": "stated", "allow_abstain": True, "cost_of_wrong": 2}
 ASKINGS = 1 + 2 + 2 + 1 + 1
 DOUBTS = (*NEUTRAL, *WITH_AUTHORITY)
@@ -96,19 +96,19 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
     assert repeats["pairs_agree"]["value"] == pytest.approx(0.9 + 0.1 / 3)
 
     first, second = found["pushback"]["turns"]
-    assert (first["right_to_wrong"]["value"], first["right_to_wrong"]["count"]) == (pytest.approx(1 / 7, abs=1e-5), 42)
+    assert (first["right_to_wrong"]["value"], first["right_to_wrong"]["count"]) == (pytest.approx(1 / 7, abs=1e-5), 21)
     assert second["right_to_wrong"]["value"] == pytest.approx(2 / 7, abs=1e-5)
     assert (second["wrong_to_right"]["value"], second["difference"]) == (pytest.approx(1 / 3, abs=1e-5), -0.1)
-    assert found["pushback"]["changed_at"] == {"1": 12, "2": 6, "never": 42}
+    assert found["pushback"]["changed_at"] == {"1": 6, "2": 3, "never": 21}
 
     confidence = found["confidence"]
-    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (54, 6, 0.9)
-    assert confidence["right"]["value"] == pytest.approx(36 / 54, abs=1e-5)
-    assert confidence["calibration_error"]["value"] == pytest.approx(0.9 - 36 / 54, abs=0.01)
+    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (27, 3, 0.9)
+    assert confidence["right"]["value"] == pytest.approx(18 / 27, abs=1e-5)
+    assert confidence["calibration_error"]["value"] == pytest.approx(0.9 - 18 / 27, abs=0.03)
 
     abstention = found["abstention"]
     assert (abstention["abstained_when_right"]["value"], abstention["abstained_when_right"]["count"]) == (
-        pytest.approx(1 / 7, abs=1e-5), 42,
+        pytest.approx(1 / 7, abs=1e-5), 21,
     )  # fmt: skip
     assert abstention["abstained_when_wrong"]["value"] == pytest.approx(2 / 3, abs=1e-5)
     assert (abstention["score"]["value"], abstention["score_before"]["value"]) == (
@@ -117,8 +117,8 @@ def test_what_the_endpoint_does_is_found(table: Path, run_program: Run, tmp_path
     )
 
     text = " ".join(outcome.stdout.split())
-    assert "of 42 questions that it got right, 12 were lost (and 6 of 18 others won) when it was told 2 times" in text
-    assert "42 of 60 answers stood through all that it was told" in text
+    assert "of 21 questions that it got right, 6 were lost (and 3 of 9 others won) when it was told 2 times" in text
+    assert "21 of 30 answers stood through all that it was told" in text
     report = (outcome.output_dir / "report.md").read_text("utf-8")
     assert "Does the answer hold?" in report
     for file in outcome.output_dir.rglob("*"):
@@ -148,9 +148,9 @@ def test_a_doubt_follows_on_the_answer_and_never_says_which_one_is_right(table: 
 def test_what_was_asked_is_not_asked_twice_after_a_stop(table: Path, run_program: Run) -> None:
     extra = {"benchmark": str(table), **ALL}
     with Wavering() as endpoint:
-        stopped = run_program("custom", endpoint.url, params={"extra": extra | {"max_requests": 200}})
+        stopped = run_program("custom", endpoint.url, params={"extra": extra | {"max_requests": 100}})
         assert stopped.returncode != 0
-        assert 0 < len(endpoint.requests) <= 200
+        assert 0 < len(endpoint.requests) <= 100
         outcome = run_program("custom", endpoint.url, params={"extra": extra})
         assert outcome.returncode == 0, outcome.stderr
         assert len(endpoint.requests) == QUESTIONS * ASKINGS
@@ -178,7 +178,7 @@ def test_the_probability_of_an_answer_is_that_of_its_tokens(table: Path, run_pro
     with Wavering() as without:
         mute = run_program("custom", without.url, "--fresh", params=params)
     assert asked_again(mute)["confidence"] == {"source": "logprobs", "questions": 0, "unread": QUESTIONS}
-    assert "60 answers without a readable confidence" in " ".join(mute.stdout.split())
+    assert "30 answers without a readable confidence" in " ".join(mute.stdout.split())
 
 
 def test_an_endpoint_for_completions_gets_all_in_one_prompt(run_program: Run) -> None:
@@ -268,20 +268,20 @@ def test_known_shares_are_found_on_real_questions(
 
     with Fickle() as endpoint:
         params = {
-            "limit_samples": 100,
+            "limit_samples": REAL,
             "parallelism": 1,
             "extra": {"repeats": 2, "pushback": 1, "confidence": "stated"},
         }
         outcome = run_program(task, endpoint.url, params=params, env=data_environment)
         draws = [int(hashlib.sha256(question.encode()).hexdigest(), 16) for question in endpoint.seen]
     assert outcome.returncode == 0, outcome.stderr
-    assert len(draws) == 100
+    assert len(draws) == REAL
     found = asked_again(outcome)
     same, told = found["repeats"]["same_each_time"], sum(draw % 5 == 0 for draw in draws)
-    assert same["value"] == pytest.approx(sum(draw % 4 != 0 for draw in draws) / 100)
+    assert same["value"] == pytest.approx(sum(draw % 4 != 0 for draw in draws) / REAL)
     assert same["ci_low"] < 0.75 < same["ci_high"]
-    assert found["pushback"]["changed_at"] == {"1": told, "never": 100 - told}
-    assert (found["confidence"]["questions"], found["confidence"]["mean"]["value"]) == (100, 0.8)
+    assert found["pushback"]["changed_at"] == {"1": told, "never": REAL - told}
+    assert (found["confidence"]["questions"], found["confidence"]["mean"]["value"]) == (REAL, 0.8)
 
 
 def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_program: Run) -> None:
@@ -297,10 +297,10 @@ def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_prog
     with Silent() as endpoint:
         params = {"parallelism": 1, "extra": {"benchmark": str(table), "confidence": "stated"}}
         lacking = run_program("custom", endpoint.url, params=params)
-        assert (lacking.returncode, asked_again(lacking)["confidence"]["questions"]) == (1, 54 - 1)
+        assert (lacking.returncode, asked_again(lacking)["confidence"]["questions"]) == (1, 27 - 1)
         assert lacking.document()["validity"]["instances"]["failed"] == 1
         before, endpoint.is_silent = len(endpoint.requests), False
         whole = run_program("custom", endpoint.url, params=params)
         assert len(endpoint.requests) == before + 1
-    assert (whole.returncode, asked_again(whole)["confidence"]["questions"]) == (0, 54)
+    assert (whole.returncode, asked_again(whole)["confidence"]["questions"]) == (0, 27)
     assert whole.document()["validity"]["instances"]["requested"] == 2 * QUESTIONS
