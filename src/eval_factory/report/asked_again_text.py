@@ -24,7 +24,7 @@ IN_WORDS = {
 
 MOST_ON_SCREEN = 3
 FEWEST = 10
-"""Questions from which on a family is told of in words."""
+"""Questions from which on a family is reported in words."""
 
 
 def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iterator[str]:

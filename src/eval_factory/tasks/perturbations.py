@@ -28,7 +28,7 @@ class Family:
 
 
 _NOT_ASKED = "the ingredient is the same, and the names are not what is asked for"
-_ADDED = "only for one patient whose age is told; nothing in the text or its choices may depend on it (word lists)"
+_ADDED = "only for one patient whose age is stated; nothing in the text or its choices may depend on it (word lists)"
 FAMILIES: Mapping[str, Family] = {
     one.name: one
     for one in (
@@ -192,7 +192,7 @@ _SEVERAL = re.compile(r"\b(?:patients|women|men|adults|children|twins|males|fema
 
 
 def _patient(text: str) -> tuple[int, int] | None:
-    """Age in years, and where in the text it is told; None where the text is not about one patient alone."""
+    """Age in years, and where in the text it is stated; None where the text is not about one patient alone."""
     ages = list(_AGE.finditer(text))
     if len(ages) != 1 or _SEVERAL.search(ages[0]["after"]) or not _SOMEBODY.search(text):
         return None

@@ -247,7 +247,7 @@ def test_where_nothing_has_a_value_nothing_is_told() -> None:
     assert (failed.asked_again.repeats.questions, failed.main) == (0, "exact_match")
     nothing = completed({"": [], "pushback_1": []}, pushback=1)
     assert nothing.asked_again is None
-    assert nothing.notes.texts() == ("what was asked again cannot be told: the main metric has no values",)
+    assert nothing.notes.texts() == ("what was asked again cannot be reported: the main metric has no values",)
 
 
 def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
