@@ -119,7 +119,8 @@ class Askings:
         """Add the report; with repeats, the main metric becomes its mean over them."""
         main = draft.main_values
         if main is None or not main.values:
-            draft.notes.add(Importance.DOUBTFUL, "what was asked again cannot be reported: the main metric has no values")
+            why = "the main metric has no values"
+            draft.notes.add(Importance.DOUBTFUL, f"what was asked again cannot be reported: {why}")
             return
         self._notes(draft)
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
