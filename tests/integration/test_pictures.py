@@ -176,3 +176,34 @@ def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
     notes = outcome.document()["validity"]["notes"]
     assert "6 instances share 3 sources (image)" in "".join(notes)
     assert not [note for note in notes if "repeat" in note]
+
+
+def test_a_score_that_needs_no_pictures_is_told_from_one_that_does(tmp_path: Path, run_program: Run) -> None:
+    discs = [(picture("red", word=str(n)), "Yes") if n % 2 else (picture("blue", word=str(n)), "No") for n in range(24)]
+    env, params = prepare_mme(tmp_path / "hf", discs), {"extra": {"blind_control": True}}
+    with SeeingEndpoint(sees) as endpoint:
+        looks = run_program(ENTRY, endpoint.url, env=env, params=params)
+        assert looks.returncode == 0, looks.stderr
+        # the question is the same each time: a grey picture is one more, another's picture was asked about
+        assert len(endpoint.parts) == len(discs) + 1
+        again = run_program(ENTRY, endpoint.url, "--max_wall_s", "100", env=env, params=params)
+        assert (again.returncode, len(endpoint.parts)) == (0, len(discs) + 1), "nobody is asked twice"
+    found = looks.document()["validity"]["asked_again"]["blind"]
+    assert looks.scores()["exact_match"] == 1.0
+    # a grey disc is not red: half of the answers is right all the same
+    assert (found["blank"]["difference"], found["blank"]["questions"]) == (-0.5, len(discs))
+    assert found["blank"]["ci_high"] < 0
+    assert found["other"]["difference"] < 0
+    assert "the pictures may not have been needed" not in looks.stdout
+    with SeeingEndpoint(lambda prompt: "A" if "Yes" in prompt else "?") as endpoint:
+        guesses = run_program(ENTRY, endpoint.url, "--fresh", env=env, params=params)
+    found = guesses.document()["validity"]["asked_again"]["blind"]
+    assert (found["blank"]["difference"], found["other"]["difference"]) == (0.0, 0.0)
+    text = " ".join(guesses.stdout.split())
+    assert "with a grey picture of the same size in place of its own the score is not shown to be worse" in text
+
+
+def test_what_shows_no_pictures_has_no_blind_control(run_program: Run) -> None:
+    refused = run_program("pubmed_qa", "http://127.0.0.1:9/v1", params={"extra": {"blind_control": True}})
+    assert refused.returncode == 2
+    assert "extra.blind_control: pubmed_qa shows no pictures" in refused.stderr

@@ -315,6 +315,7 @@ class Extra(StrictModel):
     pushback: Annotated[int, Field(strict=True, ge=1, le=MAX_TURNS)] | None
     confidence: Literal["stated", "logprobs"] | None
     allow_abstain: Annotated[bool, Field(strict=True)]
+    blind_control: Annotated[bool, Field(strict=True)]
     cost_of_wrong: Annotated[Number, Field(ge=0.0, le=1000.0)]
     prices: Annotated[PriceTable | None, _different("model_id", "prices")]
     max_cost: Some | None

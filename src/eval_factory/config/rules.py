@@ -13,7 +13,7 @@ from typing import Any
 from eval_factory.config.merge import Source, ValueSources
 from eval_factory.config.model import ApiEndpoint, Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, LOGPROBS, NEED_SHORT_ANSWERS
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, NEED_SHORT_ANSWERS
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import IMAGES, refusal
@@ -49,11 +49,15 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
 
 
 def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[str]:
-    """What of `repeats`, `perturb`, `pushback`, `confidence` and `allow_abstain` makes no sense with this task."""
-    given = {name: getattr(extra, name) for name in (*ASKED_AGAIN_BY, "allow_abstain") if getattr(extra, name)}
+    """What of `repeats`, `perturb`, `pushback` and others makes no sense with this task."""
+    given = {name: getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(extra, name)}
     if given and "data_augmentation" in task.helm.arguments:
         yield f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, which changes the questions in another way"
-    with_text = given.keys() - {"repeats"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
+    if extra.blind_control and task.helm.media != IMAGES:
+        yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
+    with_text = (
+        given.keys() - {"repeats", "blind_control"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
+    )
     if task.helm.media and with_text:  # HELM leaves the media out of what it makes of a text
         yield f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} has {task.helm.media}; {_LEAVE_OUT}"
     for name in given:
@@ -178,7 +182,7 @@ def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:
         yield f"{where}: excludes sample_seed ({why}); leave sample_seed out, stop_when.seed draws"
     if params.extra.judge_passport is not None:
         yield f"{where}: excludes judge_passport: the interval of a score corrected by one holds at a single look"
-    if again := [name for name in (*ASKED_AGAIN_BY, "allow_abstain") if getattr(params.extra, name)]:
+    if again := [name for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(params.extra, name)]:
         yield f"{where}: excludes {', '.join(again)}: what is asked again has intervals that hold at a single look"
     if "max_eval_instances" in task.helm.arguments:
         yield f"{where}: HELM takes max_eval_instances at each look; write config.params.limit_samples instead"

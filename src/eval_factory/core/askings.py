@@ -147,3 +147,5 @@ class AskedAgain:
     abstention: Abstention | None = None
     none_of_these: Share | None = None
     """Of the questions whose right option is that none of the others is: those answered right."""
+    blind: Mapping[str, Change] = field(default_factory=dict)
+    """What stood in place of each question's picture (`blank`, `other`) -> what that did to the score."""

@@ -47,6 +47,7 @@ def run_entry(plan: Plan) -> str:
         "perturb": "+".join(params.extra.perturb) if params.extra.perturb else None,
         "pushback": params.extra.pushback,
         "confidence": params.extra.confidence if params.extra.confidence == STATED else None,
+        "blind_control": params.extra.blind_control or None,
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,

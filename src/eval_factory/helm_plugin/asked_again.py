@@ -21,6 +21,8 @@ from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
 from eval_factory.tasks.asked_again import (
     ABSTAIN,
     ABSTENTION,
+    BLIND,
+    BLIND_WITH,
     CONFIDENCE,
     PERTURB,
     PUSHBACK,
@@ -125,6 +127,7 @@ _SPECS: dict[str, Callable[[RunSpec, str], list[PerturbationSpec]]] = {
     "pushback": lambda _run_spec, turns: [_spec(AsItIs, name=f"{PUSHBACK}{n + 1}") for n in range(int(turns))],
     "confidence": lambda _run_spec, _how: [_spec(AsItIs, name=CONFIDENCE)],
     "cost_of_wrong": _may_abstain,
+    "blind_control": lambda _run_spec, _yes: [_spec(AsItIs, name=BLIND + with_) for with_ in BLIND_WITH],
 }
 
 

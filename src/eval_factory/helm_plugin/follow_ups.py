@@ -18,6 +18,7 @@ from helm.benchmark.adaptation.scenario_state import ScenarioState
 
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
+from eval_factory.helm_plugin.blind_control import Blindfold
 from eval_factory.tasks.asked_again import (
     ASK_CONFIDENCE,
     CONFIDENCE,
@@ -41,7 +42,7 @@ class AskingWhatFollows:
 
     def __init__(self, inner: Any, output_path: Path) -> None:
         self._inner, self.execution_spec = inner, inner.execution_spec
-        self._file = output_path / names.CONFIDENCE_FILE
+        self._output_path = output_path
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -52,14 +53,14 @@ class AskingWhatFollows:
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
-        done: dict[_Key, RequestState] = {}
+        blindfold, done = Blindfold(scenario_state.request_states, self._output_path), dict[_Key, RequestState]()
         for depth, states in sorted(by_depth.items()):
-            asked = [_following(state, done) if depth else _repeated(state) for state in states]
+            asked = [_following(state, done) if depth else blindfold.on(_repeated(state)) for state in states]
             done.update((_key(one), one) for one in self._answered(scenario_state, asked))
         answered = [done[_key(state)] for state in scenario_state.request_states]
         stated = [one for one in answered if _name(one) == CONFIDENCE]
         if stated:
-            write_replies(self._file, stated)
+            write_replies(self._output_path / names.CONFIDENCE_FILE, stated)
         return replace(scenario_state, request_states=[one for one in answered if _name(one) != CONFIDENCE])
 
     def _answered(self, scenario_state: ScenarioState, states: list[RequestState]) -> Iterator[RequestState]:

@@ -23,7 +23,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
@@ -38,7 +38,7 @@ _OF_SUITES = (
 """Keys that each asking of the panel hands to its suite."""
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
 _MADE_BY_US = ("limit_samples", "sample_seed", "stop_when")
-_ASKED_ONCE = (*ASKED_AGAIN_BY, "allow_abstain")
+_ASKED_ONCE = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
 """Keys that ask a question again within a run; a panel asks again by its looks."""
 
 

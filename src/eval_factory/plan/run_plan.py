@@ -20,7 +20,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, LOGPROBS, STATED
+from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import HELM, Upstream
 
@@ -64,7 +64,7 @@ CHANGES_RESULTS = frozenset(
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
         "max_image_side", "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence",
-        "allow_abstain", "cost_of_wrong",
+        "allow_abstain", "cost_of_wrong", "blind_control",
     )
     | _paths(
         "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
@@ -129,7 +129,14 @@ class Plan:
         """How often a question is asked in a trial, at most."""
         extra = self.evaluation.run.config.params.extra
         more = (extra.shuffle_choices or 1) - 1 + (extra.repeats or 1) - 1 + len(extra.perturb or ())
-        return 1 + more + (extra.pushback or 0) + (extra.confidence == STATED) + extra.allow_abstain
+        return (
+            1
+            + more
+            + (extra.pushback or 0)
+            + (extra.confidence == STATED)
+            + extra.allow_abstain
+            + 2 * extra.blind_control
+        )
 
 
 @dataclass(frozen=True)
@@ -310,7 +317,7 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    usual_values = {"upstream": HELM.name, "probe_judges": False, "allow_abstain": False}
+    usual_values = {"upstream": HELM.name, "probe_judges": False, **dict.fromkeys(ASKED_AGAIN_IF, False)}
     usual_values |= dict.fromkeys(
         ("criteria_per_request", "shuffle_choices", "sample_seed", "max_image_side", *ASKED_AGAIN_BY)
     )

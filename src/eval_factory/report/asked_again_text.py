@@ -8,7 +8,7 @@ from eval_factory.core import formats
 from eval_factory.core.askings import Abstention, AskedAgain, Change, Confidence, InOtherWords, Pushback, Repeats, Share
 from eval_factory.core.formats import counted
 from eval_factory.core.results import InstanceRecord
-from eval_factory.tasks.asked_again import PERTURB
+from eval_factory.tasks.asked_again import BLIND_WITH, PERTURB
 
 IN_WORDS = {
     "typos": "words had typing errors", "case": "it was in lower case", "spaces": "it had more blanks",
@@ -46,6 +46,9 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
         yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
     if few := [name for name, words in every if words.change.questions < FEWEST]:
         yield f"too few questions have other words of the kinds {', '.join(sorted(few))} to say anything"
+    for with_, change in found.blind.items():
+        difference = f"{formats.score(change.difference, sign='+')} {_between(change)}".rstrip()
+        yield f"{_lost(change)} with {BLIND_WITH[with_]} in place of its own: {difference}"
     if found.pushback is not None:
         yield from _pushback(found.pushback)
     if found.confidence is not None:

@@ -38,7 +38,19 @@ from eval_factory.scoring.scores import (
     sources_of,
     with_missing_counted,
 )
-from eval_factory.tasks.asked_again import ABSTAIN, CONFIDENCE, PERTURB, PUSHBACK, REPEAT, abstains, is_asked_again
+from eval_factory.tasks.asked_again import (
+    ABSTAIN,
+    ASKED_AGAIN_BY,
+    ASKED_AGAIN_IF,
+    BLIND,
+    BLIND_WITH,
+    CONFIDENCE,
+    PERTURB,
+    PUSHBACK,
+    REPEAT,
+    abstains,
+    is_asked_again,
+)
 from eval_factory.tasks.choice_question import number_of_order, refers_to_others
 
 AS_IT_IS = ""
@@ -77,7 +89,7 @@ class Askings:
     ) -> Askings | None:
         """None where each question is asked once."""
         extra = plan.evaluation.run.config.params.extra
-        ours = extra.repeats or extra.perturb or extra.pushback or extra.confidence or extra.allow_abstain
+        ours = any(getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF))
         if not ours and "data_augmentation" not in plan.evaluation.task.helm.arguments:
             return None
         confidence = ConfidenceOfAnswers.of(plan, logprobs)
@@ -134,6 +146,7 @@ class Askings:
             pushback=None if extra.pushback is None else self.pushback(found, extra.pushback),
             confidence=None if self.confidence is None else self.confidence.report(found.of(AS_IT_IS), found.sources),
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
+            blind=self.blind(found, draft) if extra.blind_control else {},
             none_of_these=found.share_right(self.none_right),
         )
 
@@ -192,6 +205,15 @@ class Askings:
                 others = (turn for turn, name in enumerate(names, 1) if asked[name] != asked[AS_IT_IS])
                 changed[str(next(others, "never"))] += 1
         return Pushback(tuple(one for one in turns if one is not None), dict(sorted(changed.items())))
+
+    def blind(self, found: _Values, draft: Draft) -> dict[str, Change]:
+        changes = {with_: found.change(found.of(AS_IT_IS), found.of(BLIND + with_)) for with_ in BLIND_WITH}
+        known = {with_: change for with_, change in changes.items() if change is not None}
+        for with_, change in known.items():
+            if change.ci_high is None or change.ci_high >= 0:
+                no_worse = f"with {BLIND_WITH[with_]} in place of its own the score is not shown to be worse"
+                draft.notes.add(Importance.DOUBTFUL, f"{no_worse}: the pictures may not have been needed")
+        return known
 
     def abstention(self, found: _Values, cost: float) -> Abstention:
         before, after = found.of(AS_IT_IS), found.of(ABSTAIN)

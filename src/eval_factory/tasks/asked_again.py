@@ -1,4 +1,4 @@
-"""A question that is asked again (`extra.repeats`, `perturb`, `pushback`, `confidence`, `allow_abstain`): names, texts.
+"""A question that is asked again (`extra.repeats`, `perturb`, `pushback`, `blind_control` ...): names, texts.
 
 HELM knows each further asking as a perturbation of the instance; its name says what it is. The instance as it is stays
 first and unperturbed, so HELM's statistics of it are those of a run without.
@@ -13,14 +13,15 @@ from random import Random
 from typing import Any
 
 ASKED_AGAIN_BY = ("repeats", "perturb", "pushback", "confidence")
-"""Keys of params.extra, beside `allow_abstain`; null where nothing is asked again."""
+ASKED_AGAIN_IF = ("allow_abstain", "blind_control")
+"""Keys of params.extra by which questions are asked again; null or false where they are not."""
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain")
 
 MAX_REPEATS = 100
 STATED, LOGPROBS = "stated", "logprobs"
 
 REPEAT, PERTURB, PUSHBACK = "repeat_", "perturb_", "pushback_"
-CONFIDENCE, ABSTAIN = "stated_confidence", "may_abstain"
+CONFIDENCE, ABSTAIN, BLIND = "stated_confidence", "may_abstain", "blind_"
 """With a number or a family after it, or as they are: the names of perturbations."""
 
 NEUTRAL = (
@@ -49,15 +50,20 @@ CONFIDENCE_TOKENS = 16
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 
 
+BLANK, OTHER = "blank", "other"
+BLIND_WITH = {BLANK: "a grey picture of the same size", OTHER: "the picture of another question"}
+"""What stands in place of a question's own picture, by the end of the perturbation's name."""
+
+
 def is_in_another_form(perturbation: str | None) -> bool:
     """Whether its answers are none that tell whether the plain score may be reported: after a doubt, or leave not to
     know, models say other things too."""
-    return perturbation is not None and (perturbation.startswith(PUSHBACK) or perturbation == ABSTAIN)
+    return perturbation is not None and perturbation.startswith((PUSHBACK, ABSTAIN, BLIND))
 
 
 def is_asked_again(perturbation: str | None) -> bool:
     """Not so another order of the choices, nor a perturbation of HELM's."""
-    return perturbation is not None and perturbation.startswith((REPEAT, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN))
+    return perturbation is not None and perturbation.startswith((REPEAT, PERTURB, PUSHBACK, CONFIDENCE, ABSTAIN, BLIND))
 
 
 def pushback_text(instance: str, turn: int) -> str:

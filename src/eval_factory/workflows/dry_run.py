@@ -18,6 +18,7 @@ from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.tasks.asked_again import (
     ABSTENTION,
     ASK_CONFIDENCE,
+    BLIND_WITH,
     LOGPROBS,
     NEUTRAL,
     STATED,
@@ -74,6 +75,8 @@ def _asked_again(extra: Extra) -> Iterator[str]:
         yield "  read: the one number from 0 to 100 in the reply; without one, or with several, there is none"
     elif extra.confidence == LOGPROBS:
         yield "confidence: requests ask for log probabilities; read: those of the tokens of the answer's label"
+    if extra.blind_control:
+        yield f"blind_control: the question with {', and with '.join(BLIND_WITH.values())}"
     if extra.allow_abstain:
         yield f"allow_abstain: the question and: {may_abstain_text(extra.cost_of_wrong)}"
         yield f'  read: an answer that begins with "{ABSTENTION}", or the option of that text'

@@ -48,13 +48,13 @@ def names(instances: Iterable[Instance]) -> list[str | None]:
 def test_all_ways_stand_side_by_side_and_the_question_as_it_is_comes_first() -> None:
     spec = expanded(
         ("shuffle_choices", 2), ("repeats", 3), ("perturb", "worried+units"), ("pushback", 2), ("confidence", "stated"),
-        ("cost_of_wrong", 1.0),
+        ("cost_of_wrong", 1.0), ("blind_control", True),
     )  # fmt: skip
     given = [question(Input(LONG), "train"), question(Input(LONG))]
     instances = made(spec, given)
     assert names(instances) == [
         None, None, "choice_order_2", "repeat_2", "repeat_3", "perturb_worried", "pushback_1", "pushback_2",
-        "stated_confidence", "may_abstain",
+        "stated_confidence", "may_abstain", "blind_blank", "blind_other",
     ]  # fmt: skip
     assert instances[:2] == given
     assert spec.name == sample_medical_qa().name

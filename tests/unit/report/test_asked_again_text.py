@@ -84,6 +84,12 @@ def test_each_thing_is_a_sentence_and_what_costs_most_comes_first() -> None:
     assert "other words of 1 more kind cost less: report.html" in list(asked_again_lines(FOUND, MOST_ON_SCREEN))
 
 
+def test_a_score_without_pictures_stands_against_that_with_them() -> None:
+    (line,) = asked_again_lines(AskedAgain(blind={"blank": change(-0.1)}))
+    told = "of 30 questions that it got right, 3 were lost (and 1 of 10 others won)"
+    assert line == f"{told} with a grey picture of the same size in place of its own: -0.1000 (-0.2000 .. 0.1000)"
+
+
 def test_what_says_nothing_is_said_to_say_nothing() -> None:
     empty = AskedAgain(Repeats(3, 0), {}, Pushback((), {}), Confidence("logprobs", 0, 40), Abstention(1.0))
     assert list(asked_again_lines(empty)) == [

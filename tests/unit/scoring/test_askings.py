@@ -259,3 +259,14 @@ def test_a_reply_about_confidence_that_did_not_come_is_a_failure() -> None:
     part.count_replies(found)
     assert (len(found.tally.requested), found.tally.failed) == (3, {("b", 0, "stated_confidence")})
     assert found.tally.something_to_ask
+
+
+@pytest.mark.parametrize(
+    ("grey", "needed"), [(["B"] * 20, True), (["A"] * 20, False), ([*["B"] * 2, *["A"] * 18], False)]
+)
+def test_pictures_that_may_not_have_been_needed_are_noted(grey: list[str | None], needed: bool) -> None:
+    found = completed({"": ["A"] * 20, "blind_blank": grey}, task="helm:mme:subject=color", blind_control=True)
+    assert found.asked_again is not None
+    assert set(found.asked_again.blind) == {"blank"}
+    noted = any("the pictures may not have been needed" in note for note in found.notes.texts())
+    assert noted is not needed
