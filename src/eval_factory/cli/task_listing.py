@@ -21,7 +21,6 @@ from eval_factory.helm.criterion_prompt import criterion_template, prompt_of_jur
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
-from eval_factory.tasks.perturbations import FAMILIES, not_offered
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
     KEY,
@@ -101,6 +100,8 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         for key, rule in task.helm.parameters.items()
         if rule.required or (rule.allowed and task.default_of(key))
     }
+    from eval_factory.tasks.perturbations import FAMILIES, not_offered  # a list of all tasks needs none of it
+
     perturb = [family for family in FAMILIES if not_offered(family, task.name) is None]
     more = {"perturb": perturb, "judge_prompt": prompt, "example": _example(task.name, extra)}
     return {**task_info(task).as_dict(), **more}
