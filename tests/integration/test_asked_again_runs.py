@@ -247,7 +247,7 @@ def test_other_words_lose_what_the_endpoint_loses_by_them(table: Path, run_progr
 
 
 @pytest.mark.medical_data
-@pytest.mark.parametrize("task", ["medec", *more_data("pubmed_qa", "head_qa")])
+@pytest.mark.parametrize("task", more_data("medec", "pubmed_qa", "head_qa"))
 def test_known_shares_are_found_on_real_questions(
     task: str, run_program: Run, data_environment: dict[str, str], place_data: Callable[[Path, str], None], tmp_path: Path
 ) -> None:  # fmt: skip
