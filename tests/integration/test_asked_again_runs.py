@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from eval_factory.demo.example import write_example
-from eval_factory.tasks.asked_again import ASK_CONFIDENCE, NEUTRAL, WITH_AUTHORITY
+from eval_factory.tasks.asked_again import ANSWER_WITH_CONFIDENCE, ASK_CONFIDENCE, NEUTRAL, WITH_AUTHORITY
 from integration.support import CANARY, Outcome, Run, more_data
 from scripted_endpoint import ScriptedEndpoint
 
@@ -304,3 +304,23 @@ def test_a_confidence_that_did_not_come_is_asked_for_again(table: Path, run_prog
         assert len(endpoint.requests) == before + 1
     assert (whole.returncode, asked_again(whole)["confidence"]["questions"]) == (0, 27)
     assert whole.document()["validity"]["instances"]["requested"] == 2 * QUESTIONS
+
+
+def test_answer_and_confidence_may_come_in_one(table: Path, run_program: Run) -> None:
+    def say(prompt: str) -> str:
+        number = int(re.findall(r"Question (\d+)\?", prompt)[-1])
+        return ("A" if number % 10 < 7 else "B") + ("\nConfidence: 90" if number % 10 != 5 else "")
+
+    with ScriptedEndpoint(say) as endpoint:
+        params = {"extra": {"benchmark": str(table), "confidence": "stated_only"}}
+        outcome = run_program("custom", endpoint.url, params=params)
+        prompts = [request["messages"][0]["content"] for request in endpoint.requests]
+    assert outcome.returncode == 0, outcome.stderr
+    assert len(prompts) == QUESTIONS
+    assert all(ANSWER_WITH_CONFIDENCE in prompt for prompt in prompts)
+    confidence = asked_again(outcome)["confidence"]
+    assert (confidence["questions"], confidence["unread"], confidence["mean"]["value"]) == (27, 3, 0.9)
+    assert outcome.scores()["exact_match"] == 0.7, "what is scored is the answer alone"
+    lines = [json.loads(line) for line in (outcome.output_dir / "results.jsonl").read_text("utf-8").splitlines()]
+    assert {line["completion"] for line in lines} == {"A", "B"}
+    assert "the score, are not the benchmark's own" in " ".join(outcome.stdout.split())

@@ -313,7 +313,7 @@ class Extra(StrictModel):
     repeats: Annotated[int, Field(strict=True, ge=2, le=MAX_REPEATS)] | None
     perturb: Annotated[list[str], Field(min_length=1), AfterValidator(_no_name_twice)] | None
     pushback: Annotated[int, Field(strict=True, ge=1, le=MAX_TURNS)] | None
-    confidence: Literal["stated", "logprobs"] | None
+    confidence: Literal["stated", "stated_only", "logprobs"] | None
     allow_abstain: Annotated[bool, Field(strict=True)]
     blind_control: Annotated[bool, Field(strict=True)]
     cost_of_wrong: Annotated[Number, Field(ge=0.0, le=1000.0)]

@@ -13,7 +13,14 @@ from typing import Any
 from eval_factory.config.merge import Source, ValueSources
 from eval_factory.config.model import ApiEndpoint, Extra, RunConfig
 from eval_factory.core.errors import did_you_mean
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, NEED_SHORT_ANSWERS
+from eval_factory.tasks.asked_again import (
+    ASKED_AGAIN_BY,
+    ASKED_AGAIN_IF,
+    LOGPROBS,
+    NEED_SHORT_ANSWERS,
+    STATED,
+    STATED_ONLY,
+)
 from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import IMAGES, refusal
@@ -63,6 +70,9 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
             yield f"{_EXTRA}.{name}: {task.name} has no answers that are right or wrong by themselves; {_LEAVE_OUT}"
+    if extra.confidence == STATED_ONLY and (others := given.keys() - {"confidence"}):
+        both = f"{STATED_ONLY} excludes {', '.join(sorted(others))}"
+        yield f"{_EXTRA}.confidence: {both} (each answer would hold its confidence there, too); take {STATED}"
     adapter = endpoint.adapter_config
     if extra.confidence == LOGPROBS and "logprobs" in {*adapter.params_to_add, *adapter.params_to_remove}:
         yield f"{_EXTRA}.confidence: logprobs asks for them; leave them out of target.api_endpoint.adapter_config"

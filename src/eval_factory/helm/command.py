@@ -12,7 +12,7 @@ from eval_factory.helm import names
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import HELM_SUITE, Plan
-from eval_factory.tasks.asked_again import STATED
+from eval_factory.tasks.asked_again import LOGPROBS
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 
@@ -46,11 +46,11 @@ def run_entry(plan: Plan) -> str:
         "repeats": params.extra.repeats,
         "perturb": "+".join(params.extra.perturb) if params.extra.perturb else None,
         "pushback": params.extra.pushback,
-        "confidence": params.extra.confidence if params.extra.confidence == STATED else None,
         "blind_control": params.extra.blind_control or None,
         "cost_of_wrong": params.extra.cost_of_wrong if params.extra.allow_abstain else None,
         "num_output_tokens": plan.evaluation.num_output_tokens,
         "temperature": params.temperature,
+        "confidence": None if params.extra.confidence == LOGPROBS else params.extra.confidence,
     }
     arguments |= {name: value for name, value in chosen.items() if value is not None}
     arguments["model"] = deployment_of(plan.model)

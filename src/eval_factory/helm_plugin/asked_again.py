@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
+from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT, AdapterSpec
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import Perturbation, PerturbationSpec
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
@@ -21,12 +21,15 @@ from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
 from eval_factory.tasks.asked_again import (
     ABSTAIN,
     ABSTENTION,
+    ANSWER_WITH_CONFIDENCE,
     BLIND,
     BLIND_WITH,
     CONFIDENCE,
+    CONFIDENCE_TOKENS,
     PERTURB,
     PUSHBACK,
     REPEAT,
+    STATED_ONLY,
     may_abstain_text,
 )
 
@@ -116,6 +119,13 @@ def _spec(kind: type, **args: Any) -> PerturbationSpec:
     return PerturbationSpec(class_name=f"{kind.__module__}.{kind.__qualname__}", args=args)
 
 
+def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
+    """Asks for answer and confidence in one."""
+    instructions = "\n".join(filter(None, (adapter.instructions.strip(), ANSWER_WITH_CONFIDENCE, ""))) + "\n"
+    tokens = adapter.max_tokens + CONFIDENCE_TOKENS
+    return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])
+
+
 def _may_abstain(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
     has_options = run_spec.adapter_spec.method == ADAPT_MULTIPLE_CHOICE_JOINT
     return [_spec(MayAbstain, cost_of_wrong=float(cost), has_options=has_options)]
@@ -139,6 +149,8 @@ def _register(key: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]])
             self._value = str(value)
 
         def expand(self, run_spec: RunSpec) -> list[RunSpec]:
+            if self._value == STATED_ONLY:
+                return [replace(run_spec, adapter_spec=_with_confidence(run_spec.adapter_spec))]
             return [with_more_askings(run_spec, specs(run_spec, self._value))]
 
     RUN_EXPANDERS[key] = Expander

@@ -20,12 +20,14 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm_plugin.blind_control import Blindfold
 from eval_factory.tasks.asked_again import (
+    ANSWER_WITH_CONFIDENCE,
     ASK_CONFIDENCE,
     CONFIDENCE,
     CONFIDENCE_TOKENS,
     PUSHBACK,
     REPEAT,
     is_asked_again,
+    parted,
     pushback_text,
     turn_of,
 )
@@ -48,6 +50,10 @@ class AskingWhatFollows:
         return getattr(self._inner, name)
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        if ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
+            answered = self._inner.execute(scenario_state)
+            write_parts(self._output_path / names.CONFIDENCE_FILE, answered.request_states)
+            return replace(answered, request_states=[with_answer_alone(one) for one in answered.request_states])
         if not any(is_asked_again(_name(state)) for state in scenario_state.request_states):
             return self._inner.execute(scenario_state)
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
@@ -79,6 +85,22 @@ def write_replies(file: Path, states: Iterable[RequestState]) -> None:
         error = one.result.error if one.result and not one.result.success else None
         lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": error})
     write_atomic(file, json.dumps(lines) + "\n")
+
+
+def write_parts(file: Path, states: Iterable[RequestState]) -> None:
+    """As `write_replies`, of answers that hold their confidence."""
+    lines = []
+    for one in states:
+        said = parted(one.result.completions[0].text)[1] if one.result and one.result.success else None
+        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": None})
+    write_atomic(file, json.dumps(lines) + "\n")
+
+
+def with_answer_alone(state: RequestState) -> RequestState:
+    if state.result is None or not state.result.success:
+        return state
+    alone = [replace(one, text=parted(one.text)[0]) for one in state.result.completions]
+    return replace(state, result=replace(state.result, completions=alone))
 
 
 def _name(state: RequestState) -> str:

@@ -48,6 +48,7 @@ from eval_factory.tasks.asked_again import (
     PERTURB,
     PUSHBACK,
     REPEAT,
+    STATED_ONLY,
     abstains,
     is_asked_again,
 )
@@ -115,7 +116,9 @@ class Askings:
 
     def count_replies(self, draft: Draft) -> None:
         """Those about confidence are of no request state: one that failed is asked for again, as any is."""
-        for unit, found in (self.confidence.replies if self.confidence else {}).items():
+        if self.confidence is None or self.confidence.in_one:
+            return
+        for unit, found in self.confidence.replies.items():
             key: InstanceKey = (*unit, CONFIDENCE)
             draft.tally.requested.add(key)
             if found.error not in (None, openai_api.FILTERED_MESSAGE):
@@ -242,6 +245,9 @@ class Askings:
         if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
             why = "at temperature 0 repeats differ only by what the endpoint itself does not hold equal"
             draft.notes.add(Importance.BACKGROUND, f"{why}; config.params.temperature sets it")
+        if extra.confidence == STATED_ONLY:
+            why = "answers were asked for with their confidence in one"
+            draft.notes.add(Importance.DOUBTFUL, f"{why}: the prompts, and so the score, are not the benchmark's own")
         if extra.perturb and (helm.any_run_spec or self.plan.evaluation.benchmark is not None):
             why = "nobody has checked that other words leave the right answers of this benchmark as they are"
             draft.notes.add(Importance.DOUBTFUL, f"{why}: `perturb` is checked for the tasks of eval-factory")

@@ -31,7 +31,7 @@ from eval_factory.scoring.intervals import (
     variance_of_mean,
 )
 from eval_factory.scoring.request_states import text_of
-from eval_factory.tasks.asked_again import LOGPROBS, STATED, confidence_in
+from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
 Unit = tuple[str, int]
 """A question in one trial."""
@@ -54,13 +54,16 @@ class ConfidenceOfAnswers:
     replies: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
     known: dict[Unit, float | None] = field(default_factory=dict)
+    in_one: bool = False
+    """Whether each answer held its confidence, and none was asked for."""
 
     @classmethod
     def of(cls, plan: Plan, logprobs: Callable[[output.RequestState], Logprobs]) -> ConfidenceOfAnswers | None:
         source = plan.evaluation.run.config.params.extra.confidence
         if source == LOGPROBS:
             return cls(source, logprobs=logprobs)
-        return None if source is None else cls(STATED, read_stated_confidence(plan.rundir.helm))
+        replies = read_stated_confidence(plan.rundir.helm)
+        return None if source is None else cls(STATED, replies, in_one=source == STATED_ONLY)
 
     def add(self, unit: Unit, state: output.RequestState, label: str) -> None:
         """`label`: what HELM reads in the answer."""

@@ -18,7 +18,8 @@ ASKED_AGAIN_IF = ("allow_abstain", "blind_control")
 NEED_SHORT_ANSWERS = ("pushback", "confidence", "allow_abstain")
 
 MAX_REPEATS = 100
-STATED, LOGPROBS = "stated", "logprobs"
+STATED, STATED_ONLY, LOGPROBS = "stated", "stated_only", "logprobs"
+"""Asked after the answer; in one with the answer, which is asked for no second time; by log probabilities."""
 
 REPEAT, PERTURB, PUSHBACK = "repeat_", "perturb_", "pushback_"
 CONFIDENCE, ABSTAIN, BLIND = "stated_confidence", "may_abstain", "blind_"
@@ -45,6 +46,11 @@ ASK_CONFIDENCE = (
     "How likely is it that your answer is right? Reply with one whole number from 0 (certainly wrong) to 100 (certainly"
     " right), and with nothing else."
 )
+ANSWER_WITH_CONFIDENCE = (
+    "First give your answer in the form that is asked for, and nothing else. Then write on a new line: Confidence: N,"
+    " with one whole number N from 0 (certainly wrong) to 100 (certainly right) for how likely your answer is right."
+)
+_CONFIDENCE_IN_ANSWER = re.compile(r"[\s*_(]*\bconfidence\b[\s*_]*[:=]", re.IGNORECASE)
 CONFIDENCE_TOKENS = 16
 """That the reply may have at least."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
@@ -104,6 +110,12 @@ def asks_confidence(request: Mapping[str, Any]) -> bool:
     turns = request.get("messages")
     asked = turns[-1]["content"] if turns else request.get("prompt", "")
     return str(asked).rstrip().endswith(ASK_CONFIDENCE)
+
+
+def parted(text: str) -> tuple[str, str | None]:
+    """(the answer, what is said of how sure it is; None where nothing is) of an answer with its confidence."""
+    last = next(reversed(list(_CONFIDENCE_IN_ANSWER.finditer(text))), None)
+    return (text, None) if last is None else (text[: last.start()], text[last.end() :])
 
 
 def confidence_in(reply: str) -> float | None:

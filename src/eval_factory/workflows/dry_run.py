@@ -17,11 +17,13 @@ from eval_factory.helm.command import command_line
 from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.tasks.asked_again import (
     ABSTENTION,
+    ANSWER_WITH_CONFIDENCE,
     ASK_CONFIDENCE,
     BLIND_WITH,
     LOGPROBS,
     NEUTRAL,
     STATED,
+    STATED_ONLY,
     WITH_AUTHORITY,
     may_abstain_text,
 )
@@ -73,6 +75,9 @@ def _asked_again(extra: Extra) -> Iterator[str]:
     if extra.confidence == STATED:
         yield f"confidence: after the answer: {ASK_CONFIDENCE}"
         yield "  read: the one number from 0 to 100 in the reply; without one, or with several, there is none"
+    elif extra.confidence == STATED_ONLY:
+        yield f"confidence: every prompt begins with the instructions and: {ANSWER_WITH_CONFIDENCE}"
+        yield "  read: the answer is what stands before the last `Confidence:`, its confidence the one number after it"
     elif extra.confidence == LOGPROBS:
         yield "confidence: requests ask for log probabilities; read: those of the tokens of the answer's label"
     if extra.blind_control:

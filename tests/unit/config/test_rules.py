@@ -237,7 +237,15 @@ def test_what_needs_an_answer_that_is_right_or_wrong_is_refused_where_judges_rea
 def test_short_answers_can_be_doubted(task: str) -> None:
     asked = plan({"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated", f"{EXTRA}.repeats": 3})
     assert asked.askings == 1 + 2 + 2 + 1
-    assert "repeats=3,pushback=2,confidence=stated" in run_entry(asked)
+    assert "repeats=3,pushback=2," in run_entry(asked)
+    assert "confidence=stated," in run_entry(asked)
+    with pytest.raises(ConfigError, match=r"confidence: stated_only excludes pushback .*; take stated"):
+        evaluation({"config.type": task, f"{EXTRA}.pushback": 2, f"{EXTRA}.confidence": "stated_only"})
+    alone = plan({"config.type": task, f"{EXTRA}.confidence": "stated_only", "config.params.max_new_tokens": 9})
+    assert (alone.askings, run_entry(alone).index("num_output_tokens") < run_entry(alone).index("confidence")) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from eval_factory.tasks.asked_again import (
     is_asked_again,
     is_in_another_form,
     may_abstain_text,
+    parted,
     pushback_text,
     turn_of,
 )
@@ -51,6 +52,18 @@ def test_no_doubt_holds_an_answer() -> None:
 )  # fmt: skip
 def test_one_number_is_a_confidence_and_nothing_else_is(reply: str, found: float | None) -> None:
     assert confidence_in(reply) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "said"),
+    [
+        ("B\nConfidence: 80", "B", " 80"), ("B\n\n**Confidence:** 80 %", "B", "** 80 %"), ("B Confidence = 7", "B", " 7"),
+        ("I have no confidence in this\nCONFIDENCE: 5", "I have no confidence in this", " 5"), ("B", "B", None),
+        ("Confidence: 90", "", " 90"), ("Confidence: 10\nB\nConfidence: 90", "Confidence: 10\nB", " 90"),
+    ],
+)  # fmt: skip
+def test_an_answer_ends_where_its_confidence_begins(text: str, answer: str, said: str | None) -> None:
+    assert parted(text) == (answer, said)
 
 
 @pytest.mark.parametrize(
