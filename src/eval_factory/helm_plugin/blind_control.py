@@ -26,7 +26,8 @@ class Blindfold:
     def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
         """`states`: of all questions; the pictures of those that are asked as they are change places."""
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
-        own = {str(one.instance.id): _pictures(one) for one in states if one.instance.perturbation is None}
+        plain = [one for one in states if one.instance.perturbation is None] if any(map(_is_blind, states)) else []
+        own = {str(one.instance.id): _pictures(one) for one in plain}
         drawn = sorted((name for name, pictures in own.items() if pictures), key=lambda name: _digest(name.encode()))
         self._others: dict[str, list[MediaObject]] = {}
         for at, name in enumerate(drawn):
@@ -36,10 +37,10 @@ class Blindfold:
 
     def on(self, state: RequestState) -> RequestState:
         """The request with other pictures; as it is where it has none, or no question has another one."""
-        perturbation, prompt = state.instance.perturbation, state.request.multimodal_prompt
-        if perturbation is None or not perturbation.name.startswith(BLIND) or prompt is None:
+        prompt = state.request.multimodal_prompt
+        if not _is_blind(state) or prompt is None:
             return state
-        is_blank, changed = perturbation.name == BLIND + BLANK, list[MediaObject]()
+        is_blank, changed = state.instance.perturbation.name == BLIND + BLANK, list[MediaObject]()
         others, seen = self._others.get(str(state.instance.id), []), 0
         for one in prompt.media_objects:
             if _is_picture(one) and (is_blank or others):
@@ -62,6 +63,11 @@ class Blindfold:
             self._folder.mkdir(parents=True, exist_ok=True)
             Image.new("L", size, GREY).save(file)
         return MediaObject(content_type="image/png", location=str(file))
+
+
+def _is_blind(state: RequestState) -> bool:
+    perturbation = state.instance.perturbation
+    return perturbation is not None and perturbation.name.startswith(BLIND)
 
 
 def _pictures(state: RequestState) -> list[MediaObject]:
