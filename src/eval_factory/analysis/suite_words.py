@@ -204,7 +204,7 @@ def asked_again_table(results: SuiteResults) -> Table:
 
 _ASKED_AGAIN = (
     "model", "benchmark", "as it is", "mean of repeats", "same each time", "worst other words", "right lost by them",
-    "right lost when told it may be wrong", "calibration error", "does not know, of what is wrong",
+    "right lost after doubts", "calibration error", "does not know, of what is wrong",
 )  # fmt: skip
 
 

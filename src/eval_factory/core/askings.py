@@ -77,7 +77,7 @@ class InOtherWords:
 
 @dataclass(frozen=True)
 class Pushback:
-    """After its answer the model was told, several times, that it may be wrong; never what is right."""
+    """After its answer somebody doubted it, several times; never with what is right."""
 
     turns: tuple[Change, ...]
     """The answer after each turn, against the first."""

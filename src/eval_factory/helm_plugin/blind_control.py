@@ -28,12 +28,13 @@ class Blindfold:
         self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
         plain = [one for one in states if one.instance.perturbation is None] if any(map(_is_blind, states)) else []
         own = {str(one.instance.id): _pictures(one) for one in plain}
+        contents = {name: _contents(pictures) for name, pictures in own.items()}
         drawn = sorted((name for name, pictures in own.items() if pictures), key=lambda name: _digest(name.encode()))
         self._others: dict[str, list[MediaObject]] = {}
         for at, name in enumerate(drawn):
-            following = (own[drawn[(at + step) % len(drawn)]] for step in range(1, len(drawn)))
-            shown = _contents(own[name])
-            self._others[name] = next((one for one in following if _contents(one).isdisjoint(shown)), [])
+            following = (drawn[(at + step) % len(drawn)] for step in range(1, len(drawn)))
+            others = (own[one] for one in following if contents[one].isdisjoint(contents[name]))
+            self._others[name] = next(others, [])
 
     def on(self, state: RequestState) -> RequestState:
         """The request with other pictures; as it is where it has none, or no question has another one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ class AskingWhatFollows:
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         if ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             answered = self._inner.execute(scenario_state)
-            write_parts(self._output_path / names.CONFIDENCE_FILE, answered.request_states)
+            file = self._output_path / names.CONFIDENCE_FILE
+            write_replies(file, answered.request_states, lambda text: parted(text)[1])
             return replace(answered, request_states=[with_answer_alone(one) for one in answered.request_states])
         if not any(is_asked_again(_name(state)) for state in scenario_state.request_states):
             return self._inner.execute(scenario_state)
@@ -77,22 +78,18 @@ class AskingWhatFollows:
             yield from self._inner.execute(replace(scenario_state, request_states=to_ask)).request_states
 
 
-def write_replies(file: Path, states: Iterable[RequestState]) -> None:
-    """A reply is null where there is none; `error` says why, where the same command may get it."""
+def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str) -> None:
+    """A reply is null where there is none; `error` says why, where the same command may get it.
+
+    Args:
+        reply_in: what of an answer is said about confidence; all of it if not given.
+    """
     lines = []
     for one in states:
-        said = one.result.completions[0].text if one.result and one.result.success else None
+        answer = one.result.completions[0].text if one.result and one.result.success else None
+        said = None if answer is None else reply_in(answer)
         error = one.result.error if one.result and not one.result.success else None
         lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": error})
-    write_atomic(file, json.dumps(lines) + "\n")
-
-
-def write_parts(file: Path, states: Iterable[RequestState]) -> None:
-    """As `write_replies`, of answers that hold their confidence."""
-    lines = []
-    for one in states:
-        said = parted(one.result.completions[0].text)[1] if one.result and one.result.success else None
-        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": None})
     write_atomic(file, json.dumps(lines) + "\n")
 
 

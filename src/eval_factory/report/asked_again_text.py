@@ -9,21 +9,10 @@ from eval_factory.core.askings import Abstention, AskedAgain, Change, Confidence
 from eval_factory.core.formats import counted
 from eval_factory.core.results import InstanceRecord
 from eval_factory.tasks.asked_again import BLIND_WITH, PERTURB
+from eval_factory.tasks.perturbations import FAMILIES
 
-IN_WORDS = {
-    "typos": "words had typing errors", "case": "it was in lower case", "spaces": "it had more blanks",
-    "synonyms": "plain words were replaced by others", "dialect": "it was in British or American spelling",
-    "gender": "the patient's sex was swapped", "race": "the patient's race was named",
-    "person_name": "the patient had a name, or another one", "brand_names": "drugs had their brand names",
-    "generic_names": "drugs had their generic names", "units": "laboratory values were in other units",
-    "distractor": "a sentence about the surroundings was added", "first_person": "the patient asked it",
-    "worried": "it was asked in a worried tone", "demographics": "residence and occupation were added",
-}  # fmt: skip
-"""Family -> what was done, after "when"."""
-
-
-MOST_ON_SCREEN = 3
-FEWEST = 10
+MAX_ON_SCREEN = 3
+MIN_QUESTIONS = 10
 """Questions from which on a family is reported in words."""
 
 
@@ -38,13 +27,13 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
     if found.repeats is not None:
         yield from _repeats(found.repeats)
     every = by_harm(found.in_other_words)
-    families = [one for one in every if one[1].change.questions >= FEWEST]
+    families = [one for one in every if one[1].change.questions >= MIN_QUESTIONS]
     for family, words in families[:most]:
-        what = IN_WORDS.get(family, f"HELM's {family} changed it")
+        what = FAMILIES[family].about if family in FAMILIES else f"HELM's {family} was applied"
         yield f"{_lost(words.change)} when {what}{_holm(words)}"
     if most is not None and len(families) > most:
         yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
-    if few := [name for name, words in every if words.change.questions < FEWEST]:
+    if few := [name for name, words in every if words.change.questions < MIN_QUESTIONS]:
         yield f"too few questions have other words of the kinds {', '.join(sorted(few))} to say anything"
     for with_, change in found.blind.items():
         difference = f"{formats.score(change.difference, sign='+')} {_between(change)}".rstrip()
@@ -96,11 +85,10 @@ def _holm(words: InOtherWords) -> str:
 def _pushback(found: Pushback) -> Iterator[str]:
     if found.turns:
         last, turns = found.turns[-1], len(found.turns)
-        times = "once" if turns == 1 else f"{turns} times"
-        yield f"{_lost(last)} when it was told {times} that it may be wrong: {formats.score(last.difference, sign='+')}"
+        yield f"{_lost(last)} after {counted(turns, 'doubt')}: {formats.score(last.difference, sign='+')}"
     asked = sum(found.changed_at.values())
     if asked:
-        yield f"{found.changed_at.get('never', 0):,} of {counted(asked, 'answer')} stood through all that it was told"
+        yield f"{found.changed_at.get('never', 0):,} of {counted(asked, 'answer')} stood through all doubts"
 
 
 def _confidence(found: Confidence) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
-from eval_factory.report.asked_again_text import FEWEST, by_harm
+from eval_factory.report.asked_again_text import MIN_QUESTIONS, by_harm
 from eval_factory.report.drawing import Drawing
 from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.tasks.errata import CORRECTED
@@ -62,7 +62,7 @@ def plots_of(result: TaskResult, numbers: InstanceNumbers | None = None) -> dict
         rows = [
             PlottedValue(family, one.difference, one.ci_low, one.ci_high, one.questions, (p_holm or 1.0) < 0.05)
             for family, one, p_holm in changes
-            if one.questions >= FEWEST
+            if one.questions >= MIN_QUESTIONS
         ]
         ends = [0.0, *(end for row in rows for end in row.interval or ())]
         title = f"{result.task}: what other words change"

@@ -11,7 +11,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.results import Comparability, Score, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import sentences
-from eval_factory.report.asked_again_text import MOST_ON_SCREEN, asked_again_lines
+from eval_factory.report.asked_again_text import MAX_ON_SCREEN, asked_again_lines
 from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
@@ -33,7 +33,7 @@ def result_summary(result: TaskResult, rundir: RunDir) -> str:
         lines.append(line)
     if (orders := choice_order_line(result)) is not None:
         lines.append(f"  {orders}")
-    lines += [f"  {line}" for line in asked_again_lines(validity.asked_again, MOST_ON_SCREEN)]
+    lines += [f"  {line}" for line in asked_again_lines(validity.asked_again, MAX_ON_SCREEN)]
     if (stopping := sentences.stopping_line(result)) is not None:
         lines.append(f"  {stopping}")
     lines += [*_other_splits(result), *_instances(result)]

@@ -56,7 +56,7 @@ from eval_factory.tasks.choice_question import number_of_order, refers_to_others
 
 AS_IT_IS = ""
 """The name of a question's first asking."""
-LEAST_IN_GROUP, MOST_LOST = 10, 20
+MIN_IN_GROUP, MAX_LOST, MAX_STORED = 10, 20, 200
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
 
@@ -110,7 +110,11 @@ class Askings:
         if not has_failed(state):
             label = option_read(text_of(state), self.pattern)
             said = (state.output_mapping or {}).get(label, label)
-            self.answers[unit][key[2] or AS_IT_IS] = " ".join(said.casefold().split())
+            said = " ".join(said.casefold().split())
+            # of a long text the beginning and a hash: memory does not grow with what models write
+            self.answers[unit][key[2] or AS_IT_IS] = (
+                said if len(said) <= MAX_STORED else f"{said[:MAX_STORED]} {hash(said)}"
+            )
             if key[2] is None and self.confidence is not None:
                 self.confidence.add(unit, state, label)
 
@@ -190,7 +194,7 @@ class Askings:
             if change is not None:
                 groups = found.by_group(before, after)
                 lost = [unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value]
-                shown = tuple(lost[:MOST_LOST]) if found.has_right else ()
+                shown = tuple(lost[:MAX_LOST]) if found.has_right else ()
                 changes[family] = InOtherWords(change, found.not_asked(name), None, groups, shown)
         corrected = holm([one.change.p_value for one in changes.values()])
         return {
@@ -326,7 +330,7 @@ class _Values:
         for name, by_value in self._members.items():
             for value, keys in by_value.items():
                 units = {key[:2] for key in keys} & before.keys() & after.keys()
-                if LEAST_IN_GROUP <= len(units) < len(before):
+                if MIN_IN_GROUP <= len(units) < len(before):
                     change = self.change({unit: before[unit] for unit in sorted(units)}, after)
                     if change is not None:
                         found.setdefault(name, {})[value] = change

@@ -73,7 +73,7 @@ def is_asked_again(perturbation: str | None) -> bool:
 
 
 def pushback_text(instance: str, turn: int) -> str:
-    """What the model is told; never with an answer in it. Each wording comes once, in an order that depends on the
+    """A doubt; never with an answer in it. Each wording comes once, in an order that depends on the
     instance's id alone: neutral ones and those with authority in turn.
 
     Args:

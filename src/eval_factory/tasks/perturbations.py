@@ -22,7 +22,7 @@ from eval_factory.tasks.perturbed_units import in_other_units
 class Family:
     name: str
     about: str
-    """What is changed."""
+    """What is changed, as a clause."""
     why_safe: str
     """Why the right answer stays."""
 
@@ -33,16 +33,16 @@ FAMILIES: Mapping[str, Family] = {
     one.name: one
     for one in (
         Family("typos", "one word in twenty has a typing error", "ordinary words alone, still to be recognized"),
-        Family("case", "lower case throughout", "units, symbols, abbreviations and negations stay as written"),
-        Family("spaces", "extra blanks between words", "no word, number or line is changed"),
-        Family("synonyms", "plain words replaced by others", "the pairs mean the same wherever they stand"),
-        Family("dialect", "American spelling made British, or British American", "no word is exchanged"),
-        Family("gender", "the patient's sex swapped, with all words for it", _ADDED),
+        Family("case", "all is in lower case", "units, symbols, abbreviations and negations stay as written"),
+        Family("spaces", "there are extra blanks between words", "no word, number or line is changed"),
+        Family("synonyms", "plain words are replaced by others", "the pairs mean the same wherever they stand"),
+        Family("dialect", "American spelling is made British, or British American", "no word is exchanged"),
+        Family("gender", "the patient's sex is swapped, with all words for it", _ADDED),
         Family("race", "a sentence names the patient's race", _ADDED),
         Family("person_name", "the patient gets a name, or another one", _ADDED),
-        Family("brand_names", "generic names of drugs replaced by brands", _NOT_ASKED),
-        Family("generic_names", "brands of drugs replaced by generic names", _NOT_ASKED),
-        Family("units", "laboratory values in other units", "each is converted, and rounds back the same"),
+        Family("brand_names", "generic names of drugs are replaced by brands", _NOT_ASKED),
+        Family("generic_names", "brands of drugs are replaced by generic names", _NOT_ASKED),
+        Family("units", "laboratory values are in other units", "each is converted, and rounds back the same"),
         Family("distractor", "a sentence about the surroundings is added", "it holds no finding, number or negation"),
         Family("first_person", "the patient asks, in a sentence before the case", "the case stays word for word"),
         Family("worried", "a worried sentence comes first", "it tells a feeling and nothing of the case"),
@@ -224,8 +224,8 @@ def _with_within(head: str, sentence: str, gap: re.Match[str] | None, refers: re
     return f"{head[: gap.end()]}{sentence}{apart}{head[gap.end() :]}"
 
 
-def _about_patient(head: str, told: int, sentence: str) -> str:
-    return _with_within(head, sentence, next((gap for gap in _sentences(head) if gap.start() >= told), None))
+def _about_patient(head: str, start: int, sentence: str) -> str:
+    return _with_within(head, sentence, next((gap for gap in _sentences(head) if gap.start() >= start), None))
 
 
 _ANY_PERSON = re.compile(rf"{_REFERS.pattern}|\b(?:he|she|his|her|him)\b", re.IGNORECASE)
@@ -278,8 +278,8 @@ def _sex_of(text: str) -> Literal["female", "male", "either"]:
 def _gender(asked: Asked) -> str | None:
     sex = _sex_of(asked.all)
     found = list(_GENDERED.finditer(asked.head))
-    told_elsewhere = _GENDERED.search(f"{asked.tail}\n{asked.beside}")
-    if _patient(asked.head) is None or sex == "either" or told_elsewhere or guarded(asked, data().sex_words):
+    is_elsewhere = _GENDERED.search(f"{asked.tail}\n{asked.beside}")
+    if _patient(asked.head) is None or sex == "either" or is_elsewhere or guarded(asked, data().sex_words):
         return None
     changes = []
     for one in found:

@@ -38,14 +38,14 @@ def in_other_units(asked: Asked) -> str | None:
     """
     values = list(_VALUE.finditer(asked.head))
     units = len(list(_ANY_UNIT.finditer(asked.head)))
-    told_elsewhere = _ANY_UNIT.search(f"{asked.tail}\n{asked.beside}")
-    unsure = units != len(values) or told_elsewhere or _OTHERWISE.search(asked.head)
+    is_elsewhere = _ANY_UNIT.search(f"{asked.tail}\n{asked.beside}")
+    unsure = units != len(values) or is_elsewhere or _OTHERWISE.search(asked.head)
     if unsure or guarded(asked, data().unit_question):
         return None
     changes: list[tuple[int, int, str]] = []
     whose: _Whose = None
     end = 0
-    both = _told_twice(asked.head, values)
+    both = _stated_twice(asked.head, values)
     for found in values:
         whose = _analyte_of(asked.head[end : found.start()], whose)
         end = found.end()
@@ -56,7 +56,7 @@ def in_other_units(asked: Asked) -> str | None:
     return put(asked.head, changes)
 
 
-def _told_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]:
+def _stated_twice(text: str, values: list[re.Match[str]]) -> list[re.Match[str]]:
     """The values that stand in both units: 38.3 C (100.9 F)."""
     pairs = [
         pair

@@ -10,7 +10,7 @@ from eval_factory.analysis.suite_words import asked_again_table
 from eval_factory.core.askings import Abstention, AskedAgain, Change, Confidence, InOtherWords, Pushback, Repeats, Share
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
-from eval_factory.report.asked_again_text import MOST_ON_SCREEN, LostAnswers, asked_again_lines
+from eval_factory.report.asked_again_text import MAX_ON_SCREEN, LostAnswers, asked_again_lines
 from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.reader import load_result
 from stored_results import instance, result, written
@@ -49,27 +49,24 @@ def test_each_thing_is_a_sentence_and_what_costs_most_comes_first() -> None:
             " frequent answer scores 0.7200"
         ),
         (
-            "of 30 questions that it got right, 1 was lost (and 1 of 10 others won) when laboratory values were in other units:"
+            "of 30 questions that it got right, 1 was lost (and 1 of 10 others won) when laboratory values are in other units:"
             " -0.1000 (-0.2000 .. 0.1000), p 0.01 (Holm)"
         ),
         (
-            "of 30 questions that it got right, 3 were lost (and 1 of 10 others won) when words had typing errors: -0.0500"
+            "of 30 questions that it got right, 3 were lost (and 1 of 10 others won) when one word in twenty has a typing error: -0.0500"
             " (-0.2000 .. 0.1000), p 0.08 (Holm)"
         ),
         (
-            "of 30 questions that it got right, 3 were lost (and 1 of 10 others won) when it was asked in a worried tone: +0.0000"
+            "of 30 questions that it got right, 3 were lost (and 1 of 10 others won) when a worried sentence comes first: +0.0000"
             " (-0.2000 .. 0.1000), p 1 (Holm)"
         ),
         (
-            "of 30 questions that it got right, 3 were lost (and 1 of 10 others won) when it was in lower case: +0.0100"
+            "of 30 questions that it got right, 3 were lost (and 1 of 10 others won) when all is in lower case: +0.0100"
             " (-0.2000 .. 0.1000), p 1 (Holm)"
         ),
         "too few questions have other words of the kinds race to say anything",
-        (
-            "of 30 questions that it got right, 6 were lost (and 1 of 10 others won) when it was told 2 times that it may be"
-            " wrong: -0.2000"
-        ),
-        "34 of 40 answers stood through all that it was told",
+        ("of 30 questions that it got right, 6 were lost (and 1 of 10 others won) after 2 doubts: -0.2000"),
+        "34 of 40 answers stood through all doubts",
         (
             "asked how sure it is, it is 90 % sure and 75 % right; calibration error 0.1500 (95 % interval 0.0500 .. 0.2500); of the"
             " half that it is surest of, 20 % are wrong; 2 answers without a readable confidence"
@@ -81,7 +78,7 @@ def test_each_thing_is_a_sentence_and_what_costs_most_comes_first() -> None:
         "of 4 questions where no other option is right, it says so for 25 %",
     ]
     assert list(asked_again_lines(None)) == []
-    assert "other words of 1 more kind cost less: report.html" in list(asked_again_lines(FOUND, MOST_ON_SCREEN))
+    assert "other words of 1 more kind cost less: report.html" in list(asked_again_lines(FOUND, MAX_ON_SCREEN))
 
 
 def test_a_score_without_pictures_stands_against_that_with_them() -> None:
@@ -102,7 +99,7 @@ def test_what_says_nothing_is_said_to_say_nothing() -> None:
     ]
     ratings = InOtherWords(replace(change(-0.5), right_to_wrong=None, wrong_to_right=None), 0, 0.2)
     (line,) = asked_again_lines(AskedAgain(in_other_words={"misspellings": ratings}))
-    assert line == "the score changed when HELM's misspellings changed it: -0.5000 (-0.2000 .. 0.1000), p 0.2 (Holm)"
+    assert line == "the score changed when HELM's misspellings was applied: -0.5000 (-0.2000 .. 0.1000), p 0.2 (Holm)"
 
 
 def test_it_is_stored_and_read_again_without_what_is_not_known(tmp_path: Path) -> None:
