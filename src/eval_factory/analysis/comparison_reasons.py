@@ -128,6 +128,9 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
         yield Reason("helm", f"{both} were scored by different versions of HELM: {versions}")
     if judges := _other_judges(one.provenance, other.provenance):
         yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
+    seen = [bool(side.stored.extra.get("judges_see_images")) for side in (a, b)]
+    if seen[0] != seen[1]:
+        yield Reason("judges", f"{both} were rated differently: the judges of one saw the pictures (judges_see_images)")
     passports = {of.dataset_files.get(PASSPORT_FILE) for of in (one.provenance, other.provenance)}
     if (a.values.metric or "").endswith(JUDGE_CORRECTED) and len(passports) > 1:
         yield Reason("judges", f"{both} were corrected with different passports of their judge")

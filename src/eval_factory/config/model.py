@@ -299,6 +299,7 @@ class Extra(StrictModel):
     judges: Annotated[_Jury | None, _different("name", "judges")]
     judge_passport: PathText | None
     probe_judges: Annotated[bool, Field(strict=True)]
+    judges_see_images: Annotated[bool, Field(strict=True)]
     sample_seed: Seed | None
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None

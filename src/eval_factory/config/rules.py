@@ -91,6 +91,16 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
         yield f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} ({why}); {_LEAVE_OUT}"
 
 
+def judges_cannot_see(task: Task, extra: Extra) -> Iterator[str]:
+    """Whether a custom benchmark has pictures, its questions say."""
+    if not extra.judges_see_images:
+        return
+    if not task.helm.judges and not task.helm.prescribed_judges:
+        yield f"{_EXTRA}.judges_see_images: {task.name} is not scored by judges; {_LEAVE_OUT}"
+    elif task.helm.media != IMAGES and BENCHMARK_KEY not in task.helm.parameters:
+        yield f"{_EXTRA}.judges_see_images: {task.name} shows no pictures; {_LEAVE_OUT}"
+
+
 def _has_short_answers(task: Task) -> bool:
     """Labels, options, a value, a query: not what judges read."""
     helm = task.helm
@@ -155,6 +165,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
     if params.extra.probe_judges and not task.helm.judges:
         problems.append(f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out")
+    problems += judges_cannot_see(task, params.extra)
     if params.extra.sample_seed is not None and not limits_instances(run, task):
         why = "without limit_samples all instances are asked, and none are drawn"
         problems.append(f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out")

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -111,6 +112,8 @@ async def _pause(stop: threading.Event, seconds: float) -> None:
 def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: int) -> list[T]:
     """The results of `process`, in the order of the items; it may call whatever waits by this module, and this too.
 
+    It finds the context variables as they are here: a greenlet begins without any.
+
     Raises:
         Exception: what `process` raised first, by that order. No other item is begun then; those that are under way are
             waited for.
@@ -119,13 +122,14 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     results: list[Any] = [None] * len(items)
     failures: dict[int, Exception] = {}
     left = iter(enumerate(items))
+    context = copy_context()
 
     def work() -> None:
         for number, item in left:
             if failures:
                 return
             try:
-                results[number] = process(item)
+                results[number] = context.copy().run(process, item)
             except Exception as error:
                 failures[number] = error
 

@@ -60,6 +60,8 @@ class EndpointSettings:
     adapter: openai_api.Adapter
     max_image_side: int | None = None
     """Pixels: a larger picture is made smaller before it is sent."""
+    sees_images: bool = False
+    """Of a judge: whether it is shown the pictures of the question whose answer it judges."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -102,6 +104,8 @@ class EndpointSettings:
             del args["servers"]  # one server, as before there were several
         if self.max_image_side is None:
             del args["max_image_side"]
+        if not self.sees_images:
+            del args["sees_images"]
         records = (OAuthSettings, openai_api.Adapter)
         args |= {name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in args.items()}

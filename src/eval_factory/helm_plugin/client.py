@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from helm.clients.client import Client, truncate_sequence
+from helm.common.media_object import MediaObject
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
@@ -39,6 +40,7 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.judged_question import judged_pictures
 from eval_factory.helm_plugin.session import Session, raised_at, session_for
 
 SAY_BUSY_EVERY_S = 10.0
@@ -158,12 +160,14 @@ class Endpoint:
 
     def _keyed(self, request: Request) -> _KeyedRequest:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
-        if request.multimodal_prompt is None:
+        shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
+        if self._settings.sees_images and (pictures := judged_pictures()):
+            shown = [*pictures, MediaObject("text/plain", text=request.prompt)]
+        if not shown:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
         if self._settings.endpoint_type != openai_api.CHAT:
             self._stop("this benchmark shows pictures or plays sounds, which takes target.api_endpoint.type: chat")
-        objects = [one.to_dict() for one in request.multimodal_prompt.media_objects]
-        fields["multimodal_prompt"] = {"media_objects": objects}
+        fields["multimodal_prompt"] = {"media_objects": [one.to_dict() for one in shown]}
         return _KeyedRequest(self._settings, bridge.run_in_thread(self._settings.body_of, fields), request.random)
 
     def _variants_of(self, asked: _KeyedRequest) -> Iterator[_KeyedRequest]:

@@ -24,6 +24,7 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
 from eval_factory.helm_plugin.client import failure
+from eval_factory.helm_plugin.judged_question import judging
 from eval_factory.helm_plugin.session import raised_at
 
 _ONE_IN = 2
@@ -128,7 +129,8 @@ def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Ca
     """Annotators, of which the judges are some."""
 
     def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
-        return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
+        with judging(state):
+            return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
 
     return process
 

@@ -64,7 +64,7 @@ CHANGES_RESULTS = frozenset(
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
         "max_image_side", "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence",
-        "allow_abstain", "cost_of_wrong", "blind_control",
+        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images",
     )
     | _paths(
         "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
@@ -282,6 +282,7 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, S
     adapter = target.adapter_config.model_dump(exclude={"use_nvcf"})
     defaults = evaluation.framework.defaults.target["api_endpoint"]["adapter_config"]
     adapter |= {name: defaults[name] for name in adapter if not name.endswith("_reasoning_token")}
+    sees_images = params.extra.judges_see_images
     sampling = {name: getattr(judge, name) for name in ("temperature", "top_p", "max_tokens")}
     adapter["params_to_add"] = {name: value for name, value in sampling.items() if value is not None}
     return EndpointPlan(
@@ -291,6 +292,9 @@ def _judge_endpoint(evaluation: Evaluation, judge: Judge, before: Mapping[str, S
         parallelism=judge.parallelism or params.parallelism,
         use_nvcf=judge.use_nvcf,
         adapter=Adapter(**adapter),
+        max_image_side=params.extra.max_image_side if sees_images else None,
+        sees_images=sees_images,
+        shows_images=sees_images,
     )
 
 
@@ -317,7 +321,12 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    usual_values = {"upstream": HELM.name, "probe_judges": False, **dict.fromkeys(ASKED_AGAIN_IF, False)}
+    usual_values = {
+        "upstream": HELM.name,
+        "probe_judges": False,
+        "judges_see_images": False,
+        **dict.fromkeys(ASKED_AGAIN_IF, False),
+    }
     usual_values |= dict.fromkeys(
         ("criteria_per_request", "shuffle_choices", "sample_seed", "max_image_side", *ASKED_AGAIN_BY)
     )

@@ -59,10 +59,12 @@ def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
     Not where it is served, nor its key: the same model may be reached by another way.
     """
     prompts = [criterion_template(alone=size == 1) for size in sorted({1, criteria_per_request})]
-    is_judge = {
+    is_judge: dict[str, Any] = {
         "model": judge.model_id, "sampling": dict(judge.adapter.params_to_add), "prompts": prompts,
         "criteria_per_request": criteria_per_request,
     }  # fmt: skip
+    if judge.sees_images:
+        is_judge["sees_images"] = True
     return hashlib.sha256(json.dumps(is_judge, sort_keys=True).encode()).hexdigest()
 
 
@@ -108,7 +110,8 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
         hashes = {judge_sha256(judge, extra.criteria_per_request or 1): judge.role for judge in plan.judges}
         known = hashes.get(asked["judge_sha256"])
         if known is None:
-            made_of = "model, temperature, top_p, max_tokens, criteria_per_request or this program's prompt differ"
+            settings = "model, temperature, top_p, max_tokens, criteria_per_request, judges_see_images"
+            made_of = f"{settings} or this program's prompt differ"
             judges = ", ".join(f"{judge.role} ({judge.model_id})" for judge in plan.judges)
             raise ConfigError(
                 f"{problem}: is of another judge ({asked['model']}) than this run asks, {judges}: {made_of}"

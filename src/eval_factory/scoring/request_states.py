@@ -45,6 +45,11 @@ def media_prompt_of(state: output.RequestState) -> str:
     return media.as_text(prompt[output.MEDIA_OBJECTS]) if prompt else ""
 
 
+def shows_picture(instance: output.Instance) -> bool:
+    content = (instance.input.multimedia_content or {}).get(output.MEDIA_OBJECTS, ())
+    return any(str(one.get("content_type")).startswith("image/") for one in content)
+
+
 def prompt_of(state: output.RequestState) -> str:
     """What was asked, as one text: a request of several messages has no prompt of its own."""
     if asked := media_prompt_of(state):

@@ -85,6 +85,12 @@ def _notes_on_scores(
             yield Note(Importance.INCOMPLETE, f"{failed}; the same command asks it again")
         if counts.same_family:
             yield Note(Importance.DOUBTFUL, f"judge {judge} is of the evaluated model's family")
+    sees_images = plan.evaluation.run.config.params.extra.judges_see_images
+    if tally.has_pictures and not sees_images and (plan.judges or plan.prescribed):
+        blind = "the judges rated the answers without the questions' pictures"
+        yield Note(Importance.DOUBTFUL, f"{blind} (extra.judges_see_images: true shows them)")
+    if sees_images and not tally.has_pictures:
+        yield Note(Importance.BACKGROUND, "judges_see_images has no effect: no question shows a picture")
     summarizes = run.has_metric("SummarizationMetric")
     if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in labels):
         yield Note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")

@@ -106,6 +106,8 @@ class Tally:
     injected: int = 0
     nothing_right: int = 0
     """Instances with a right answer that HELM's quasi metrics take for nothing."""
+    has_pictures: bool = False
+    """Whether a question shows one."""
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
     clusters: dict[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others, where the task declares such."""
@@ -141,6 +143,7 @@ class Tally:
         source = None if self.sources is None else self.sources.rule.field
         for name, value in groups_of(instance, source).items():
             self.members[name][value].append(key)
+        self.has_pictures = self.has_pictures or request_states.shows_picture(instance)
         if self.is_quasi:
             right = (one.output.text for one in state.instance.references if output.CORRECT_TAG in one.tags)
             self.nothing_right += any(map(becomes_nothing, right))

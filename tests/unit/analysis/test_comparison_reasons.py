@@ -98,6 +98,7 @@ def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     ("judges", provenance(endpoints=JUDGED), provenance(endpoints={"model": MODEL})),
     ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, prompt_sha256=("e",))})),
     ("judges", provenance(endpoints=JUDGED), provenance(endpoints={**JUDGED, "one": replace(JUDGE, stated_models={"x": 1})})),
+    ("judges", configured(judges_see_images=False), configured(judges_see_images=True)),
     ("data", {}, provenance(dataset_files={})),
 ])  # fmt: skip
 def test_other_ways_to_differ(name: str, first: dict[str, Any], second: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
 
 
 JUDGES, LANGUAGE, SUBSET, TOKENS = (f"{EXTRA}.{name}" for name in ("judges", "language", "subset", "num_output_tokens"))
+SEE = f"{EXTRA}.judges_see_images"
 MINE = [{"name": "mine", "model_id": "m"}]
 BELONGS = "it belongs to head_qa, careqa, mmlu_clinical_afr"
 SAME = "max_new_tokens and extra.num_output_tokens are the same setting and differ (5 and 6); give one of them"
@@ -47,6 +48,8 @@ SAME = "max_new_tokens and extra.num_output_tokens are the same setting and diff
         ({"config.type": "helm:harm_bench", JUDGES: MINE}, [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]),
         ({"config.type": "aci_bench", "config.output_dir": "a,b"},
          ["config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"]),
+        ({SEE: True}, [f"{SEE}: pubmed_qa is not scored by judges; leave it out"]),
+        ({"config.type": "aci_bench", SEE: True}, [f"{SEE}: aci_bench shows no pictures; leave it out"]),
         ({LANGUAGE: "en"}, [f"{LANGUAGE}: pubmed_qa has no language; {BELONGS}"]),
         ({"config.type": "helm:boolq", f"{EXTRA}.subject": "x"},
          [f"{EXTRA}.subject: write the arguments of a run entry in config.type: helm:boolq:subject=x"]),

@@ -61,8 +61,9 @@ def test_a_judge_is_model_sampling_prompt_and_criteria_at_once_not_where_it_is(t
     others = [planned(tmp_path, **given).judges[0] for given in (
         {"model_id": "judge/three"}, {"temperature": 0.5}, {"top_p": 0.5}, {"max_tokens": 7},
     )]  # fmt: skip
+    others.append(replace(own, sees_images=True))
     hashes = {judge_sha256(judge, at_once) for judge in (own, *others) for at_once in (1, 5)}
-    assert len(hashes) == 10
+    assert len(hashes) == 12
     assert (len(prompt_hashes(1)), len(prompt_hashes(5))) == (1, 2)
     assert prompt_hashes(1) < prompt_hashes(5)
 

@@ -126,6 +126,15 @@ def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
     ]
 
 
+def test_whether_judges_saw_the_pictures_is_said(tmp_path: Path) -> None:
+    seen = replace(asked(WHOLE), has_pictures=True)
+    assert told(tmp_path, seen=seen) == [], "nobody judged"
+    here = judged_plan("m", one="judge/one")
+    blind = list(notes_of(here, run_of(tmp_path), NOTHING, seen, ()))[-1]
+    without = "the judges rated the answers without the questions' pictures (extra.judges_see_images: true shows them)"
+    assert blind == (Importance.DOUBTFUL, without)
+
+
 GPU = "BERTScore and SummaC are absent: they need torch, a GPU and their weights"
 SERVICE = "HELM's toxicity metrics are left out: they need the Perspective API"
 

@@ -25,6 +25,7 @@ from eval_factory.helm import names
 from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
 from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
+from eval_factory.helm_plugin.judged_question import judging
 from eval_factory.helm_plugin.session import current_session, judge_prompts
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
@@ -220,7 +221,8 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
 
     try:
         sample = (state.instance.extra_data or {}).get(SAMPLE)
-        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
+        with judging(state):  # of all answers at once, HELM hands over none
+            found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
     except NotJudged as reason:
         found = [{ERROR: str(reason)} for _ in range(count)]
     for by_judge, one in zip(question.decided, found, strict=True):
