@@ -92,7 +92,7 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
 
 
 def judges_cannot_see(task: Task, extra: Extra) -> Iterator[str]:
-    """Whether a custom benchmark has pictures, its questions say."""
+    """Of a custom benchmark it is not known here whether its questions show pictures."""
     if not extra.judges_see_images:
         return
     if not task.helm.judges and not task.helm.prescribed_judges:

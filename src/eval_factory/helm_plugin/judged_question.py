@@ -1,7 +1,7 @@
 """`extra.judges_see_images`: whose answer is judged, so that a judge's client can show the question's pictures too.
 
-HELM's annotators ask with a text and know of no pictures: what they ask while an answer is judged gets them in the
-client, whichever annotator asks. Greenlets and threads have the question of their own (`map_at_once` hands it on).
+HELM's annotators ask with a text and know of no pictures: the client adds them to whatever is asked while an answer is
+judged. Each thread and greenlet has its own question; `map_at_once` hands it on.
 """
 
 from __future__ import annotations

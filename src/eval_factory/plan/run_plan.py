@@ -321,12 +321,8 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    usual_values = {
-        "upstream": HELM.name,
-        "probe_judges": False,
-        "judges_see_images": False,
-        **dict.fromkeys(ASKED_AGAIN_IF, False),
-    }
+    switches = ("probe_judges", "judges_see_images", *ASKED_AGAIN_IF)
+    usual_values = {"upstream": HELM.name, **dict.fromkeys(switches, False)}
     usual_values |= dict.fromkeys(
         ("criteria_per_request", "shuffle_choices", "sample_seed", "max_image_side", *ASKED_AGAIN_BY)
     )

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import InstanceRecord, TaskResult
-from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.request_states import shows_picture
 from seeing_endpoint import picture
 from unit.builders import plan
 from unit.scoring.test_collect import state, write_run
@@ -60,13 +58,6 @@ def test_a_question_about_another_picture_repeats_nothing(here: Plan) -> None:
     assert result.provenance.prompts_sha256 != result_of(here, *states[1:])[0].provenance.prompts_sha256
     result, _ = result_of(here, *states)
     assert any("1 of 3 instances repeat an earlier one" in note for note in result.validity.notes), "0 and 2 are equal"
-
-
-def test_a_question_with_a_picture_is_known_wherever_the_file_is() -> None:
-    shown, text = (about(0, "gone.jpg")["instance"] for _ in range(2))
-    del text["input"]["multimedia_content"]["media_objects"][0]
-    read = [output.Instance.model_validate(one) for one in (shown, text, state(0, "yes")["instance"])]
-    assert [shows_picture(one) for one in read] == [True, False, False]
 
 
 def test_an_answer_is_found_where_the_folder_is_now(here: Plan) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from eval_factory.config.rules import with_extra
 from eval_factory.core.errors import HelmError
 from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
 from eval_factory.endpoint import openai_api
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
+from eval_factory.helm.output import RequestState
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import provenance_of
@@ -31,6 +33,7 @@ from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.jury_form import JuryForm
 from unit.builders import plan
+from unit.scoring.test_media_states import about
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 
 NOTHING = Instances(requested=0, scored=0, failed=0, empty=0, truncated=0, filtered=0)
@@ -127,12 +130,13 @@ def test_what_judges_did_not_judge_is_said(tmp_path: Path) -> None:
 
 
 def test_whether_judges_saw_the_pictures_is_said(tmp_path: Path) -> None:
-    seen = replace(asked(WHOLE), has_pictures=True)
-    assert told(tmp_path, seen=seen) == [], "nobody judged"
-    here = judged_plan("m", one="judge/one")
-    blind = list(notes_of(here, run_of(tmp_path), NOTHING, seen, ()))[-1]
-    without = "the judges rated the answers without the questions' pictures (extra.judges_see_images: true shows them)"
-    assert blind == (Importance.DOUBTFUL, without)
+    here, seen = judged_plan("m", one="judge/one"), Tally()
+    run = with_extra(here.evaluation.run, {"judges_see_images": True})
+    sees = replace(here, evaluation=replace(here.evaluation, run=run))
+    assert "judges_see_images has no effect" in str(list(notes_of(sees, run_of(tmp_path), NOTHING, seen, ())))
+    seen.add(key(0), RequestState.model_validate(about(0, "gone.jpg")))
+    found = [str(list(notes_of(of, run_of(tmp_path), NOTHING, seen, ()))) for of in (here, sees, plan())]
+    assert ["without the questions' pictures" in text for text in found] == [True, False, False]
 
 
 GPU = "BERTScore and SummaC are absent: they need torch, a GPU and their weights"

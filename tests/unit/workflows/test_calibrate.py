@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import stat
 from pathlib import Path
 
@@ -14,8 +12,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.scoring.judge_passports import PASSPORT
-from eval_factory.workflows.ask_judges import Asking
-from eval_factory.workflows.calibrate import PAGE, Calibrated, calibrate, calibrate_by_asking
+from eval_factory.workflows.calibrate import PAGE, Calibrated, calibrate
 from invented_labels import COLUMN, SECRET, drawn, line, written_labels
 
 
@@ -92,20 +89,6 @@ def test_mistakes_come_with_file_and_line_and_nothing_is_written(tmp_path: Path)
     assert raised.value.problems[-1] == f"{file}: 4 more mistakes in the file"
     assert SECRET not in str(raised.value)
     assert not (tmp_path / "p").exists()
-
-
-def test_a_judge_of_pictures_is_not_asked_without_any(labels: Path, tmp_path: Path) -> None:
-    about = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
-    (tmp_path / "benchmark.yaml").write_text(json.dumps(about))
-    case = {"id": "1", "messages": [{"role": "user", "content": "Q?"}], "rubrics": [{"criterion": "c", "points": 1}]}
-    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
-    extra = {"benchmark": str(tmp_path / "benchmark.yaml"), "judges_see_images": True}
-    target = {"api_endpoint": {"url": "http://127.0.0.1:9/v1", "model_id": "m"}}
-    document = {"config": {"type": "custom", "output_dir": "x", "params": {"extra": extra}}, "target": target}
-    (tmp_path / "run.yml").write_text(json.dumps(document))
-    asking = Asking(tmp_path / "run.yml", (), tmp_path / "p", 0)
-    with pytest.raises(ConfigError, match="judges_see_images: labelled answers hold no pictures"):
-        calibrate_by_asking(labels, asking, env={}, screen=io.StringIO())
 
 
 @pytest.mark.parametrize(("name", "message"), [

@@ -221,7 +221,7 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
 
     try:
         sample = (state.instance.extra_data or {}).get(SAMPLE)
-        with judging(state):  # of all answers at once, HELM hands over none
+        with judging(state):  # HELM hands over all answers at once
             found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
     except NotJudged as reason:
         found = [{ERROR: str(reason)} for _ in range(count)]
