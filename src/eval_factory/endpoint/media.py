@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -126,6 +126,22 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
         line_break = "" if not text or text.endswith("\n") else "\n"
         text += f"{line_break}[{what} {counts[what]}: {said}]\n"
     return text
+
+
+def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
+    """Of each file its type, SHA-256, bytes, and path in the folder: None where it is not there, or lies elsewhere."""
+    root = folder.resolve()
+    for one in media_objects:
+        if one.get("text") is not None:
+            continue
+        location, found = Path(str(one.get("location"))), dict.fromkeys(("type", "sha256", "bytes", "file"))
+        try:
+            facts, file = _own_facts(*_version_of(location)), location.resolve()
+            inside = file.relative_to(root).as_posix() if file.is_relative_to(root) else None
+            found |= {"type": facts.content_type, "sha256": facts.sha256, "bytes": facts.size, "file": inside}
+        except UnusableMedium:
+            pass
+        yield {**found, "type": found["type"] or str(one.get("content_type"))}
 
 
 def _version_of(file: Path) -> tuple[Path, int, int]:

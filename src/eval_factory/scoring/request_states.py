@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from eval_factory.endpoint import media, openai_api
 from eval_factory.helm import output
@@ -43,6 +45,13 @@ def media_prompt_of(state: output.RequestState) -> str:
     """What was asked where it holds pictures or sounds, with a line for each; empty where it holds none."""
     prompt = state.request.get(output.MULTIMODAL_PROMPT)
     return media.as_text(prompt[output.MEDIA_OBJECTS]) if prompt else ""
+
+
+def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any], ...]:
+    """The files that were sent, by their paths in the folder that HELM's folder is in."""
+    prompt = state.request.get(output.MULTIMODAL_PROMPT)
+    # `verify` looks at a link to HELM's folder, and a file's path has none
+    return tuple(media.records_of(prompt[output.MEDIA_OBJECTS], helm_dir.resolve().parent)) if prompt else ()
 
 
 def prompt_of(state: output.RequestState) -> str:
