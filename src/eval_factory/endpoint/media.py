@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -108,6 +108,27 @@ def has_media(body: Mapping[str, Any]) -> bool:
     return any(isinstance(content, list) for content in contents)
 
 
+def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Of each file its type, SHA-256, bytes, and path in the folder: None where it is not there, or lies elsewhere."""
+    root, found = folder.resolve(), []
+    for one in media_objects:
+        if one.get("text") is None:
+            record: dict[str, Any] = {
+                "type": str(one.get("content_type")),
+                **dict.fromkeys(("sha256", "bytes", "file")),
+            }
+            try:
+                file = Path(str(one.get("location")))
+                facts, path = _own_facts(*_version_of(file)), file.resolve()
+                inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
+                record |= {"sha256": facts.sha256, "bytes": facts.size, "file": inside}
+                record["type"] = facts.content_type or record["type"]
+            except UnusableMedium:
+                pass
+            found.append(record)
+    return found
+
+
 def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
     """The texts, and for each file a line like `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`."""
     text, counts = "", dict[str, int]()
@@ -126,22 +147,6 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
         line_break = "" if not text or text.endswith("\n") else "\n"
         text += f"{line_break}[{what} {counts[what]}: {said}]\n"
     return text
-
-
-def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
-    """Of each file its type, SHA-256, bytes, and path in the folder: None where it is not there, or lies elsewhere."""
-    root = folder.resolve()
-    for one in media_objects:
-        if one.get("text") is not None:
-            continue
-        location, found = Path(str(one.get("location"))), dict.fromkeys(("type", "sha256", "bytes", "file"))
-        try:
-            facts, file = _own_facts(*_version_of(location)), location.resolve()
-            inside = file.relative_to(root).as_posix() if file.is_relative_to(root) else None
-            found |= {"type": facts.content_type, "sha256": facts.sha256, "bytes": facts.size, "file": inside}
-        except UnusableMedium:
-            pass
-        yield {**found, "type": found["type"] or str(one.get("content_type"))}
 
 
 def _version_of(file: Path) -> tuple[Path, int, int]:

@@ -118,12 +118,11 @@ def export_sheets(
         if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     media = PageMedia(_SHEET_SIDE, _SHEET_MEDIA)
-    for one in shown.values():
-        media.add(stored.folder, one.media)
+    blocks = [block for one in shown.values() for block in media.add(stored.folder, one.media)]
     for name in names:
         order = rater_order([one.code for one in sample.answers], sample.id, name)
         as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)
-        form = rater_form(sample, name, order, shown, with_reference=with_reference, media=media)
+        form = rater_form(sample, name, order, shown, with_reference=with_reference, media=blocks)
         for ending, text in (("csv", as_csv), ("html", form)):
             write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
     return Exported(sample, tuple(files), sample_file, len(sample.stratum_of))

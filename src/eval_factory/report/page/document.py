@@ -197,22 +197,20 @@ def shown_of(
 
 def rater_form(
     sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool,
-    media: PageMedia | None = None,
+    media: Sequence[Markup] = (),
 ) -> str:  # fmt: skip
     """The sheet of one rater as a page, filled in with the keyboard alone.
 
     Args:
         order: codes of the answers.
         shown: code -> what the rater sees.
-        media: pictures and sounds that the sheet holds.
+        media: `PageMedia.add` of these.
     """
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
-    if media is not None and media.held:
-        data["held"] = media.held
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
         "rater_form.html.j2", style, form_script(), in_a_script(data),
-        sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
+        sheet=sample.id, rater=rater, count=len(order), media=media, criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
     )  # fmt: skip
 

@@ -314,7 +314,7 @@ class InstancePacker:
             self._rows.append(_Row(_key_of(record), value, set(flags_of(record)), groups, shown, lost))
             self._numbers.add(record, self.main)
             if self.with_texts and self.folder is not None:
-                self._of_media += self.media.blocks(self.folder, record.media)
+                self._of_media += self.media.add(self.folder, record.media)
         lines = (json_line(self._detail(record)) for record in records)
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 

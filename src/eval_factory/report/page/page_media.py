@@ -11,7 +11,7 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,34 +36,27 @@ class PageMedia:
     """Pixels."""
     left: int = 10 << 20
     """Characters of base64 that there is still room for."""
-    held: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """SHA-256 of the file -> type and base64 of what is shown."""
-    _left_out: set[tuple[Path, str]] = field(default_factory=set)
+    _known: set[tuple[str, Path | None]] = field(default_factory=set)
+    """SHA-256 of what it holds; and of what could not be read, in which folder."""
 
-    def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[str]:
-        """The SHA-256 of each that is new on the page. `media`: of an `InstanceRecord` of this output folder."""
+    def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[Markup]:
+        """An element that no browser runs for each that is new on the page, to stand on a line.
+        `media`: of an `InstanceRecord` of this output folder."""
         added = []
         for one in media:
-            sha256, file = one.get("sha256"), one.get("file")
-            if not sha256 or not file or not self.left or sha256 in self.held or (folder, sha256) in self._left_out:
+            sha256, file = (str(one.get(name) or "") for name in ("sha256", "file"))
+            if not sha256 or not file or not self.left or {(sha256, None), (sha256, folder)} & self._known:
                 continue
             kind, data = _shown(folder, file, str(one.get("type")), sha256, self.max_side)
             text = base64.b64encode(data).decode("ascii")
-            if not text:
-                self._left_out.add((folder, sha256))
-            elif len(text) > self.left:
+            self._known.add((sha256, None if text else folder))
+            if len(text) > self.left:
                 self.left = 0  # no file is read any more
-            else:
+            elif text:
                 self.left -= len(text)
-                self.held[sha256] = kind, text
-                added.append(sha256)
+                tag = f'<script type="{_TYPE}" data-sha256="{sha256}" data-type="{kind}">'
+                added.append(Markup(f"{tag}{text}</script>"))  # noqa: S704
         return added
-
-    def blocks(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> Iterator[Markup]:
-        """As `add`, each as an element that no browser runs."""
-        for sha256 in self.add(folder, media):
-            kind, text = self.held[sha256]
-            yield Markup(f'<script type="{_TYPE}" data-sha256="{sha256}" data-type="{kind}">{text}</script>')  # noqa: S704
 
 
 def media_columns(media: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
