@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,15 @@ def written(folder: Path, made: results.TaskResult, config: Mapping[str, Any] = 
     rundir.create()
     write_reports(made, rundir, config=dict(config), command="helm-run", redactor=Redactor(), responses={})
     return folder
+
+
+def kept(folder: Path, name: str, data: bytes, kind: str = "image/png") -> dict[str, Any]:
+    """The record of a file that is written where HELM's scenarios have theirs."""
+    file = folder / "helm" / "scenarios" / "x" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    inside = file.relative_to(folder).as_posix()
+    return {"type": kind, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data), "file": inside}
 
 
 def right_or_wrong(folder: Path, values: str, **changes: Any) -> Path:

@@ -11,8 +11,10 @@ import pytest
 from browser.report_page import Keys, ReportPage, deep_link, made
 from chromium import Chromium
 from eval_factory.core import results
+from eval_factory.workflows.annotate import export_sheets
 from programs import ran
-from stored_results import instance, result, written
+from seeing_endpoint import picture, tone
+from stored_results import instance, kept, result, written
 
 COUNT = 130
 """More rows than are shown at once."""
@@ -238,6 +240,24 @@ def test_without_texts_no_patients_text_is_anywhere(folder: Path, two: Path, bro
     with_texts = ReportPage(browser, two)
     assert PATIENT in browser.driver.execute_async_script(UNPACKED)
     assert PATIENT in with_texts.step("j")
+
+
+def test_pictures_are_seen_and_sounds_played(tmp_path: Path, browser: Chromium) -> None:
+    """On the page of a result, and larger on a rater's sheet; of what is not there a line says it."""
+    folder = tmp_path / "a"
+    gone = {"type": "image/png", "sha256": None, "bytes": None, "file": None}
+    media = (kept(folder, "x.png", picture("red", side=900)), kept(folder, "x.wav", tone(440), "audio/wav"), gone)
+    score = replace(result([]).scores["exact_match"], scale=(0.0, 1.0))
+    answers = [instance(f"q{number}", 1.0, media=media) for number in range(2)]
+    written(folder, replace(result(answers), scores={"exact_match": score}))
+    export_sheets(folder, tmp_path / "sheet", 2, 1)
+    for page, fragment, side in (folder / "report.html", "#i=q0", 512), (tmp_path / "sheet" / "rater_1.html", "", 900):
+        browser.open(page, fragment)
+        assert browser.wait("document.querySelector('.media audio')?.readyState > 0")
+        size = "return document.querySelector('.media img[alt=\"image 1\"]').naturalWidth"
+        assert browser.run(size) == side
+        assert browser.text(".media").split("\n")[-1].startswith("image 2 is not in this page: its file is not")
+        assert (browser.foreign(), browser.said(), browser.accessibility_violations()) == ([], [], [])
 
 
 UNPACKED = """

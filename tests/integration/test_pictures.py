@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from integration.support import Outcome, Run, program
-from seeing_endpoint import SeeingEndpoint, content_of, picture
+from seeing_endpoint import SeeingEndpoint, content_of, middle_of, picture
 
 ENTRY = "helm:mme:subject=color"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -70,6 +71,12 @@ def lines_of(outcome: Outcome, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (outcome.output_dir / name).read_text().splitlines()]
 
 
+def shown_in(page: Path) -> list[str]:
+    """The colours of the pictures that it holds."""
+    held = re.findall(r'data-type="image/jpeg">([^<]+)<', page.read_text())
+    return [middle_of(base64.b64decode(text)) for text in held]
+
+
 def kept_in(folder: Path) -> str:
     """All that is stored of requests and answers."""
     with closing(sqlite3.connect(folder / "cache.db")) as connection:
@@ -97,11 +104,19 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, r
     kept = kept_in(outcome.output_dir)
     assert ("base64" in kept, kept.count("sha256:")) == (False, 2 * len(DATA))
     assert all(one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")), "each answer is found again"
-    prompt = lines_of(outcome, "instances.jsonl")[0]["prompt"]
-    assert re.search(r"\n\[image 1: image/png, .* sha256 [0-9a-f]{16}\]\nIs the disc red\?", prompt)
-    outcome.output_dir.rename(tmp_path / "elsewhere")
-    verified = program("verify", str(tmp_path / "elsewhere"), cwd=tmp_path)
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    lines = lines_of(outcome, "instances.jsonl")
+    assert re.search(r"\n\[image 1: image/png, .* sha256 [0-9a-f]{16}\]\nIs the disc red\?", lines[0]["prompt"])
+    elsewhere, colours = outcome.output_dir.rename(tmp_path / "elsewhere"), [middle_of(data) for data, _ in DATA]
+    named = [elsewhere / one["media"][0]["file"] for one in lines]
+    assert [file.read_bytes() for file in named] == [data for data, _ in DATA]
+    for command in (["verify", elsewhere], ["annotate", "export", elsewhere, "--out", tmp_path]):
+        done = program(*map(str, command), cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert shown_in(elsewhere / "report.html") == colours
+    assert sorted(shown_in(tmp_path / "rater_1.html")) == sorted(colours)
+    named[0].write_bytes(BLUE[0])
+    altered = program("verify", str(elsewhere), cwd=tmp_path)
+    assert (altered.returncode, "instances.jsonl: line 1: media" in altered.stdout) == (1, True), altered.stdout
 
 
 def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:

@@ -196,7 +196,8 @@ def csv_sheet(
     choices = " / ".join(choice.label for choice in sample.choices)
     for code in order:
         reference = "\n\n".join(shown[code].references) if with_reference else ""
-        texts = [question_text(shown[code].turns), shown[code].answer, reference]
+        files = "".join(f"\n[file {one.get('file')}]" for one in shown[code].media if one.get("file"))
+        texts = [question_text(shown[code].turns) + files, shown[code].answer, reference]
         for number, asked in enumerate(answers[code].questions, start=1):
             cells = [sheet_cell(text) for text in texts] if number == 1 else ["", "", ""]
             writer.writerow([sample.id, rater, code, str(number), *cells, sheet_cell(asked.name), choices, "", ""])

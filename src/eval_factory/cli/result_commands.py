@@ -145,7 +145,9 @@ _PURPOSES = ("tripod-llm", "model-card", "methods", "markdown", "latex", "ruaih"
 @click.option("-o", "--output", type=HomePath(), help="Write the page to this file.")
 @click.option("--for", "purpose", type=click.Choice(_PURPOSES), help="Write this instead, to standard output or -o.")
 @click.option("--plots", type=HomePath(), metavar="DIR", help="Write the plots to this folder, as SVG and PNG.")
-@click.option("--no-text", "no_text", is_flag=True, help="Leave out every prompt, answer, reference and judge's words.")
+@click.option(
+    "--no-text", "no_text", is_flag=True, help="Leave out prompts, media, answers, references and judges' words."
+)
 def report(
     folders: tuple[Path, ...], output: Path | None, purpose: str | None, plots: Path | None, no_text: bool
 ) -> None:

@@ -227,6 +227,8 @@ class ShownAnswer:
     questions: tuple[Question, ...]
     sha256: str
     """Of the prompt, the answer and the questions."""
+    media: tuple[Mapping[str, Any], ...] = ()
+    """As `InstanceRecord.media`."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,7 @@ class Asked:
             tuple(str(one["text"]) for one in record.references if "correct" in (one.get("tags") or ())),
             self.questions(record),
             self.sha256_of(record),
+            record.media,
         )
 
     def sha256_of(self, record: InstanceRecord) -> str:

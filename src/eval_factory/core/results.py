@@ -670,6 +670,9 @@ class InstanceRecord:
     """The source that it shares with other instances, where the task declares such."""
     turns: tuple[Mapping[str, Any], ...] = ()
     """What was sent as messages, each with its `role`; empty where the prompt was the only one."""
+    media: tuple[Mapping[str, Any], ...] = ()
+    """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output folder (None: it is
+    elsewhere)."""
     reasoning: str | None = None
     """What the model thought before it answered, where the endpoint gave it; it was not scored."""
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -108,6 +108,27 @@ def has_media(body: Mapping[str, Any]) -> bool:
     return any(isinstance(content, list) for content in contents)
 
 
+def records_of(media_objects: Iterable[Mapping[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Of each file its type, SHA-256, bytes, and path in the folder: None where it is not there, or lies elsewhere."""
+    root, found = folder.resolve(), []
+    for one in media_objects:
+        if one.get("text") is None:
+            record: dict[str, Any] = {
+                "type": str(one.get("content_type")),
+                **dict.fromkeys(("sha256", "bytes", "file")),
+            }
+            try:
+                file = Path(str(one.get("location")))
+                facts, path = _own_facts(*_version_of(file)), file.resolve()
+                inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else None
+                record |= {"sha256": facts.sha256, "bytes": facts.size, "file": inside}
+                record["type"] = facts.content_type or record["type"]
+            except UnusableMedium:
+                pass
+            found.append(record)
+    return found
+
+
 def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
     """The texts, and for each file a line like `[image 1: image/png, 12 kB, sha256 0123456789abcdef]`."""
     text, counts = "", dict[str, int]()

@@ -154,7 +154,8 @@ def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> 
     found |= {name: instance[name] for name in documents.OF_AN_INSTANCE}
     found |= {name: outcome[name] for name in documents.OF_A_RESULT}
     found |= {name: outcome[name] for name in documents.OF_SOME_RESULTS if name in outcome}
-    found |= {"references": instance["references"], "turns": instance.get("turns", ())}
+    found |= {"references": instance["references"]}
+    found |= {name: instance.get(name, ()) for name in ("turns", "media")}
     found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     categories = {name[6:]: value for name, value in instance.items() if name.startswith("extra.")}
     return results.InstanceRecord(**found, categories=categories)

@@ -44,7 +44,8 @@ def write_reports(
     documents.check_document(document, documents.EVALUATION_CONFIG_SCHEMA)
     with renamed_together():
         # a record is read from HELM's output, and its request hashed, once: both files and the page's data in one pass
-        packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups))
+        folder = rundir.helm.resolve().parent  # where a result is made again, `helm` is a link to the first one's
+        packed = InstancePacker(result.scores.get(result.main_metric), tuple(result.groups), folder=folder)
         lost = LostAnswers(result.validity.asked_again)
         with (
             atomic_file(rundir.instances, mode=PRIVATE) as instances,

@@ -18,7 +18,7 @@ from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring import journal
 from eval_factory.scoring.readability import Raw, Readability, raw_of
-from eval_factory.scoring.request_states import finish_reason_of, has_failed, key_of, prompt_of, text_of
+from eval_factory.scoring.request_states import finish_reason_of, has_failed, key_of, media_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import MetricValues, is_judged
 from eval_factory.scoring.tally import Tally
@@ -150,6 +150,7 @@ class InstanceRecords:
             signs=("empty",) * (key in self.tally.empty) + self.readability.signs_of(key),
             cluster=self.tally.clusters.get(state.instance.id),
             turns=self.answers.turns_of(state),
+            media=media_of(state, self.run.folder.parents[2]),
             reasoning=self.answers.thought_of(answer),
             judgements=judgements,
             criteria=() if rubric is None else rubric.criteria_in(state),

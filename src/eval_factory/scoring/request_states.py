@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from eval_factory.endpoint import media, openai_api
 from eval_factory.helm import output
@@ -55,6 +57,13 @@ def prompt_of(state: output.RequestState) -> str:
     if asked := media_prompt_of(state):
         return asked
     return str(state.request.get("prompt") or (state.instance.input.text if state.request.get("messages") else ""))
+
+
+def media_of(state: output.RequestState, helm_dir: Path) -> tuple[dict[str, Any], ...]:
+    """The files that were sent, by their paths in the folder that HELM's folder is in."""
+    prompt = state.request.get(output.MULTIMODAL_PROMPT)
+    # `verify` looks at a link to HELM's folder, and a file's path has none
+    return tuple(media.records_of(prompt[output.MEDIA_OBJECTS], helm_dir.resolve().parent)) if prompt else ()
 
 
 def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:

@@ -33,6 +33,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen
 from eval_factory.report.checksums import digests_of, forget_checksums, listed_checksums, write_checksums
 from eval_factory.report.page.document import rater_form
+from eval_factory.report.page.page_media import PageMedia
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import people_scores
 from eval_factory.scoring.intervals import design_effect, effective_clusters, lower_end
@@ -42,6 +43,9 @@ from eval_factory.workflows.resume import remember_result
 
 MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
+
+_SHEET_SIDE, _SHEET_MEDIA = 1024, 64 << 20
+"""Pixels of a picture's longer side, and characters of all media, in a form."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +117,13 @@ def export_sheets(
         write_atomic(sample_file, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
         if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
+    media = PageMedia(_SHEET_SIDE, _SHEET_MEDIA)
+    blocks = [block for one in shown.values() for block in media.add(stored.folder, one.media)]
     for name in names:
         order = rater_order([one.code for one in sample.answers], sample.id, name)
-        for ending, write in (("csv", csv_sheet), ("html", rater_form)):
-            text = write(sample, name, order, shown, with_reference=with_reference)
+        as_csv = csv_sheet(sample, name, order, shown, with_reference=with_reference)
+        form = rater_form(sample, name, order, shown, with_reference=with_reference, media=blocks)
+        for ending, text in (("csv", as_csv), ("html", form)):
             write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
     return Exported(sample, tuple(files), sample_file, len(sample.stratum_of))
 

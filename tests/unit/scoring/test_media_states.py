@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eval_factory.core.results import InstanceRecord, TaskResult
+from eval_factory.endpoint import media
+from eval_factory.helm.output import read_run
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
-from seeing_endpoint import picture
+from eval_factory.scoring.request_states import media_of
+from seeing_endpoint import picture, tone
 from unit.builders import plan
 from unit.scoring.test_collect import state, write_run
 from unit.scoring.test_records import keep
@@ -58,6 +62,26 @@ def test_a_question_about_another_picture_repeats_nothing(here: Plan) -> None:
     assert result.provenance.prompts_sha256 != result_of(here, *states[1:])[0].provenance.prompts_sha256
     result, _ = result_of(here, *states)
     assert any("1 of 3 instances repeat an earlier one" in note for note in result.validity.notes), "0 and 2 are equal"
+
+
+def test_a_record_names_each_file_where_the_folder_is_now(here: Plan, tmp_path: Path) -> None:
+    """By what it is, whatever it is called; also where HELM's folder is a link, as while a result is verified."""
+    sound = tone(440)
+    (here.rundir.helm / "scenarios" / "x" / "1.jpg").write_bytes(sound)
+    _, records = result_of(here, about(0, f"{WHERE_IT_RAN}/1.jpg"), about(1, f"{tmp_path}/gone.jpg"), state(2, "yes"))
+    heard = {
+        "type": "audio/wav",
+        "sha256": sha256(sound).hexdigest(),
+        "bytes": len(sound),
+        "file": "helm/scenarios/x/1.jpg",
+    }
+    gone = {"type": "image/jpeg", "sha256": None, "bytes": None, "file": None}
+    assert [record.media for record in records] == [(heard,), (gone,), ()]
+    (tmp_path / "helm").symlink_to(here.rundir.helm)
+    states = read_run(tmp_path / "helm" / "runs" / "s" / "r").request_states()
+    assert [media_of(one, tmp_path / "helm") for one in states] == [record.media for record in records]
+    own = [{"location": str(here.rundir.helm / "scenarios" / "x" / "1.jpg")}, {"text": "Is it red?"}]
+    assert media.records_of(own, tmp_path / "another") == [{**heard, "file": None}], "it lies outside"
 
 
 def test_an_answer_is_found_where_the_folder_is_now(here: Plan) -> None:

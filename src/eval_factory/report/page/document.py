@@ -27,6 +27,7 @@ from eval_factory.report import documents, papers, sentences
 from eval_factory.report.asked_again_text import LostAnswers, asked_again_lines, by_harm
 from eval_factory.report.drawing import page_css, plot_template, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
+from eval_factory.report.page.page_media import PageMedia, media_columns
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
 
@@ -108,7 +109,7 @@ def policy(style: str, script: str) -> str:
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style))
     of_script, of_style = (f"sha256-{digest}" for digest in digests)
     return (
-        f"default-src 'none'; script-src '{of_script}'; style-src '{of_style}'; img-src data:;"
+        f"default-src 'none'; script-src '{of_script}'; style-src '{of_style}'; img-src data:; media-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
 
@@ -177,12 +178,13 @@ def shown_of(
     """Each with its instances packed. What a result asks as another before it did is not repeated.
     Raises PrerequisiteError: the files of instances cannot be read."""
     found: list[ShownResult] = []
+    media = PageMedia()
     for number, (one, label) in enumerate(zip(stored, labels, strict=True)):
         result = one.result
         packer = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), number, with_texts=with_texts,
             known_prompts=found[0].instances.prompts if found else {}, tags=tags_of_groups(result.groups),
-            beside_others=len(stored) > 1,
+            beside_others=len(stored) > 1, folder=one.folder, media=media,
         )  # fmt: skip
         lost = LostAnswers(result.validity.asked_again)
         for record in result.instances:
@@ -194,19 +196,21 @@ def shown_of(
 
 
 def rater_form(
-    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool
-) -> str:
+    sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool,
+    media: Sequence[Markup] = (),
+) -> str:  # fmt: skip
     """The sheet of one rater as a page, filled in with the keyboard alone.
 
     Args:
         order: codes of the answers.
         shown: code -> what the rater sees.
+        media: `PageMedia.add` of these.
     """
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
         "rater_form.html.j2", style, form_script(), in_a_script(data),
-        sheet=sample.id, rater=rater, count=len(order), criteria=sample.kind == "criteria",
+        sheet=sample.id, rater=rater, count=len(order), media=media, criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
     )  # fmt: skip
 
@@ -228,6 +232,7 @@ def form_data(
                 "answer": shown[code].answer,
                 "references": list(shown[code].references) if with_reference else [],
                 "questions": questions[code],
+                **({"media": media_columns(shown[code].media)} if shown[code].media else {}),
             }
             for code in order
         ],

@@ -14,6 +14,7 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -21,6 +22,7 @@ from markupsafe import Markup
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.safe_files import json_line
 from eval_factory.core.secrets import REDACTED
+from eval_factory.report.page.page_media import PageMedia, media_columns, without_media
 from eval_factory.report.reader import instance_record
 from eval_factory.report.result_plots import InstanceNumbers
 
@@ -171,7 +173,7 @@ def compressed_block(run: int, part: str, lines: Iterable[str]) -> Markup:
 
 
 def readable_page(page: str) -> str:
-    """A page with its data readable, each instance on a line: what two pages are compared by.
+    """A page with its data readable, each instance on a line, and no media: what two pages are compared by.
 
     Versions of zlib compress the same text to other bytes. What cannot be unpacked is left as it is.
     """
@@ -185,7 +187,7 @@ def readable_page(page: str) -> str:
         whole = unpacker.eof and not unpacker.unused_data  # else it is cut, or too large
         return f"{match[1]}\n{text}\n{match[3]}" if whole else match[0]
 
-    return _BLOCK.sub(unpacked_block, page)
+    return _BLOCK.sub(unpacked_block, without_media(page))
 
 
 _CHUNK = 250
@@ -248,6 +250,11 @@ class InstancePacker:
     """Of criteria, those that are shown without texts."""
     beside_others: bool = False
     """Whether other results are on the page, which need not repeat its prompts."""
+    folder: Path | None = None
+    """Of the result, to show pictures and sounds from."""
+    media: PageMedia = field(default_factory=PageMedia)
+    """Of all results on the page."""
+    _of_media: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
@@ -285,7 +292,7 @@ class InstancePacker:
                 row.flags.add("wrong" if is_low else "right")
         counts = {flag: sum(flag in row.flags for row in self._rows) for flag in _FLAGS}
         most = self._lost.most()
-        blocks = (compressed_block(self.run, "index", self._index(middle, most)), *self._blocks)
+        blocks = (compressed_block(self.run, "index", self._index(middle, most)), *self._blocks, *self._of_media)
         lost = tuple(most.values())
         return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
 
@@ -306,6 +313,8 @@ class InstancePacker:
             lost = () if record.error is not None else self._lost.add(record.criteria)
             self._rows.append(_Row(_key_of(record), value, set(flags_of(record)), groups, shown, lost))
             self._numbers.add(record, self.main)
+            if self.with_texts and self.folder is not None:
+                self._of_media += self.media.add(self.folder, record.media)
         lines = (json_line(self._detail(record)) for record in records)
         self._blocks.append(compressed_block(self.run, str(len(self._blocks)), lines))
 
@@ -321,6 +330,7 @@ class InstancePacker:
             asked: dict[str, Any] = {
                 "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
                 "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
+                "media": media_columns(record.media),
             }  # fmt: skip
             if self.beside_others:
                 key, line = _key_of(record), json_line(asked).encode("utf-8", "surrogatepass")

@@ -110,6 +110,24 @@
     return code >= 0xd800 && code <= 0xdbff ? at - 1 : at;
   }
 
+  // Pictures and sounds, of each its type, SHA-256 and file; what the page has no element of is a line.
+  function mediaBox(media) {
+    const counts = new Map(), box = element("div", { class: "media" });
+    for (const [type, sha256, file] of media) {
+      const kind = String(type).split("/")[0], name = kind + " " + ((counts.get(kind) || 0) + 1);
+      counts.set(kind, (counts.get(kind) || 0) + 1);
+      const held = document.querySelector(`script[data-sha256="${CSS.escape(sha256)}"]`);
+      if (!held) {
+        box.append(element("p", { class: "medium" }, inline(name), " is not in this page: ", inline(file || "its file is not in the folder of the result")));
+        continue;
+      }
+      const src = "data:" + held.dataset.type + ";base64," + held.textContent, isImage = held.dataset.type.startsWith("image/");
+      box.append(element("figure", { class: "medium" }, element(isImage ? "img" : "audio", { src, ...(isImage ? { alt: name } : { controls: "", "aria-label": name }) }),
+        element("figcaption", {}, inline(name))));
+    }
+    return box;
+  }
+
   // ---- data ----------------------------------------------------------------------------------------------------------------
 
   async function unpack(script) {
@@ -490,6 +508,7 @@
     const parts = [];
     if (detail.turns) detail.turns.forEach((turn) => parts.push(heading("Asked, as "), block(contentOf(turn), "prompt", "turn")) && parts[parts.length - 2].append(inline(String(turn.role))));
     else if (detail.prompt !== undefined) parts.push(heading("Prompt"), block(detail.prompt, "prompt", "prompt"));
+    if (detail.media) parts.push(heading("Pictures and sounds"), mediaBox(detail.media));
     if (detail.references) {
       const list = detail.references.map(([text, correct]) => element("li", { class: "reference " + (correct ? "correct" : "") },
         correct ? "\u2713 right: " : "", ...(text.length > 300 ? [block(text, "", "reference")] : [inline(text)])));

@@ -65,6 +65,7 @@
     texts.replaceChildren();
     if (item.turns.length === 1) texts.append(heading("Question"), block(item.turns[0][1], "prompt", "Question"));
     else for (const [role, text] of item.turns) texts.append(element("h3", {}, inline(role)), block(text, "prompt", "Turn of " + role));
+    if (item.media) texts.append(mediaBox(item.media));
     texts.append(heading("Answer"), block(item.answer, "answer", "Answer"));
     item.references.forEach((text) => texts.append(heading("Reference"), block(text, "reference", "Reference")));
     byId("asked").replaceChildren(...item.questions.map(asked));

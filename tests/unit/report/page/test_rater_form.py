@@ -9,7 +9,9 @@ import re
 from dataclasses import replace
 
 import pytest
+from markupsafe import Markup
 
+from eval_factory.analysis.annotation_sheets import csv_sheet
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice, ShownAnswer
 from eval_factory.report.page.document import form_data, form_script, in_a_script, rater_form, rating_keys
 from hostile_texts import ODD, payloads
@@ -42,6 +44,15 @@ def test_it_tells_what_is_rated_and_nothing_of_who_answered() -> None:
     assert not [secret for secret in ("secret-id", "digest", "stratum", "0.25") if secret in page]
     assert "Rate 1 answers" in page
     assert "rater 1" in page
+
+
+def test_pictures_stand_beside_the_question() -> None:
+    block, record = Markup("<script data-sha256>"), {"type": "image/png", "sha256": "ab", "file": "helm/x.png"}
+    seen = {"bcdfg": replace(shown("text"), media=(record,))}
+    (item,) = form_data(SAMPLE, "2", ["bcdfg"], seen, with_reference=True)["items"]
+    assert item["media"] == [["image/png", "ab", "helm/x.png"]]
+    assert block in rater_form(SAMPLE, "1", ["bcdfg"], seen, with_reference=True, media=[block])
+    assert "text \u23ce [file helm/x.png],text," in csv_sheet(SAMPLE, "1", ["bcdfg"], seen, with_reference=True)
 
 
 def test_the_policy_allows_its_own_script_and_style_alone() -> None:
