@@ -1,9 +1,10 @@
-"""Invented rows in the published form of each multiple-choice benchmark, and the files that hold them."""
+"""Invented rows in the published form of each benchmark, and the files that hold them."""
 
 from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,37 @@ def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]
         texts = {"text_0": f"First letter of patient {patient}.", "text_1": f"Second letter of patient {patient}."}
         found[f"patient_{patient:02d}"] = {"name": "X", "texts": texts, "questions": listed}
     return found
+
+
+def slake_rows(image: int, colour: str, name: str = "") -> list[dict[str, Any]]:
+    """Of one picture: a closed question, an open one, and one in Chinese."""
+    asked = (
+        ("Is the disc red?", "Yes" if colour == "red" else "No", "en", "CLOSED"),
+        ("Which colour has the disc?", colour.capitalize(), "en", "OPEN"), ("圆盘是什么颜色的?", "红色", "zh", "OPEN"),
+    )  # fmt: skip
+    row = {"img_id": image, "img_name": name or f"xmlab{image}/source.jpg", "modality": "CT", "location": "Lung"}
+    return [
+        {**row, "qid": 10 * image + at, "question": question, "answer": answer, "q_lang": lang, "answer_type": kind}
+        for at, (question, answer, lang, kind) in enumerate(asked)
+    ]
+
+
+def path_vqa_rows(colour: str, image: bytes) -> list[dict[str, Any]]:
+    held = {"bytes": image, "path": None}
+    closed = {"image": held, "question": "is the disc red?", "answer": "yes" if colour == "red" else "no"}
+    return [closed, {"image": held, "question": "which colour has the disc?", "answer": colour}]
+
+
+def medxpertqa_mm_row(number: int, images: list[str]) -> dict[str, Any]:
+    return {**medxpertqa_row(number, choices=5), "id": f"MM-{number}", "images": images}
+
+
+def write_zip(file: Path, members: dict[str, bytes]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file
 
 
 def write_json_lines(file: Path, rows: list[dict[str, Any]]) -> Path:

@@ -17,22 +17,31 @@ from published_rows import (
     afrimed_row,
     careqa_row,
     longhealth_patients,
+    medxpertqa_mm_row,
     medxpertqa_row,
     metamedqa_row,
+    slake_rows,
     write_csv,
     write_json,
     write_json_lines,
     write_parquet,
 )
+from seeing_endpoint import picture
 
 
 def test_a_run_downloads_what_data_pull_pulls() -> None:
     sources = load_sources()
     files = [file for task in sources.tasks.values() for file in task.files if file.form]
     pulled = {(file.form, file.path, sources.url(file.url)) for file in files}
-    assert pulled == {
-        (name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in published_choices.PUBLISHED.items()
+    asked = {
+        (name.partition(":")[0], path, f"{where}{path}")
+        for name, (*paths, where) in published_choices.PUBLISHED.items()
+        for path in paths
     }
+    archives = {(form, path, url) for form, path, url in asked if path == FORMS[form].archive}
+    assert pulled == asked - archives
+    others = [file for task in sources.tasks.values() for file in task.files if file.path.endswith(".zip")]
+    assert {(file.path, sources.url(file.url)) for file in others} == {one[1:] for one in archives}
     assert {file.form for file in files} == set(FORMS)
 
 
@@ -206,9 +215,11 @@ def test_longhealth() -> None:
         assert published_choices.longhealth_question(row_of_longhealth(correct=written)).right == 0
 
 
+PICTURE = {"bytes": picture("red"), "path": None}
 ROWS: dict[str, dict[str, Any]] = {
     "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(4)), "metamedqa": metamedqa_row(1),
-    "longhealth": row_of_longhealth(),
+    "longhealth": row_of_longhealth(), "medxpertqa_mm": medxpertqa_mm_row(1, ["a.png"]), "slake": slake_rows(1, "red")[0],
+    "path_vqa": {"image": PICTURE, "question": "q", "answer": "a"},
 }  # fmt: skip
 
 
