@@ -29,7 +29,7 @@ from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 from eval_factory.tasks.published_pictures import opened_pictures, path_vqa_question, slake_question
 
 EVERY_TIER = "all"
-ROWS_AT_ONCE = 64
+ROWS_AT_ONCE = 16
 """Of a Parquet file: each may hold a picture."""
 
 
@@ -237,8 +237,10 @@ def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
     if kind == ".parquet":
         import pyarrow.parquet
 
-        batches = pyarrow.parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE)
-        rows = (row for batch in batches for row in batch.to_pylist())
+        table = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20)
+        # group by group: iterating over all of them holds the whole file in the end
+        groups = (table.iter_batches(ROWS_AT_ONCE, [group]) for group in range(table.num_row_groups))
+        rows = (row for batches in groups for batch in batches for row in batch.to_pylist())
         yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
     elif kind == ".csv":
         csv.field_size_limit(MAX_CELL_LENGTH)
