@@ -69,17 +69,13 @@ def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]
     return found
 
 
-def slake_rows(image: int, colour: str, name: str = "") -> list[dict[str, Any]]:
+def slake_rows(image: int, colour: str) -> list[dict[str, Any]]:
     """Of one picture: a closed question, an open one, and one in Chinese."""
-    asked = (
-        ("Is the disc red?", "Yes" if colour == "red" else "No", "en", "CLOSED"),
-        ("Which colour has the disc?", colour.capitalize(), "en", "OPEN"), ("圆盘是什么颜色的?", "红色", "zh", "OPEN"),
-    )  # fmt: skip
-    row = {"img_id": image, "img_name": name or f"xmlab{image}/source.jpg", "modality": "CT", "location": "Lung"}
-    return [
-        {**row, "qid": 10 * image + at, "question": question, "answer": answer, "q_lang": lang, "answer_type": kind}
-        for at, (question, answer, lang, kind) in enumerate(asked)
-    ]
+    row = {"img_id": image, "img_name": f"xmlab{image}/source.jpg", "modality": "CT", "location": "Lung"}
+    is_red = {"question": "Is the disc red?", "answer": "Yes" if colour == "red" else "No", "answer_type": "CLOSED"}
+    which = {"question": "Which colour has the disc?", "answer": colour.capitalize(), "answer_type": "OPEN"}
+    asked = ({"q_lang": "en", **is_red}, {"q_lang": "en", **which}, {"q_lang": "zh", **which, "answer": "红色"})
+    return [{**row, "qid": 10 * image + at, **one} for at, one in enumerate(asked)]
 
 
 def path_vqa_rows(colour: str, image: bytes) -> list[dict[str, Any]]:
@@ -88,16 +84,22 @@ def path_vqa_rows(colour: str, image: bytes) -> list[dict[str, Any]]:
     return [closed, {"image": held, "question": "which colour has the disc?", "answer": colour}]
 
 
-def medxpertqa_mm_row(number: int, images: list[str]) -> dict[str, Any]:
-    return {**medxpertqa_row(number, choices=5), "id": f"MM-{number}", "images": images}
-
-
 def write_zip(file: Path, members: dict[str, bytes]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
     return file
+
+
+def write_sets_with_pictures(folder: Path, image: bytes) -> Path:
+    """SLAKE, MedXpertQA's multimodal questions and PathVQA in their published layouts, of one picture."""
+    write_zip(folder / "imgs.zip", {"imgs/xmlab1/source.jpg": image})
+    write_zip(folder / "images.zip", {"images/a.jpeg": image})
+    write_json(folder / "test.json", slake_rows(1, "red"))
+    write_json_lines(folder / "MM/test.jsonl", [{**medxpertqa_row(1, choices=5), "images": ["a.jpeg", "a.jpeg"]}])
+    write_parquet(folder / "data/test-00000-of-00001-x.parquet", path_vqa_rows("red", image))
+    return folder
 
 
 def write_json_lines(file: Path, rows: list[dict[str, Any]]) -> Path:
