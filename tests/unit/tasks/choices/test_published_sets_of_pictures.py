@@ -27,8 +27,7 @@ def test_slake(tmp_path: Path) -> None:
     assert first.pictures == (RED_FILE,), "named by what it is, not .jpg"
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == {RED_FILE: RED}
     (tmp_path / "imgs.zip").write_bytes(b"PK")
-    (problem,) = read_choice_file(tmp_path / "test.json", "slake").problems
-    assert "imgs.zip, which holds its pictures, is no usable zip file" in problem
+    assert "is no usable zip file" in str(read_choice_file(tmp_path / "test.json", "slake").problems)
 
 
 def test_path_vqa(tmp_path: Path) -> None:
