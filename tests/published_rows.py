@@ -1,9 +1,10 @@
-"""Invented rows in the published form of each multiple-choice benchmark, and the files that hold them."""
+"""Invented rows in the published form of each benchmark, and the files that hold them."""
 
 from __future__ import annotations
 
 import csv
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,39 @@ def longhealth_patients(patients: int = 2, questions: int = 3) -> dict[str, Any]
         texts = {"text_0": f"First letter of patient {patient}.", "text_1": f"Second letter of patient {patient}."}
         found[f"patient_{patient:02d}"] = {"name": "X", "texts": texts, "questions": listed}
     return found
+
+
+def slake_rows(image: int, colour: str) -> list[dict[str, Any]]:
+    """Of one picture: a closed question, an open one, and one in Chinese."""
+    row = {"img_id": image, "img_name": f"xmlab{image}/source.jpg", "modality": "CT", "location": "Lung"}
+    is_red = {"question": "Is the disc red?", "answer": "Yes" if colour == "red" else "No", "answer_type": "CLOSED"}
+    which = {"question": "Which colour has the disc?", "answer": colour.capitalize(), "answer_type": "OPEN"}
+    asked = ({"q_lang": "en", **is_red}, {"q_lang": "en", **which}, {"q_lang": "zh", **which, "answer": "红色"})
+    return [{**row, "qid": 10 * image + at, **one} for at, one in enumerate(asked)]
+
+
+def path_vqa_rows(colour: str, image: bytes) -> list[dict[str, Any]]:
+    held = {"bytes": image, "path": None}
+    closed = {"image": held, "question": "is the disc red?", "answer": "yes" if colour == "red" else "no"}
+    return [closed, {"image": held, "question": "which colour has the disc?", "answer": colour}]
+
+
+def write_zip(file: Path, members: dict[str, bytes]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return file
+
+
+def write_sets_with_pictures(folder: Path, image: bytes) -> Path:
+    """SLAKE, MedXpertQA's multimodal questions and PathVQA in their published layouts, of one picture."""
+    write_zip(folder / "imgs.zip", {"imgs/xmlab1/source.jpg": image})
+    write_zip(folder / "images.zip", {"images/a.jpeg": image})
+    write_json(folder / "test.json", slake_rows(1, "red"))
+    write_json_lines(folder / "MM/test.jsonl", [{**medxpertqa_row(1, choices=5), "images": ["a.jpeg", "a.jpeg"]}])
+    write_parquet(folder / "data/test-00000-of-00001-x.parquet", path_vqa_rows("red", image))
+    return folder
 
 
 def write_json_lines(file: Path, rows: list[dict[str, Any]]) -> Path:

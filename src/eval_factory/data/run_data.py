@@ -81,8 +81,8 @@ def task_sources(plan: Plan, sources: Sources) -> TaskSources:
     """What this run reads: of its subset, and with the vocabulary that a limit on prompts needs."""
     values = {name: str(value) for name, value in plan.scenario_arguments.items()}
     task = sources_of(plan.evaluation.task, plan.evaluation.framework, values, sources)
-    if task.files and plan.evaluation.run.config.params.extra.data_path is not None:
-        task = task.model_copy(update={"files": ()})  # the user's own file takes their place
+    if plan.evaluation.run.config.params.extra.data_path is not None:
+        task = task.model_copy(update={"files": (), "hub": ()})  # the user's own files take their place
     vocabularies = task.tiktoken
     if plan.evaluation.run.config.params.extra.max_length is not None and not vocabularies:
         vocabularies = (DEFAULT_VOCABULARY,)

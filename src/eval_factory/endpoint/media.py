@@ -203,6 +203,14 @@ def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, st
         raise UnusableMedium(f"{name} is a broken picture ({kind}): {type(error).__name__}") from None
 
 
+def picture_type(data: bytes, name: str) -> str:
+    """The type of a picture that can be sent. Raises UnusableMedium: it is broken, or of another kind."""
+    kind = _sent(data, name, None)[1]
+    if not kind.startswith("image/"):
+        raise UnusableMedium(f"{name} is no picture ({kind})")
+    return kind
+
+
 def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
     """As 8 bits a sample, and with its longer side of `max_side` pixels: a JPEG stays one, all others become PNGs."""
     from PIL import Image, ImageOps

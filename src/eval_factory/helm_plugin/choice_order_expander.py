@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
+from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL
 from helm.benchmark.augmentations.perturbation import Perturbation, PerturbationSpec
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
@@ -57,7 +57,7 @@ class ShuffleChoicesRunExpander(RunExpander):  # type: ignore[misc]
     def expand(self, run_spec: RunSpec) -> list[RunSpec]:
         """Raises ValueError where there are no choices to move, or inputs are perturbed in another way."""
         method = run_spec.adapter_spec.method
-        if method != ADAPT_MULTIPLE_CHOICE_JOINT:
+        if method not in (ADAPT_MULTIPLE_CHOICE_JOINT, ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL):
             raise ValueError(f"shuffle_choices needs questions with lettered options, and {run_spec.name} is {method}")
         path = f"{ChoiceOrder.__module__}.{ChoiceOrder.__qualname__}"
         specs = [PerturbationSpec(class_name=path, args={"order": order}) for order in range(2, self.orders + 1)]

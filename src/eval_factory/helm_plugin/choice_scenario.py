@@ -1,15 +1,24 @@
-"""Published multiple-choice benchmarks as HELM's instances, and their run specs. Importing this registers them.
+"""Published benchmarks as HELM's instances, and their run specs. Importing this registers them.
 
-What asks and scores them is HELM's own: its joint multiple-choice adapter and exact match.
+What asks and scores them is HELM's own: its joint multiple-choice adapter and exact match; of short answers about
+pictures the adapter of its vqa_rad, and those of vqa_rad's metrics that need no package beside HELM's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT
+from helm.benchmark.adaptation.adapter_spec import (
+    ADAPT_GENERATION_MULTIMODAL,
+    ADAPT_MULTIPLE_CHOICE_JOINT,
+    ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL,
+    AdapterSpec,
+)
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
-from helm.benchmark.metrics.common_metric_specs import get_exact_match_metric_specs
+from helm.benchmark.metrics.common_metric_specs import get_basic_metric_specs, get_exact_match_metric_specs
+from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import (
     CORRECT_TAG,
@@ -21,15 +30,23 @@ from helm.benchmark.scenarios.scenario import (
     Scenario,
     ScenarioSpec,
 )
+from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.helm_plugin.conversation_scenario import downloaded, refuse
-from eval_factory.tasks.published_choices import EVERY_TIER, PUBLISHED, read_choice_file
+from eval_factory.tasks.choice_question import ChoiceQuestion
+from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, read_choice_file
 
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
+SHORT_ANSWER = {"en": "Answer the question using a single word or sentence.", "zh": "请用一个词或一句话回答问题"}
+"""Language -> the instruction; in English that of HELM's vqa_rad."""
+PICTURES = "pictures"
+"""A folder among the scenario's data."""
+FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
+"""HELM's adapter of choices beside pictures sends no stop sequence: the label is what stands before a line break."""
 
 
 class ChoiceScenario(Scenario):  # type: ignore[misc]
-    """The questions of a published file."""
+    """The questions of a published set."""
 
     tags = ("question_answering", "biomedical", "multiple_choice")
 
@@ -37,76 +54,139 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         """
         Args:
             published: which file; its form is the part before a colon.
-            data_path: a file of that form that is read instead.
+            data_path: a file of that form that is read instead, or a folder with the files of a set with pictures.
         """
         super().__init__()
-        self.name, self.description = name, f"Published multiple-choice questions ({name})"
+        self.name, self.description = name, f"Published questions ({name})"
         self._published, self._tier, self._own = published, tier, data_path
 
     def get_instances(self, output_path: str) -> list[Instance]:
+        form = self._published.partition(":")[0]
+        pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[Instance]()
+        files = [] if self._own is None else [Path(self._own)]
         if self._own is None:
-            path, address = PUBLISHED[self._published]
-            file = downloaded(output_path, path, f"{address}{path}")
-        else:
-            file = Path(self._own)
-        read = read_choice_file(file, self._published.partition(":")[0])
-        refuse(file, read.problems)
-        return [
-            Instance(
-                input=Input(text=question.question),
-                references=[
-                    Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
-                    for number, text in enumerate(question.choices)
-                ],
-                split=TEST_SPLIT,
-                id=question.id,
-                extra_data=question.extra_data(),
-            )
-            for question in read.of_tier(self._tier)
-        ]
+            *paths, address = PUBLISHED[self._published]
+            files = [downloaded(output_path, path, f"{address}{path}") for path in paths]
+        if pattern:  # other files lie beside them
+            files = sorted(Path(self._own or output_path).glob(pattern))
+        for file in files:
+            read = read_choice_file(file, form, pictures)
+            refuse(file, read.problems)
+            of_file = f"{file.stem}-" if len(files) > 1 else ""
+            instances += [_instance(question, of_file, pictures) for question in read.of_tier(self._tier)]
+        return instances
 
 
-def _run_spec(run_name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> RunSpec:
-    name = run_name.partition(":")[0]
-    return RunSpec(
-        name=run_name,
-        scenario_spec=ScenarioSpec(
-            class_name=f"{__name__}.{ChoiceScenario.__name__}",
-            args={"name": name, "published": published, "tier": tier, "data_path": data_path},
-        ),
-        adapter_spec=get_multiple_choice_adapter_spec(
-            method=ADAPT_MULTIPLE_CHOICE_JOINT,
-            instructions=INSTRUCTIONS,
-            input_noun="Question",
-            output_noun="Answer",
-            max_tokens=5,
-            max_train_instances=0,
-        ),
-        metric_specs=get_exact_match_metric_specs(),
-        groups=[name],
+def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> Instance:
+    references = [
+        Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
+        for number, text in enumerate(question.choices)
+    ]
+    asked = Input(text=question.question)
+    if question.pictures:
+        files = [pictures / name for name in question.pictures]
+        shown = [MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file)) for file in files]
+        text = MediaObject(content_type="text/plain", text=question.question)
+        asked = Input(multimedia_content=MultimediaObject([*shown, text]))
+    return Instance(
+        input=asked,
+        references=references,
+        split=TEST_SPLIT,
+        id=f"{of_file}{question.id}",
+        extra_data=question.extra_data(),
     )
 
 
-def _register(name: str, published: str) -> None:
-    """The run spec of one published file."""
+def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> ScenarioSpec:
+    args = {"name": name, "published": published, "tier": tier, "data_path": data_path}
+    return ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
+
+
+_CHOICES = get_multiple_choice_adapter_spec(
+    method=ADAPT_MULTIPLE_CHOICE_JOINT,
+    instructions=INSTRUCTIONS,
+    input_noun="Question",
+    output_noun="Answer",
+    max_tokens=5,
+    max_train_instances=0,
+)
+_CHOICES_BESIDE_PICTURES = replace(
+    _CHOICES, method=ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL, output_mapping_pattern=FIRST_LINE
+)
+
+
+def _short_answers(language: str) -> AdapterSpec:
+    return AdapterSpec(
+        method=ADAPT_GENERATION_MULTIMODAL, instructions=SHORT_ANSWER[language], input_prefix="", input_suffix="",
+        output_prefix="", output_suffix="", instance_prefix="\n", max_train_instances=0, num_outputs=1, max_tokens=20,
+        temperature=0.0, stop_sequences=[],
+    )  # fmt: skip
+
+
+_OF_SHORT_ANSWERS = (
+    "exact_match", "quasi_exact_match", "quasi_leave_articles_exact_match", "f1_score", "rouge_l",
+)  # fmt: skip
+
+
+def _run_spec(
+    run_name: str, scenario: ScenarioSpec, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
+) -> RunSpec:
+    return RunSpec(
+        name=run_name,
+        scenario_spec=scenario,
+        adapter_spec=adapter,
+        metric_specs=get_exact_match_metric_specs() if metrics is None else get_basic_metric_specs(list(metrics)),
+        groups=[run_name.partition(":")[0]],
+    )
+
+
+def _register(name: str, published: str, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None) -> None:
+    """The run spec of one published set."""
 
     @run_spec_function(name)  # type: ignore[untyped-decorator]
-    def whole_file(data_path: str | None = None) -> RunSpec:
-        return _run_spec(name, published, data_path)
+    def whole_set(data_path: str | None = None) -> RunSpec:
+        return _run_spec(name, _scenario(name, published, data_path), adapter, metrics)
 
 
 _register("medxpertqa_text", "medxpertqa")
 _register("metamedqa", "metamedqa")
 _register("longhealth", "longhealth")  # task 1 over all documents of a patient
+_register("medxpertqa_mm", "medxpertqa_mm", _CHOICES_BESIDE_PICTURES)
+_register("path_vqa", "path_vqa", _short_answers("en"), _OF_SHORT_ANSWERS)
 
 
 @run_spec_function("careqa")  # type: ignore[untyped-decorator]
 def careqa(language: str = "en", data_path: str | None = None) -> RunSpec:
     """CareQA, the closed questions."""
-    return _run_spec(f"careqa:language={language}", f"careqa:{language}", data_path)
+    return _run_spec(f"careqa:language={language}", _scenario("careqa", f"careqa:{language}", data_path))
 
 
 @run_spec_function("afrimed_qa")  # type: ignore[untyped-decorator]
 def afrimed_qa(subset: str = "expert", data_path: str | None = None) -> RunSpec:
     """AfriMed-QA, its multiple-choice questions."""
-    return _run_spec(f"afrimed_qa:subset={subset}", "afrimed_qa", data_path, tier=subset)
+    return _run_spec(f"afrimed_qa:subset={subset}", _scenario("afrimed_qa", "afrimed_qa", data_path, tier=subset))
+
+
+@run_spec_function("slake")  # type: ignore[untyped-decorator]
+def slake(language: str = "en", data_path: str | None = None) -> RunSpec:
+    """SLAKE, the questions of one language."""
+    scenario = _scenario("slake", "slake", data_path, tier=language)
+    return _run_spec(f"slake:language={language}", scenario, _short_answers(language), _OF_SHORT_ANSWERS)
+
+
+class OwnPicturesRunExpander(RunExpander):  # type: ignore[misc]
+    """`own_pictures=FOLDER`: vqa_rad over its published Parquet files, with the pictures' own bytes.
+
+    HELM's scenario saves each as JPEG and ends at one that cannot be: transparent, with a palette, of 16 bits.
+    """
+
+    name = "own_pictures"
+
+    def __init__(self, value: str) -> None:
+        self._folder = value
+
+    def expand(self, run_spec: RunSpec) -> list[RunSpec]:
+        return [replace(run_spec, scenario_spec=_scenario(run_spec.groups[0], "path_vqa", self._folder))]
+
+
+RUN_EXPANDERS[OwnPicturesRunExpander.name] = OwnPicturesRunExpander

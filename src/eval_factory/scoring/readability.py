@@ -85,7 +85,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
     if not any(stat.name.name == METRIC for stat in run.stats):
         return None
     adapter = run.run_spec.adapter_spec
-    if adapter.method == "multiple_choice_joint":
+    if adapter.method in ("multiple_choice_joint", "multiple_choice_joint_multimodal"):
         return AnswerForm(
             "the letter of an option alone",
             lambda state, answer: option_read(answer, adapter.output_mapping_pattern) in (state.output_mapping or {}),

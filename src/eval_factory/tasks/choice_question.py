@@ -40,6 +40,8 @@ class ChoiceQuestion:
     """Column -> what scores are shown apart by: specialty, country."""
     cluster: tuple[str, str] | None = None
     """What questions share, and its name: `("patient", "patient_01")`."""
+    pictures: tuple[str, ...] = ()
+    """Names of files, in the order in which they are shown."""
 
     def extra_data(self) -> dict[str, str]:
         """What is stored beside the instance."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
+from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"
@@ -184,6 +184,8 @@ class HelmEntry(_Part):
     """Whether answers are judged criterion by criterion."""
     zero_shot: bool = False
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
+    images: bool = False
+    """Whether prompts show pictures; of HELM's own run specs its index knows it."""
     choices: Literal["by place", "by meaning"] | None = None
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
     upstream: Upstream = HELM
@@ -206,7 +208,7 @@ class HelmEntry(_Part):
     @property
     def media(self) -> str | None:
         """What its prompts hold beside text."""
-        return None if self.indexed is None else self.indexed.media
+        return IMAGES if self.images else None if self.indexed is None else self.indexed.media
 
     @property
     def fixed(self) -> dict[str, str] | None:

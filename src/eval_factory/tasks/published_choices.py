@@ -1,4 +1,4 @@
-"""Published multiple-choice benchmarks that HELM has no scenario for: where each is, its form, its questions.
+"""Published benchmarks that HELM has no scenario for: where each is, its form, its questions.
 
 A converter makes a question of a row. It gives None for a row that is no question of the benchmark, and raises
 RowFaultError for one that is and cannot be read. The forms are those of the data sets' cards on the Hub, and of the
@@ -26,14 +26,26 @@ from eval_factory.tasks.choice_question import (
     lettered,
 )
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
+from eval_factory.tasks.published_pictures import opened_pictures, path_vqa_question, slake_question
 
 EVERY_TIER = "all"
+ROWS_AT_ONCE = 16
+"""Of a Parquet file: each may hold a picture."""
 
 
 class PublishedForm(NamedTuple):
     columns: tuple[str, ...]
     """Without which no question can be read."""
     convert: Callable[[DataRow], ChoiceQuestion | None]
+    files: str = ""
+    """Where the files of a set with pictures lie in its folder, as a pattern; "" where the set is one file."""
+    pictures: str = ""
+    """The column of the pictures."""
+    archive: str = ""
+    """Of the pictures, in the folder."""
+
+    def archive_of(self, file: Path) -> Path | None:
+        return file.parents[self.files.count("/")] / self.archive if self.archive else None
 
 
 def medxpertqa(row: DataRow) -> ChoiceQuestion:
@@ -115,9 +127,18 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).rstrip(".").casefold()
 
 
+_OF_MEDXPERTQA = ("id", "question", "options", "label")
+_OF_SLAKE = ("img_id", "img_name", "question", "answer", "q_lang", "answer_type")
 _OF_AFRIMED = ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier")
 FORMS = {
-    "medxpertqa": PublishedForm(("id", "question", "options", "label"), medxpertqa),
+    "medxpertqa": PublishedForm(_OF_MEDXPERTQA, medxpertqa),
+    "medxpertqa_mm": PublishedForm(
+        (*_OF_MEDXPERTQA, "images"), medxpertqa, "MM/test.jsonl", pictures="images", archive="images.zip"
+    ),
+    "slake": PublishedForm(_OF_SLAKE, slake_question, "test.json", pictures="img_name", archive="imgs.zip"),
+    "path_vqa": PublishedForm(
+        ("image", "question", "answer"), path_vqa_question, "data/test-*.parquet", pictures="image"
+    ),
     "careqa": PublishedForm(("question", "op1", "op2", "op3", "op4", "cop"), careqa_question),
     "afrimed_qa": PublishedForm(_OF_AFRIMED, afrimed_question),
     "metamedqa": PublishedForm(("question", "options", "answer_idx"), metamedqa_question),
@@ -125,10 +146,16 @@ FORMS = {
 }
 
 _CAREQA = "https://huggingface.co/datasets/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
-PUBLISHED = {
-    "medxpertqa": (
-        "Text/test.jsonl",
-        "https://huggingface.co/datasets/TsinghuaC3I/MedXpertQA/resolve/f4e6fe7e5a9e13d6c97d7aa2b91cdd8b80c9cc61/",
+_MEDXPERTQA = "https://huggingface.co/datasets/TsinghuaC3I/MedXpertQA/resolve/f4e6fe7e5a9e13d6c97d7aa2b91cdd8b80c9cc61/"
+PUBLISHED: dict[str, tuple[str, ...]] = {
+    "medxpertqa": ("Text/test.jsonl", _MEDXPERTQA),
+    "medxpertqa_mm": ("images.zip", "MM/test.jsonl", _MEDXPERTQA),
+    "slake": ("imgs.zip", "test.json", "https://huggingface.co/datasets/BoKelvin/SLAKE/resolve/main/"),
+    "path_vqa": (
+        "data/test-00000-of-00003-e9adadb4799f44d3.parquet",
+        "data/test-00001-of-00003-7ea98873fc919813.parquet",
+        "data/test-00002-of-00003-1628308435019820.parquet",
+        "https://huggingface.co/datasets/flaviagiammarino/path-vqa/resolve/main/",
     ),
     "careqa:en": ("CareQA_en.json", _CAREQA),
     "careqa:es": ("CareQA_es.json", _CAREQA),
@@ -142,7 +169,7 @@ PUBLISHED = {
     ),
     "longhealth": ("data/benchmark_v5.json", "https://raw.githubusercontent.com/kbressem/LongHealth/main/"),
 }
-"""Form (and which of its files) -> the path under the scenario's folder, and what its address begins with. The same
+"""Form (and which of its files) -> the paths under the scenario's folder, and what their addresses begin with. The same
 stands in `data/sources.yml` for `data pull`; a test compares them."""
 
 
@@ -155,29 +182,20 @@ class ChoiceFile:
     left_out: int = 0
 
     def of_tier(self, tier: str) -> list[ChoiceQuestion]:
-        """Those that experts or the crowd wrote, where the form says it."""
-        return [one for one in self.questions if tier in (EVERY_TIER, one.groups.get("tier", tier))]
+        """Those that experts or the crowd wrote, or of one language, where the form says it."""
+        said = [one.groups.get("tier", one.groups.get("q_lang", tier)) for one in self.questions]
+        return [one for one, of in zip(self.questions, said, strict=True) if tier in (EVERY_TIER, of)]
 
 
-def read_choice_file(path: Path, form: str) -> ChoiceFile:
-    """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises OSError."""
-    found, known = ChoiceFile(), FORMS[form]
+def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ChoiceFile:
+    """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises OSError.
+
+    Args:
+        folder: where the files of pictures are made; without it they are looked through alone.
+    """
+    found = ChoiceFile()
     try:
-        for where, row in _rows(path, form):
-            missing = [name for name in known.columns if name not in row]
-            if missing and not found.questions and not found.problems and not found.left_out:
-                there = ", ".join(map(str, row)) or "none"
-                found.problems.append(f"{where}: has no column {', '.join(missing)}; it has {there}")
-                break
-            try:
-                question = known.convert(row)
-            except RowFaultError as fault:
-                found.problems.append(f"{where}, {fault}")
-                continue
-            if question is None:
-                found.left_out += 1
-            else:
-                found.questions.append(question if question.id else replace(question, id=where.replace(" ", "-")))
+        _read_rows(found, path, form, folder)
     except UnicodeDecodeError:
         found.problems.append(not_utf8(path))
     except (ValueError, RecursionError, csv.Error) as error:
@@ -192,12 +210,37 @@ def read_choice_file(path: Path, form: str) -> ChoiceFile:
     return found
 
 
+def _read_rows(found: ChoiceFile, path: Path, form: str, folder: Path | None) -> None:
+    known = FORMS[form]
+    with opened_pictures(known.pictures, known.archive_of(path), folder) as pictures:
+        for where, row in _rows(path, form):
+            missing = [name for name in known.columns if name not in row]
+            if missing and not found.questions and not found.problems and not found.left_out:
+                there = ", ".join(map(str, row)) or "none"
+                found.problems.append(f"{where}: has no column {', '.join(missing)}; it has {there}")
+                break
+            try:
+                question = known.convert(row)
+                shown = () if question is None else pictures.of(row)
+            except RowFaultError as fault:
+                found.problems.append(f"{where}, {fault}")
+                continue
+            if question is None:
+                found.left_out += 1
+            else:
+                name = question.id or where.replace(" ", "-")
+                found.questions.append(replace(question, id=name, pictures=shown))
+
+
 def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:
     kind = path.suffix.lower()
     if kind == ".parquet":
         import pyarrow.parquet
 
-        rows = (row for batch in pyarrow.parquet.ParquetFile(path).iter_batches() for row in batch.to_pylist())
+        table = pyarrow.parquet.ParquetFile(path, buffer_size=1 << 20)
+        # group by group: iterating over all of them holds the whole file in the end
+        groups = (table.iter_batches(ROWS_AT_ONCE, [group]) for group in range(table.num_row_groups))
+        rows = (row for batches in groups for batch in batches for row in batch.to_pylist())
         yield from ((f"row {number}", row) for number, row in enumerate(rows, start=1))
     elif kind == ".csv":
         csv.field_size_limit(MAX_CELL_LENGTH)

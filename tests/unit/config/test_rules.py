@@ -37,7 +37,7 @@ def test_an_endpoint_of_a_type_that_the_task_cannot_be_run_on() -> None:
 JUDGES, LANGUAGE, SUBSET, TOKENS = (f"{EXTRA}.{name}" for name in ("judges", "language", "subset", "num_output_tokens"))
 SEE = f"{EXTRA}.judges_see_images"
 MINE = [{"name": "mine", "model_id": "m"}]
-BELONGS = "it belongs to head_qa, careqa, mmlu_clinical_afr"
+BELONGS = "it belongs to head_qa, slake, careqa, mmlu_clinical_afr"
 SAME = "max_new_tokens and extra.num_output_tokens are the same setting and differ (5 and 6); give one of them"
 
 

@@ -13,7 +13,7 @@ NOT_ON_IT = {
     "medbullets_freetext", "sample_medical_qa", "custom", "healthbench", "healthbench_hard", "healthbench_consensus",
     "healthbench_professional", "script_concordance",
     "medxpertqa_text", "careqa", "afrimed_qa", "metamedqa", "longhealth", "mmlu_pro_health", "med_qa", "med_mcqa", "healthqa_br",
-    "mmlu_clinical_afr", "vqa_rad",
+    "mmlu_clinical_afr", "vqa_rad", "medxpertqa_mm", "slake", "path_vqa",
 }  # fmt: skip
 
 

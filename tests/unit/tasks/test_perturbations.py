@@ -397,7 +397,7 @@ NOTES = [
 OFFERED: dict[str, frozenset[str]] = {
     **dict.fromkeys(EXAMINATION, EVERY),
     **dict.fromkeys(NOTES, LOOKS),
-    **dict.fromkeys(["medec", "ehr_sql", "healthqa_br", "mmlu_clinical_afr", "chw_care_plan", "ehrshot", "medalign", "vqa_rad"], frozenset()),
+    **dict.fromkeys(["medec", "ehr_sql", "healthqa_br", "mmlu_clinical_afr", "chw_care_plan", "ehrshot", "medalign", "vqa_rad", "medxpertqa_mm", "slake", "path_vqa"], frozenset()),
     "medbullets_freetext": LOOKS | {"dialect", "distractor"},
     "pubmed_qa": EVERY - {"gender", "race", "person_name", "first_person", "demographics"},
     "medcalc_bench": LOOKS | {"dialect", "distractor", "worried"},

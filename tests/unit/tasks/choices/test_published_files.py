@@ -19,6 +19,7 @@ from published_rows import (
     longhealth_patients,
     medxpertqa_row,
     metamedqa_row,
+    slake_rows,
     write_csv,
     write_json,
     write_json_lines,
@@ -28,12 +29,11 @@ from published_rows import (
 
 def test_a_run_downloads_what_data_pull_pulls() -> None:
     sources = load_sources()
-    files = [file for task in sources.tasks.values() for file in task.files if file.form]
-    pulled = {(file.form, file.path, sources.url(file.url)) for file in files}
-    assert pulled == {
-        (name.partition(":")[0], path, f"{where}{path}") for name, (path, where) in published_choices.PUBLISHED.items()
-    }
-    assert {file.form for file in files} == set(FORMS)
+    tasks = [task for task in sources.tasks.values() if any(file.form for file in task.files)]
+    pulled = {(file.path, sources.url(file.url)) for task in tasks for file in task.files}
+    published = published_choices.PUBLISHED
+    assert pulled == {(path, f"{where}{path}") for *paths, where in published.values() for path in paths}
+    assert {file.form for task in tasks for file in task.files} - {None} == set(FORMS)
 
 
 def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:
@@ -208,7 +208,8 @@ def test_longhealth() -> None:
 
 ROWS: dict[str, dict[str, Any]] = {
     "medxpertqa": medxpertqa_row(1), "careqa": careqa_row(1), "afrimed_qa": dict(afrimed_row(4)), "metamedqa": metamedqa_row(1),
-    "longhealth": row_of_longhealth(),
+    "longhealth": row_of_longhealth(), "medxpertqa_mm": {**medxpertqa_row(1), "images": ["a.png"]}, "slake": slake_rows(1, "red")[0],
+    "path_vqa": {"image": {"bytes": b""}, "question": "q", "answer": "a"},
 }  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""Published sets with pictures by HELM's own adapters: their prompts are those of what they are compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from helm.benchmark.adaptation.adapters import multiple_choice_joint_adapter as plain
+from helm.benchmark.adaptation.adapters.multimodal import multiple_choice_joint_multimodal_adapter as multimodal
+from helm.benchmark.run_expander import RUN_EXPANDERS
+from helm.benchmark.run_spec import _REGISTERED_RUN_SPEC_FUNCTIONS as REGISTERED
+from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.run_specs.vlm_run_specs import get_vqa_rad_spec
+from helm.benchmark.scenarios.scenario import Instance
+from helm.common.object_spec import create_object
+
+from eval_factory.helm_plugin import choice_scenario
+from published_rows import write_sets_with_pictures
+from seeing_endpoint import picture
+
+CLEAR = picture("red", mode="RGBA")
+
+
+def instances(spec: RunSpec, folder: Path) -> list[Instance]:
+    return list(create_object(spec.scenario_spec).get_instances(str(folder / "out")))
+
+
+def prompt(kind: Any, spec: RunSpec, instance: Instance) -> str:
+    """The texts of it."""
+    adapter = kind.__new__(kind)  # no model's window: nothing is cut
+    adapter.adapter_spec = spec.adapter_spec
+    adapter.window_service = SimpleNamespace(truncate_from_right=lambda text, _: text)
+    made = adapter.construct_prompt([], instance, include_output=False, reference_index=None)
+    return str(getattr(made, "multimedia_object", made).text)
+
+
+def test_medxpertqa_is_asked_with_pictures_as_it_is_without(tmp_path: Path) -> None:
+    folder = write_sets_with_pictures(tmp_path, CLEAR)
+    seen = REGISTERED["medxpertqa_mm"](data_path=str(folder))
+    read = REGISTERED["medxpertqa_text"](data_path=str(folder / "MM/test.jsonl"))
+    (shown,), (text,) = instances(seen, tmp_path), instances(read, tmp_path)
+    as_text = prompt(plain.MultipleChoiceJointAdapter, read, text)
+    assert prompt(multimodal.MultipleChoiceJointMultimodalAdapter, seen, shown) == as_text
+    assert (seen.metric_specs, seen.adapter_spec.max_tokens) == (read.metric_specs, read.adapter_spec.max_tokens)
+    assert shown.references == text.references
+
+
+def test_short_answers_are_asked_as_vqa_rad_asks(tmp_path: Path) -> None:
+    """HELM's own scenario of vqa_rad ends at a picture with transparency."""
+    write_sets_with_pictures(tmp_path, CLEAR)
+    spec, theirs = choice_scenario.slake(data_path=str(tmp_path)), get_vqa_rad_spec()
+    assert spec.adapter_spec == theirs.adapter_spec == REGISTERED["path_vqa"]().adapter_spec
+    (chinese,) = instances(choice_scenario.slake("zh", str(tmp_path)), tmp_path)
+    assert chinese.references[0].output.text == "红色"
+    left_out = {*theirs.metric_specs[0].args["names"]} - {*spec.metric_specs[0].args["names"]}
+    assert left_out == {"bleu_1", "bleu_4", "cider"}, "which need packages or data"
+    (spec,) = RUN_EXPANDERS["own_pictures"](str(tmp_path)).expand(theirs)
+    assert (spec.name, spec.metric_specs) == ("vqa_rad", theirs.metric_specs)
+    shown = [one.input.multimedia_content.media_objects[0].location for one in instances(spec, tmp_path)]
+    assert [Path(one).read_bytes() for one in shown] == [CLEAR, CLEAR]
