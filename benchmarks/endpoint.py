@@ -2,13 +2,15 @@
 """A fast OpenAI-compatible endpoint on loopback with a fixed latency, in a process of its own.
 
 An answer says that it is of the model that was asked for, so that the run that asks is reportable.
-Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once. GET /reset.
+Prints its port. GET /stats: requests, seconds from the first request to the last answer, most at once; with
+--different, how many different bodies came. GET /reset.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import re
 import time
@@ -60,6 +62,8 @@ class Stats:
     at_once: int = 10**9
     """So many requests are worked on; others wait."""
     waiting: deque[Callable[[], object]] = field(default_factory=deque)
+    different: set[bytes] | None = None
+    """Hashes of the bodies that came; None: they are not looked at."""
 
     def begin(self, work: Callable[[], object]) -> None:
         self.now += 1
@@ -107,7 +111,7 @@ class Connection(asyncio.Protocol):
         if path == b"/stats":
             figures = {
                 "requests": stats.requests, "seconds": stats.last - stats.first, "first": stats.first,
-                "last": stats.last, "most_at_once": stats.most,
+                "last": stats.last, "most_at_once": stats.most, "different": len(stats.different or ()),
             }  # fmt: skip
             self.transport.write(_http(json.dumps(figures).encode()))
             return
@@ -119,6 +123,8 @@ class Connection(asyncio.Protocol):
         if not is_probe:
             stats.first = stats.first or time.monotonic()
             stats.requests += 1
+            if stats.different is not None:
+                stats.different.add(hashlib.sha256(body).digest())
         answer = _answer(b"chat" in path, _model_of(body)).replace(b"%032d" % 0, b"%032d" % next(_numbers))
         if not self.latency_s:
             self.reply(answer, is_probe)
@@ -135,8 +141,8 @@ class Connection(asyncio.Protocol):
         self.transport.write(answer)
 
 
-async def serve(latency_s: float, at_once: int) -> None:
-    stats = Stats(at_once=at_once)
+async def serve(latency_s: float, at_once: int, *, counts_different: bool = False) -> None:
+    stats = Stats(at_once=at_once, different=set() if counts_different else None)
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(stats, latency_s), "127.0.0.1", 0, backlog=1024
     )
@@ -148,5 +154,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--at-once", type=int, default=Stats.at_once)
+    parser.add_argument("--different", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.latency_ms / 1000, arguments.at_once))
+    asyncio.run(serve(arguments.latency_ms / 1000, arguments.at_once, counts_different=arguments.different))

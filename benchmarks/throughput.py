@@ -50,8 +50,8 @@ class Measured:
 
 
 @contextmanager
-def endpoint(latency_ms: float) -> Iterator[str]:
-    argv = [sys.executable, str(HERE / "endpoint.py"), "--latency-ms", str(latency_ms)]
+def endpoint(latency_ms: float, *options: str) -> Iterator[str]:
+    argv = [sys.executable, str(HERE / "endpoint.py"), "--latency-ms", str(latency_ms), *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

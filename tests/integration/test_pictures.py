@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shutil
+import signal
 import sqlite3
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.util import find_spec
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suite_faults import tree_of
 
 from integration.support import Outcome, Run, program
 from seeing_endpoint import SeeingEndpoint, content_of, middle_of, picture
@@ -117,6 +121,7 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, r
     named[0].write_bytes(BLUE[0])
     altered = program("verify", str(elsewhere), cwd=tmp_path)
     assert (altered.returncode, "instances.jsonl: line 1: media" in altered.stdout) == (1, True), altered.stdout
+    assert named[0].relative_to(elsewhere).as_posix() in altered.stdout, "its hash as a file of the data"
 
 
 def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:
@@ -145,6 +150,34 @@ def test_a_broken_picture_costs_its_instance_and_a_large_one_is_made_smaller(tmp
     errors = {one["error"]: one["prompt_tokens"] for one in lines_of(outcome, "results.jsonl")}
     assert errors == {None: 23, "color-1.png is a broken picture (image/png): OSError": None}
     assert "64 pixels at most, resampled by LANCZOS of Pillow" in outcome.document()["provenance"]["pictures"]
+
+
+def test_a_killed_run_goes_on_and_old_pictures_meet_no_new_questions(tmp_path: Path, run_program: Run) -> None:
+    count, at_once, ended = 60, 4, threading.Lock()
+    holder, home = tmp_path / "out" / ".lock.holder.json", tmp_path / "hf"
+    env = prepare_mme(home, [(picture("red", word=str(number)), "Yes") for number in range(count)])
+
+    def deadly(prompt: str) -> str:
+        if len(endpoint.parts) >= count // 2 and ended.acquire(blocking=False):
+            for pid in tree_of(json.loads(holder.read_text("utf-8"))["pid"]):
+                os.kill(pid, signal.SIGKILL)
+        return sees(prompt)
+
+    with SeeingEndpoint(deadly) as endpoint:
+        killed = run_program(ENTRY, endpoint.url, env=env, params={"parallelism": at_once})
+        assert killed.returncode == -signal.SIGKILL
+        resumed = run_program(ENTRY, endpoint.url, env=env, params={"parallelism": at_once})
+        assert resumed.returncode == 0, resumed.stderr
+        assert "save_pictures_at_once" in resumed.document()["provenance"]["patches"]
+        pictures = [content_of(part) for parts in endpoint.parts for part in parts if part["type"] == "image_url"]
+        assert len(set(pictures)) == count
+        assert len(pictures) <= count + at_once, "those that were on their way"
+        (revision,) = home.glob("datasets/*/default/0.0.0/*")
+        revision.rename(revision.with_name(REVISION[::-1]))
+        refused = run_program(ENTRY, endpoint.url, "--fresh", env=env)
+    assert (refused.returncode, len(endpoint.parts)) == (3, len(pictures))
+    said = "helm/scenarios/mme holds pictures or sounds of another revision of the data: delete it"
+    assert said in " ".join(refused.stderr.split())
 
 
 def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_program: Run) -> None:

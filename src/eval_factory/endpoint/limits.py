@@ -24,7 +24,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from eval_factory.core.budget import BYTES_PER_TOKEN
-from eval_factory.endpoint import bridge
+from eval_factory.endpoint import bridge, media
 from eval_factory.endpoint.endpoint_settings import LimitOf
 
 MINUTE_S = 60.5
@@ -89,8 +89,8 @@ def _number(value: str | None) -> float | None:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request may use, as endpoints count them before they answer: its text, and all it is granted."""
-    return prompt_size(body) // BYTES_PER_TOKEN + granted_tokens(body)
+    """Tokens that a request may use, as endpoints count them before they answer: text, media, and all it is granted."""
+    return prompt_size(body) // BYTES_PER_TOKEN + media.tokens_in(body.get("messages")) + granted_tokens(body)
 
 
 def prompt_size(body: Mapping[str, Any]) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import math
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,6 +56,7 @@ class Medium(str):
     file: Path
     facts: _Facts
     max_image_side: int | None
+    tokens: int
 
     @classmethod
     def of(cls, file: Path, max_image_side: int | None) -> Medium:
@@ -61,6 +64,7 @@ class Medium(str):
         facts = _sent_facts(*_version_of(file), max_image_side)
         medium = cls(f"sha256:{facts.sha256} {facts.content_type} {facts.size} bytes")
         medium.file, medium.facts, medium.max_image_side = file, facts, max_image_side
+        medium.tokens = tokens_of(file, max_image_side)
         return medium
 
     def content(self) -> str:
@@ -100,6 +104,14 @@ def filled(tree: Any) -> Any:
     if isinstance(tree, Mapping):
         return {name: filled(value) for name, value in tree.items()}
     return [filled(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def tokens_in(tree: Any) -> int:
+    """Of the pictures and sounds of a body, as `tokens_of` has it."""
+    if isinstance(tree, Medium):
+        return tree.tokens
+    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
+    return sum(map(tokens_in, parts))
 
 
 def has_media(body: Mapping[str, Any]) -> bool:
@@ -165,6 +177,29 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise UnusableMedium(f"{file.name} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(1 << 16)
+def tokens_of(file: Path, max_image_side: int | None) -> int:
+    """Roughly, by the file's header: models differ by several times; 0 where nobody knows.
+
+    A picture: OpenAI, "Images and vision", GPT-4o in high detail: made smaller to 2,048 pixels and its shorter side to
+    768, it takes 85 tokens and 170 for each tile of 512 x 512. A WAV: OpenAI, "Managing costs": a token for 100 ms.
+    """
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(32)
+        if not (type_of(head) or "").startswith("image/"):
+            bytes_a_second = struct.unpack_from("<I", head, 28)[0] if head[12:16] == b"fmt " else math.inf
+            return math.ceil(10 * file.stat().st_size / bytes_a_second)
+        from PIL import Image  # text needs none
+
+        with Image.open(file) as picture:
+            sides = picture.size
+        scale = min(1.0, 768 / min(sides), min(2048, max_image_side or 2048) / max(sides))
+        return 85 + 170 * math.prod(math.ceil(round(side * scale) / 512) for side in sides)
+    except Exception:  # Pillow raises what it likes at a broken file, which costs its instance
+        return 0
 
 
 @lru_cache(1 << 16)

@@ -13,6 +13,7 @@ import re
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +21,11 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 from helm.common.object_spec import get_class_by_name
-from helm.common.request import GeneratedOutput, RequestResult
+from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
@@ -32,6 +34,7 @@ from eval_factory.core.helm_run_settings import PROBED, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.this_process import TimeLimit
+from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
 from eval_factory.helm_plugin import network_guard
@@ -173,7 +176,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
-        pinned_downloads.record_datasets(Path(self.output_path) / names.HUB_DATASETS_FILE)
+        datasets = Path(self.output_path).absolute() / names.HUB_DATASETS_FILE
+        pinned_downloads.refuse_old_media(datasets, media_files(one.request for one in state.request_states))
+        pinned_downloads.record_datasets(datasets)
         code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
         judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
         drawn_sample.write_down(Path(self.output_path) / names.DRAWN_SAMPLE_FILE)
@@ -317,18 +322,28 @@ class MeasuringRunner(EvalRunner):
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
         requests = [one.request for one in state.request_states]
+        files, side = media_files(requests), None
+        if files:
+            side = get_model_deployment(requests[0].model_deployment).client_spec.args.get("max_image_side")
         self._session.events.emit(
             logs.MEASURED,
             requests=len(requests),
             prompt_bytes=sum(map(prompt_bytes, requests)),
+            media_tokens=sum(media.tokens_of(file, side) for file in files) if files else None,
             most_tokens=sum(request.max_tokens * request.num_completions for request in requests),
             judge_requests=requests_to_each(state),
         )
         raise _Measured
 
 
+def media_files(requests: Iterable[Request]) -> list[Path]:
+    """Of pictures and sounds."""
+    prompts = [one.multimodal_prompt for one in requests if one.multimodal_prompt]
+    return [Path(one.location).absolute() for prompt in prompts for one in prompt.media_objects if one.location]
+
+
 def prompt_bytes(request: Any) -> int:
-    """Bytes of what a model is sent to read; what pictures and sounds take differs from model to model."""
+    """Bytes of what a model is sent to read."""
     shown = request.multimodal_prompt.text if request.multimodal_prompt else request.prompt
     texts = [str(turn.get("content", "")) for turn in request.messages or []] or [shown]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)

@@ -14,7 +14,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -281,7 +281,9 @@ def _tokens(
     if sizes is None or sizes.requests is None:
         return None, None, RUN_FIRST if sizes is None else f"{RUN_FIRST} ({sizes.reason})"
     source = f"prompts in the data, {BYTES_PER_TOKEN} bytes a token; answers at most, as many tokens as they may have"
-    return sizes.prompt_bytes / BYTES_PER_TOKEN, float(sizes.most_tokens), source
+    if sizes.media_tokens is not None:
+        source += "; pictures counted as OpenAI's 85 tokens and 170 a tile, WAV 10 a second, other sounds 0: roughly"
+    return sizes.prompt_bytes / BYTES_PER_TOKEN + (sizes.media_tokens or 0), float(sizes.most_tokens), source
 
 
 def _cost(
@@ -365,6 +367,8 @@ class PromptSizes:
     reason: str = ""
     judge_requests: int = 0
     """To each judge of a rubric, which is asked by criterion; 0 where there is none."""
+    media_tokens: int | None = None
+    """Of pictures and sounds, roughly; None: there are none."""
 
 
 def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:
@@ -380,8 +384,7 @@ def sizes_in(events: Sequence[Mapping[str, Any]]) -> PromptSizes:
     """What the events of a measuring helm-run say."""
     for event in events:
         if event["event"] == event_names.MEASURED:
-            of_judges = event.get("judge_requests", 0)
-            return PromptSizes(event["requests"], event["prompt_bytes"], event["most_tokens"], judge_requests=of_judges)
+            return PromptSizes(**{one.name: event[one.name] for one in fields(PromptSizes) if one.name in event})
     failed = [event["error"] for event in events if event["event"] == event_names.RUN_FAILED]
     kind = failed[0].partition(":")[0] if failed else "HELM made no requests"
     return PromptSizes(None, reason=f"its data are not here, or not all of them: {kind}")

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from helm.benchmark.adaptation import adapter_spec
 from helm.benchmark.executor import ExecutionSpec
+from helm.benchmark.model_deployment_registry import DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT, ClientSpec, ModelDeployment
 from helm.common.authentication import Authentication
+from helm.common.media_object import MediaObject, MultimediaObject
 from helm.common.request import Request
 
 from eval_factory.core import logs
@@ -23,6 +25,7 @@ from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import Stage
+from seeing_endpoint import picture
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
 
@@ -168,8 +171,22 @@ def test_a_measured_run_ends_where_it_would_begin_to_ask(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(runner.EvalRunner, "run_one", run_one)
     made.run_one(None)
-    counts = {"requests": 2, "prompt_bytes": 10, "most_tokens": 20, "judge_requests": 0}
+    counts = {"requests": 2, "prompt_bytes": 10, "media_tokens": None, "most_tokens": 20, "judge_requests": 0}
     assert told.events == [{"event": "measured", **counts}]
+
+
+def test_pictures_are_measured_as_they_will_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, told = bare(runner.MeasuringRunner, tmp_path)
+    (tmp_path / "x.png").write_bytes(picture("red", side=1024))
+    shown = MediaObject("image/png", location=str(tmp_path / "x.png"))
+    asked = request(multimodal_prompt=MultimediaObject([MediaObject("text/plain", text="Red?"), shown, shown]))
+    state = SimpleNamespace(request_states=[SimpleNamespace(request=asked)], annotator_specs=None)
+    for side, tokens in ((None, 2 * 765), (512, 2 * 255)):
+        spec = ClientSpec("x", {} if side is None else {"max_image_side": side})
+        monkeypatch.setitem(DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT, "m/m", ModelDeployment("m/m", spec))
+        with pytest.raises(runner._Measured):
+            made._before_asking(state)
+        assert (told.events[-1]["media_tokens"], told.events[-1]["prompt_bytes"]) == (tokens, 4)
 
 
 def test_a_helm_that_cannot_be_patched_is_told_before_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +194,7 @@ def test_a_helm_that_cannot_be_patched_is_told_before_asking(tmp_path: Path, mon
     made._session.expect = lambda _role, count: told.emit("expected", count=count)
     for warning in ("another HELM", None):
         monkeypatch.setattr(patch_registry, "warning", lambda said=warning: said)
-        one = SimpleNamespace(instance=SimpleNamespace(extra_data=None))
+        one = SimpleNamespace(instance=SimpleNamespace(extra_data=None), request=request())
         made._before_asking(SimpleNamespace(request_states=[one]))
     assert [event["event"] for event in told.events] == [logs.WARNING, *["expected", logs.PHASE] * 2]
     assert told.events[0]["message"] == "another HELM"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from eval_factory.endpoint import media, openai_api
+from eval_factory.endpoint import limits, media, openai_api
 from eval_factory.endpoint.media import UnusableMedium
 from seeing_endpoint import content_of, middle_of, picture, tone
 from unit.builders import plan
@@ -149,6 +149,36 @@ def test_a_file_that_changes_before_it_is_sent_is_not_sent(tmp_path: Path) -> No
     written(file, picture("blue"))
     with pytest.raises(UnusableMedium, match="was changed while the run went on"):
         media.filled(body)
+
+
+@pytest.mark.parametrize(
+    ("sides", "max_image_side", "tokens"),
+    [
+        ((1024, 1024), None, 765), ((2048, 4096), None, 1105), ((150, 150), None, 255), ((513, 512), None, 425),
+        ((4000, 40), None, 765), ((1024, 1024), 512, 255), ((1024, 1024), 4000, 765),
+    ],
+)  # fmt: skip
+def test_a_picture_takes_tokens_for_each_tile(
+    sides: tuple[int, int], max_image_side: int | None, tokens: int, tmp_path: Path
+) -> None:
+    """The first two are OpenAI's own examples, the third its price calculator's."""
+    Image.new("1", sides).save(tmp_path / "x.png")
+    assert media.tokens_of(tmp_path / "x.png", max_image_side) == tokens
+    assert media.tokens_in(body_of("What?", tmp_path / "x.png", max_image_side=max_image_side)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("data", "tokens"),
+    [(tone(440, seconds=2), 21), (b"ID3" + bytes(99), 0), (picture("red")[:20], 0), (b"", 0), (tone(440)[:28] + bytes(9), 0)],
+)  # fmt: skip
+def test_a_second_of_sound_takes_ten_tokens_and_nothing_is_guessed(data: bytes, tokens: int, tmp_path: Path) -> None:
+    assert media.tokens_of(written(tmp_path / "x", data), None) == tokens
+
+
+def test_a_limit_a_minute_counts_pictures(tmp_path: Path) -> None:
+    file = written(tmp_path / "x.png", picture("red"))
+    of_text = limits.estimated_tokens(json.loads(openai_api.json_text(body_of("What?", file))))
+    assert limits.estimated_tokens(body_of("What?", file)) == of_text + 255
 
 
 def test_as_a_text_a_picture_is_a_line(tmp_path: Path) -> None:

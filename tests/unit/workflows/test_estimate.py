@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,13 @@ def test_tokens_are_of_the_data_where_nothing_was_asked_yet(tmp_path: Path, size
     assert model.sources["tokens"].startswith("prompts in the data, 4 bytes a token; answers at most")
     assert model.sources["time"] == RUN_FIRST
     assert (found.requests, found.tokens, found.kept) == (10, 1050.0, 0)
+
+
+def test_pictures_are_counted_and_the_estimate_says_how(tmp_path: Path, sizes: list[PromptSizes]) -> None:
+    sizes.append(replace(MEASURED, media_tokens=7650))
+    (model,) = of(tmp_path).roles
+    assert model.prompt_tokens == 1000.0 + 7650
+    assert "; pictures counted as OpenAI's 85 tokens and 170 a tile" in model.sources["tokens"]
 
 
 def test_rates_of_long_prompts(tmp_path: Path, sizes: list[PromptSizes], monkeypatch: pytest.MonkeyPatch) -> None:

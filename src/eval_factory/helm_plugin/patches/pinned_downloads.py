@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ _loaded: dict[tuple[str, str], dict[str, str]] = {}
 _pinned: dict[str, str] = {}
 """Data set -> the revision that is read where HELM names none."""
 _lock = threading.Lock()
+_BEGAN = time.time()  # before any data were loaded
 
 
 def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,6 +67,35 @@ def record_datasets(file: Path) -> None:
         entries = [_loaded[key] for key in sorted(_loaded)]
     if entries:
         write_atomic(file, json.dumps(entries, indent=2) + "\n")
+
+
+def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
+    """HELM keeps a picture or sound that is there: it would go with the questions of another revision.
+
+    `file`: where `record_datasets` wrote what the run before loaded. Raises DataInTheWayError.
+    """
+    entries = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    before = {(one["id"], one["config"]): one["revision"] for one in entries}
+    if all(before.get(key, one["revision"]) == one["revision"] for key, one in _loaded.items()):
+        return
+    for old in shown:  # not the time of its last change, which an archive sets
+        if old.is_relative_to(file.parent) and old.stat().st_ctime < _BEGAN:
+            folder = Path(*old.relative_to(file.parents[1]).parts[:3])
+            raise DataInTheWayError(f"{folder} holds pictures or sounds of another revision of the data: delete it")
+
+
+def save_pictures_at_once(save: Callable[..., None]) -> Callable[..., None]:
+    """Pillow's `Image.save`: half a picture, of a run that was killed, would be kept and sent ever after."""
+    from PIL import Image
+
+    def save_at_once(picture: Any, file: Any, format: str | None = None, **params: Any) -> None:  # noqa: A002
+        kind = format or Image.registered_extensions().get(Path(str(file)).suffix.lower())
+        is_path = isinstance(file, (str, Path)) and kind is not None
+        save(picture, f"{file}.part" if is_path else file, kind, **params)
+        if is_path:
+            Path(f"{file}.part").replace(file)
+
+    return save_at_once
 
 
 class DownloadError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -9,9 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.run_data import pins_of
+from eval_factory.endpoint.media import type_of
+from eval_factory.helm_plugin.patches import pinned_downloads
 from invented_bundle import REVISION, Origin
 from unit.builders import plan
 
@@ -189,3 +193,21 @@ def test_a_folder_of_a_data_sets_name_is_not_read_instead(tmp_path: Path, monkey
     monkeypatch.chdir(folder)  # from elsewhere the Hub is asked
     assert "DataInTheWay" not in run(READS_WHAT_LIES_HERE, {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")})
     assert not (tmp_path / "trace").exists()
+
+
+def test_a_picture_is_there_when_all_of_it_is(tmp_path: Path) -> None:
+    """HELM keeps one that is there, whether a run that was killed wrote all of it or not."""
+
+    def killed(_picture: Image.Image, file: str, *_: str) -> None:
+        Path(file).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    save, drawn, out = pinned_downloads.save_pictures_at_once(Image.Image.save), Image.new("RGB", (2, 2)), io.BytesIO()
+    with pytest.raises(KeyboardInterrupt):
+        pinned_downloads.save_pictures_at_once(killed)(drawn, str(tmp_path / "w.png"))
+    save(drawn, str(tmp_path / "x.JPG"))
+    save(drawn, tmp_path / "y.png", format="GIF", comment="z")
+    save(drawn, out, "PNG")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["w.png.part", "x.JPG", "y.png"]
+    contents = (tmp_path / "x.JPG").read_bytes(), (tmp_path / "y.png").read_bytes(), out.getvalue()
+    assert [type_of(content) for content in contents] == ["image/jpeg", "image/gif", "image/png"]
