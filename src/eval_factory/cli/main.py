@@ -26,9 +26,21 @@ from eval_factory.core.this_process import forget_interrupts, interrupt_on_signa
 from eval_factory.demo.example import KINDS
 
 PROGRAM = "eval-factory"
+FIRST_STEPS = """eval-factory measures how good a language model is at medical work. What people do first:
+
+  eval-factory doctor                            does it work here, what is missing?
+  eval-factory ls                                which benchmarks are there?
+  eval-factory ls pubmed_qa > my_test.yml        a run config to begin with: put your model's URL and id into it
+  eval-factory run_eval --run_config my_test.yml run it; the folder that it leaves has report.html
+
+Without a model, on the embedded one:
+
+  eval-factory new_benchmark my_benchmark && eval-factory run_eval --run_config my_benchmark/run_config.yml
+
+All commands: eval-factory --help"""
 
 _LATER = {
-    "run_command": ("run_eval",),
+    "run_command": ("run_eval", "doctor"),
     "suite_command": ("run_suite", "suite", "import_config", "leaderboard"),
     "result_commands": ("compare", "gate", "report", "calibrate"),
     "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
@@ -51,6 +63,7 @@ class _LazyCommands(click.Group):
 
 @click.group(
     cls=_LazyCommands,
+    invoke_without_command=True,
     # placeholders: click looks there for names like a wrong one
     commands=[click.Command(name) for names in _LATER.values() for name in names],
     context_settings={
@@ -68,6 +81,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
     Commands and options may be written with hyphens too: run-eval --model-id.
     """
     ctx.obj = {"debug": debug}
+    if ctx.invoked_subcommand is None:
+        click.echo(FIRST_STEPS)
 
 
 @cli.command("ls")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
-from eval_factory.core.errors import ConfigError, NotReportableError
+from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
 
@@ -178,3 +179,31 @@ def show_dry_run(found: DryRun, screen: TextIO) -> None:
     sys.stdout.flush()
     screen.writelines(f"warning: a run would stop: {line}\n" for line in found.would_stop[:1])
     screen.writelines(f"  {line}\n" for line in found.would_stop[1:])
+
+
+@click.command("doctor")
+@click.option("--run_config", type=HomePath(), help="The run that is meant: its data, keys and endpoints too.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... as of run_eval.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON record for each line.")
+@click.pass_context
+def doctor(ctx: click.Context, run_config: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Look at what a run needs: what works here, and what to do about the rest.
+
+    Python, HELM, disk, sandbox, proxies, hub, keys by name; with --run_config each endpoint gets one cheap question.
+    Writes nothing. Exit code: 0, or 3 where something that every run needs does not work.
+    """
+    from eval_factory.config.evaluation import Request
+    from eval_factory.workflows.doctor import examine
+
+    if overrides and run_config is None:
+        raise ConfigError("doctor: --overrides belong to a --run_config")
+    marks, stdout, works = {True: "ok", False: "NO", None: "-"}, lasting(sys.stdout), True
+    for found in examine(Request(run_config=run_config, overrides=overrides), os.environ):
+        works = works and found.works is not False
+        if as_json:
+            write_record(stdout, vars(found))
+            continue
+        first, *more = own_lines(found.text).split("\n")
+        stdout.write(f"{marks[found.works]:<3} {found.about:<13} {first}\n")
+        stdout.writelines(f"{'':<18}{line.strip()}\n" for line in more)
+    ctx.exit(0 if works else PrerequisiteError.exit_code)

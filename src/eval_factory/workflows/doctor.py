@@ -1,0 +1,157 @@
+"""`doctor`: what of this machine, and of one run config, works, and what to do about the rest. Writes nothing."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.core import sandbox
+from eval_factory.core.errors import EvalFactoryError
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.secrets import Redactor, secret_in
+from eval_factory.endpoint import proxies
+from eval_factory.helm.packages import how_to_install
+from eval_factory.plan.credentials import credentials_report
+from eval_factory.plan.preflight import probe
+from eval_factory.plan.run_plan import Plan, make_plan
+from eval_factory.tasks.framework import load_framework
+from eval_factory.tasks.upstreams import HELM, UPSTREAMS
+from eval_factory.workflows.context import HUB_TOKEN, redactor_of
+from eval_factory.workflows.evaluate import look_for_prerequisites
+from eval_factory.workflows.install_upstream import states
+from eval_factory.workflows.prepare import find_bundle
+
+LEAST_FREE_GB = 5.0
+"""A run of the largest text benchmarks writes less; pictures and data bundles need more."""
+HUB_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the screen."""
+
+    about: str
+    works: bool | None
+    """None: it is not needed by every run."""
+    text: str
+    """What is there; further lines say what to do."""
+
+
+def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
+    """One finding after the other, as each is known. `request`: of the run that is meant; without a run config the
+    machine alone."""
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    known = [f"3.{minor}" for minor in (10, 11, 12)]
+    fits = f"{sys.version_info.major}.{sys.version_info.minor}" in known
+    yield Finding("Python", fits, python if fits else f"{python}\nneeds {', '.join(known)}")
+    yield from _upstreams()
+    yield Finding("disk", *_disk(Path.cwd()))
+    yield _tried("sandbox", lambda: sandbox.require("needed by benchmarks that execute answers"), needed=False)
+    yield from _network(env)
+    if request.run_config is None and not request.flags:
+        names = ["OPENAI_API_KEY", *(f"{role.upper()}_JUDGE_API_KEY" for role in load_framework().judges), HUB_TOKEN]
+        has = [name for name in names if env.get(name)]
+        yield Finding("keys", None, f"set: {', '.join(has) or 'none'}; of these: {', '.join(names)}")
+        yield Finding("endpoint", None, "not asked\ngive one: eval-factory doctor --run_config my_test.yml")
+    else:
+        yield from _run(request, env)
+
+
+def _upstreams() -> Iterator[Finding]:
+    for one in states():
+        has = "not installed" if one.installed is None else f"{one.package} {one.installed}"
+        text = has if one.works else f"{has}; {one.supported} is supported\n{how_to_install(UPSTREAMS[one.name])}"
+        yield Finding(one.name, one.works or (False if one.name == HELM.name else None), text)
+
+
+def _disk(folder: Path) -> tuple[bool, str]:
+    free = shutil.disk_usage(folder).free / 1e9
+    enough = free >= LEAST_FREE_GB
+    said = f"{free:.0f} GB free in the current folder"
+    return enough, said if enough else f"{said}\nmake room: a run stops at a full disk (what was answered is kept)"
+
+
+def _network(env: Mapping[str, str]) -> Iterator[Finding]:
+    redactor = Redactor.from_environment(env)
+    named = [f"{name}={env[name]}" for name in sorted(env) if name.lower().endswith("_proxy") and env[name]]
+    yield Finding("proxies", None, redactor.text(", ".join(named)) or "none named in the environment")
+
+    def certificates() -> str:
+        proxies.tls_context()
+        place, origin = proxies.certificates()
+        return f"{place} ({origin})"
+
+    yield _tried("certificates", certificates)
+    yield _tried("hub", lambda: _hub(env), needed=False)
+
+
+def _hub(env: Mapping[str, str]) -> str:
+    """Raises ConnectionError: it cannot be reached."""
+    import requests
+    from huggingface_hub.constants import ENDPOINT
+
+    if env.get("HF_HUB_OFFLINE"):
+        return "not asked: HF_HUB_OFFLINE is set\ndata come from a cache or a bundle: --offline --data_dir DIR"
+    try:
+        requests.head(ENDPOINT, timeout=HUB_LIMIT_S, allow_redirects=False)
+    except requests.RequestException as error:
+        cause = type(error).__name__
+        raise ConnectionError(
+            f"{ENDPOINT} cannot be reached ({cause})\n"
+            "with a network: eval-factory data pull TASK --to bundle; here: run_eval --offline --data_dir bundle"
+        ) from None
+    return f"{ENDPOINT} answers" + ("" if env.get(HUB_TOKEN) else f"; {HUB_TOKEN} is not set (gated data need it)")
+
+
+def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
+    plans: list[Plan] = []
+
+    def config() -> str:
+        evaluation = build_evaluation(request, load_framework(), env)
+        plans.append(make_plan(evaluation))
+        return f"{plans[0].task_name}: valid" + "".join(f"\nwarning: {text}" for text in evaluation.warnings)
+
+    yield _tried("run config", config)
+    if not plans:
+        return
+    plan = plans[0]
+    yield _tried("packages", lambda: look_for_prerequisites(plan.evaluation, plan))
+    yield _tried("data", lambda: _data(plan, env))
+    found = _tried("keys", lambda: "\n".join(credentials_report(plan, env).lines) or "none needed")
+    yield found
+    if not found.works:
+        return
+    env = {**env, **credentials_report(plan, env).found}
+    redactor = redactor_of(plan.evaluation, env)
+    for endpoint in plan.endpoints:
+        for name in endpoint.secret_variables:
+            redactor.learn(secret_in(env, name) or "")
+        about = "endpoint" if endpoint.role == MODEL_ROLE else f"judge {endpoint.role}"
+        if endpoint.url.startswith("demo:"):
+            yield Finding(about, True, f"{endpoint.url}: the embedded one")
+            continue
+        try:
+            warning = probe(endpoint, env, redactor, lambda _line: None)
+        except EvalFactoryError as error:
+            yield Finding(about, False, redactor.text(str(error)))
+        else:
+            text = f"{', '.join(endpoint.urls)} answers as {endpoint.model_id}"
+            yield Finding(about, warning is None, redactor.text(warning or text))
+
+
+def _data(plan: Plan, env: Mapping[str, str]) -> str:
+    bundle = find_bundle(plan, env)
+    return "as a run needs them, or downloaded by it" if bundle is None else f"the bundle {bundle.root}"
+
+
+def _tried(about: str, look: Callable[[], str | None], *, needed: bool = True) -> Finding:
+    try:
+        return Finding(about, True, look() or "there")
+    except (EvalFactoryError, OSError) as error:
+        lines = [line.strip() for line in str(error).split("\n") if line.strip() != "nothing was asked"]
+        return Finding(about, False if needed else None, "\n".join(lines))
