@@ -111,6 +111,13 @@ def mlflow(session: nox.Session) -> None:
 
 
 @nox.session
+def exports(session: nox.Session) -> None:
+    """`export inspect` and `export wandb` as these programs read them (.venv-exports, from the registry)."""
+    bash(session, "make_dev_venv; make_exports_venv")
+    bash(session, "bash scripts/test.sh", "-n", "0", "tests/integration/test_export_readers.py")
+
+
+@nox.session
 def everything(session: nox.Session) -> None:
     """All tests: with every data set and three times as many kills, where `tests` leaves out what others show."""
     env = {"EVAL_FACTORY_EVERY_TEST": "1", "EVAL_FACTORY_FUZZ_FACTOR": "3"}

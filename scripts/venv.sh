@@ -95,3 +95,15 @@ make_mlflow_venv() {
     .venv-mlflow/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
   fi
 }
+
+# What reads exports, for the tests that need it: Inspect and the client of W&B, with what `export wandb` imports.
+make_exports_venv() {
+  if [ ! -e .venv-exports/made ]; then
+    rm -rf .venv-exports
+    "$(find_python)" -m venv .venv-exports
+    .venv-exports/bin/python -m pip install --quiet --disable-pip-version-check inspect_ai wandb pandas pyarrow \
+      filelock jsonschema rich jinja2
+    .venv-exports/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+    touch .venv-exports/made
+  fi
+}

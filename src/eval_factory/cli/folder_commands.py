@@ -256,6 +256,44 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
         click.echo(str(write_hub_entry(stored, output, text)))
 
 
+@export.command("inspect")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("-o", "--output", type=HomePath(), required=True, help="Folder for the logs: `inspect view --log-dir`.")
+@click.option("--with_texts", is_flag=True, help="Prompts and answers too where the benchmark's data are not public.")
+def inspect(folders: tuple[Path, ...], output: Path, with_texts: bool) -> None:
+    """An evaluation log of Inspect (inspect_ai) for each result, with every instance."""
+    from eval_factory.report.inspect_log import write_inspect_log
+
+    for stored in _results(folders):
+        click.echo(str(write_inspect_log(stored, output, with_texts=with_texts)))
+
+
+@export.command("parquet")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("-o", "--output", type=HomePath(), required=True, help="The file.")
+def parquet(folder: Path, output: Path) -> None:
+    """The instances of a result as a Parquet file, a row each, with prompts and answers."""
+    from eval_factory.report.exports import write_parquet
+    from eval_factory.report.reader import load_result, one_run
+
+    rows = write_parquet(load_result(one_run(folder, "export parquet")), output)
+    click.echo(f"{output}: {rows} rows")
+
+
+@export.command("wandb")
+@click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
+@click.option("-o", "--output", type=HomePath(), required=True, help="Folder for the runs; `wandb sync` uploads them.")
+@click.option("--project", default="eval-factory", show_default=True)
+@click.option("--with_texts", is_flag=True, help="Answers too where the benchmark's data are not public.")
+def wandb(folders: tuple[Path, ...], output: Path, project: str, with_texts: bool) -> None:
+    """An offline run of Weights & Biases for each result. Nothing is sent."""
+    from eval_factory.report import exports
+
+    for stored in _results(folders):
+        run = exports.tracked_run_of(stored, with_texts=with_texts)
+        click.echo(f"{run.name}: {exports.write_wandb_run(run, project, output)}")
+
+
 @export.command("mlflow")
 @click.argument("folders", type=HomePath(), nargs=-1, required=True, metavar="DIR...")
 @click.option("--tracking_uri", required=True, help="The tracking server, such as http://127.0.0.1:5000.")
@@ -265,7 +303,7 @@ def mlflow(folders: tuple[Path, ...], tracking_uri: str, experiment: str, with_t
     """A run of an MLflow server for each result; the same result twice is one run."""
     from eval_factory.report import exports
 
-    runs = [exports.mlflow_run_of(stored, with_texts=with_texts) for stored in _results(folders)]
+    runs = [exports.tracked_run_of(stored, with_texts=with_texts) for stored in _results(folders)]
     client = exports.mlflow_client(tracking_uri)
     for run in runs:
         run_id, was_there = exports.log_mlflow_run(run, client, experiment)

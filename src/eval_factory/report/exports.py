@@ -1,9 +1,9 @@
-"""Stored results in the formats of other programs: the Hugging Face Hub and MLflow; and what every export has to know:
-of which task and model a result is, and what of it may be passed on.
+"""Stored results in the formats of other programs: the Hugging Face Hub, MLflow, Weights & Biases and Parquet; and what
+every export has to know: of which task and model a result is, and what of it may be passed on.
 
 The Hub takes an entry of `.eval_results/*.yaml` of a model repository (huggingface.co/docs/hub/eval-results). It shows
 one on the model's page, and in the leaderboard of the data set where that is a registered benchmark; `task_id` is what
-the data set's own `eval.yaml` calls the task. MLflow is an extra, imported when something is exported.
+the data set's own `eval.yaml` calls the task. MLflow and W&B are extras, imported when something is exported.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.documents import without_nulls
 from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
 from eval_factory.report.reader import StoredResult
+from eval_factory.report.result_views import ANY, TEXT, frame, instance_table
 from eval_factory.tasks.framework import Task, load_framework
 
 PUBLIC = "public"
@@ -174,8 +175,8 @@ and MLflow prints nothing of its own."""
 
 
 @dataclass(frozen=True)
-class MlflowRun:
-    """All that goes to the server."""
+class TrackedRun:
+    """All that goes to a program that keeps runs: MLflow, W&B."""
 
     name: str
     tags: Mapping[str, str]
@@ -184,7 +185,7 @@ class MlflowRun:
     artifacts: tuple[Path, ...]
 
 
-def mlflow_run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
+def tracked_run_of(stored: StoredResult, *, with_texts: bool) -> TrackedRun:
     """What is exported of a result. `with_texts`: also answers of benchmarks whose data are not public."""
     model, result, provenance = model_id(stored), stored.result, stored.result.provenance
     asked = provenance.endpoints.get(MODEL_ROLE)
@@ -210,11 +211,11 @@ def mlflow_run_of(stored: StoredResult, *, with_texts: bool) -> MlflowRun:
     wanted = [rundir.evaluation_config, rundir.report_md]
     if with_texts or texts_may_leave(stored):  # prompts and answers are in these
         wanted += [rundir.report_html, rundir.results_jsonl]
-    return MlflowRun(
+    return TrackedRun(
         name=f"{result.task} {model}",
         tags=tags,
         params={name: value[:_MAX_VALUE] for name, value in params.items()},
-        metrics=_mlflow_metrics(stored),
+        metrics=_tracked_metrics(stored),
         artifacts=tuple(path for path in wanted if path.is_file()),
     )
 
@@ -238,7 +239,7 @@ def mlflow_client(tracking_uri: str) -> Any:
         ) from error
 
 
-def log_mlflow_run(run: MlflowRun, client: Any, experiment: str) -> tuple[str, bool]:
+def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, bool]:
     """Send a run, unless the experiment has one of the same result that was sent to its end.
 
     Returns:
@@ -275,20 +276,71 @@ def log_mlflow_run(run: MlflowRun, client: Any, experiment: str) -> tuple[str, b
     return run_id, False
 
 
+def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
+    """A run of W&B in its offline form, which `wandb sync` uploads; nothing is sent.
+
+    Returns:
+        The run's folder. The run's id is made of the result, so that W&B has one of it, however often it is synced.
+
+    Raises PrerequisiteError: its client is not installed.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise PrerequisiteError(
+            f"the client of W&B is not installed ({error})\n  pip install 'eval-factory-helm[wandb]'"
+        ) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = wandb.Settings(
+        console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True
+    )  # what it would note of this machine
+    begun = wandb.init(
+        project=project, name=run.name, id=run.tags[RESULT_TAG][:32], dir=str(folder), mode="offline",
+        config={**run.params, **run.tags}, settings=settings,
+    )  # fmt: skip
+    begun.summary.update(dict(run.metrics))
+    files = wandb.Artifact("result", type="evaluation")
+    for path in run.artifacts:
+        files.add_file(str(path), name=path.name)
+    begun.log_artifact(files)
+    begun.finish()
+    return str(Path(begun.dir).parent)
+
+
+def write_parquet(stored: StoredResult, path: Path) -> int:
+    """The instances, a row each, as `instances_frame`; what is no text or number is JSON. How many there are.
+
+    Raises PrerequisiteError: pandas or pyarrow is not installed, or the instances cannot be read.
+    """
+    columns, rows = instance_table(stored.result)
+    as_json = [name for name, kind in columns.items() if kind == ANY]
+    for row in rows:
+        row |= {name: json.dumps(row[name], ensure_ascii=False) for name in as_json if row[name] is not None}
+    table = frame({name: TEXT if kind == ANY else kind for name, kind in columns.items()}, rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        table.to_parquet(unfinished, index=False)
+    except ImportError as error:
+        raise PrerequisiteError(f"Parquet needs pyarrow ({error})\n  pip install pyarrow") from None
+    unfinished.replace(path)
+    return len(rows)
+
+
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
     """Mappings within mappings, by their path; null means that nothing was set."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flat(inner, f"{name}.{_mlflow_name(str(key))}")
+            yield from _flat(inner, f"{name}.{_tracked_name(str(key))}")
     elif value is not None:
         yield name, str(value)
 
 
-def _mlflow_metrics(stored: StoredResult) -> dict[str, float]:
+def _tracked_metrics(stored: StoredResult) -> dict[str, float]:
     """Each score with its interval and count; and how many instances have none."""
     found: dict[str, float] = {}
     for label, score in stored.result.scores.items():
-        name, stats = _mlflow_name(label), score.stats
+        name, stats = _tracked_name(label), score.stats
         for ending, value in (("", score.value), (".ci_low", stats.ci_low), (".ci_high", stats.ci_high)):
             if value is not None and math.isfinite(value):
                 found[name + ending] = value
@@ -298,6 +350,6 @@ def _mlflow_metrics(stored: StoredResult) -> dict[str, float]:
     return found
 
 
-def _mlflow_name(label: str) -> str:
+def _tracked_name(label: str) -> str:
     """MLflow takes letters, digits and `_-. /` in names: `exact_match@test+typos` becomes `exact_match/test_typos`."""
     return re.sub(r"[^\w\-. /]", "_", label.replace("@", "/"))

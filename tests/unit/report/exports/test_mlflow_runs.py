@@ -14,7 +14,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import exports
-from eval_factory.report.exports import log_mlflow_run, mlflow_client, mlflow_run_of
+from eval_factory.report.exports import log_mlflow_run, mlflow_client, tracked_run_of
 from eval_factory.report.reader import load_result
 from unit.report.exports.test_stored_facts import folder_of, not_reportable, stored_of, with_scores
 
@@ -82,7 +82,7 @@ def mlflow(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     stored = stored_of("pubmed_qa", extra={"subject": "s" * 900})
-    run = mlflow_run_of(stored, with_texts=False)
+    run = tracked_run_of(stored, with_texts=False)
     assert run.name == "pubmed_qa org/model"
     stats = stored.result.scores["exact_match"].stats
     assert run.metrics == {
@@ -98,7 +98,7 @@ def test_what_a_run_says_and_whether_it_may_be_reported() -> None:
     assert run.tags["helm.package"] == "crfm-helm"
     assert (run.tags["eval_factory.reportable"], run.tags["eval_factory.data_access"]) == ("true", "public")
     assert "eval_factory.not_reportable" not in run.tags
-    tags = mlflow_run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
+    tags = tracked_run_of(not_reportable(stored_of("pubmed_qa"), "r" * 9000), with_texts=False).tags
     assert tags["eval_factory.reportable"] == "false"
     assert tags["eval_factory.not_reportable"] == "r" * 5000
 
@@ -107,11 +107,11 @@ def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
     stored = stored_of("pubmed_qa")
     score = stored.result.scores["exact_match"]
     odd = replace(score, value=float("nan"), stats=replace(score.stats, ci_low=None, ci_high=float("inf")))
-    run = mlflow_run_of(with_scores(stored, **{"exact_match@test+typos": score, "odd": odd}), with_texts=False)
+    run = tracked_run_of(with_scores(stored, **{"exact_match@test+typos": score, "odd": odd}), with_texts=False)
     assert run.metrics["exact_match/test_typos"] == 0.5
     assert {name for name in run.metrics if name.startswith("odd")} == {"odd.count"}
     nested = replace(stored, config={"params": {"extra": {"judges": [{"a": 1}], "a:b": {"c@d": 0}}}})
-    params = mlflow_run_of(nested, with_texts=False).params
+    params = tracked_run_of(nested, with_texts=False).params
     assert (params["params.extra.judges"], params["params.extra.a_b.c/d"]) == ("[{'a': 1}]", "0")
 
 
@@ -121,14 +121,14 @@ def test_names_are_what_mlflow_takes_and_numbers_are_finite() -> None:
 )
 def test_of_what_answers_are_sent(task: str, with_texts: bool, answers: bool, tmp_path: Path) -> None:
     stored = load_result(folder_of(tmp_path, task))
-    names = [path.name for path in mlflow_run_of(stored, with_texts=with_texts).artifacts]
+    names = [path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts]
     assert names == ["evaluation_config.yaml", "report.md", *(["report.html", "results.jsonl"] if answers else [])]
     (stored.folder / "report.md").unlink()
-    assert "report.md" not in [path.name for path in mlflow_run_of(stored, with_texts=with_texts).artifacts]
+    assert "report.md" not in [path.name for path in tracked_run_of(stored, with_texts=with_texts).artifacts]
 
 
 def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
-    run, client = mlflow_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False), Client()
+    run, client = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False), Client()
     assert log_mlflow_run(run, client, "mine") == ("0", False)
     assert log_mlflow_run(run, client, "mine") == ("0", True)
     (sent,) = client.runs
@@ -138,14 +138,14 @@ def test_the_same_result_is_sent_once(tmp_path: Path) -> None:
     }  # fmt: skip
     assert log_mlflow_run(run, client, "other") == ("1", False)
     stored = stored_of("pubmed_qa")
-    other = mlflow_run_of(with_scores(stored, other=stored.result.scores["exact_match"]), with_texts=False)
+    other = tracked_run_of(with_scores(stored, other=stored.result.scores["exact_match"]), with_texts=False)
     assert log_mlflow_run(other, client, "mine") == ("2", False)
 
 
 @pytest.mark.parametrize("call", ["log_param", "log_metric", "log_artifact"])
 @pytest.mark.parametrize("error", [ServerError, ConnectionError])
 def test_what_was_not_sent_whole_is_sent_again(call: str, error: type[Exception], tmp_path: Path) -> None:
-    run = mlflow_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
+    run = tracked_run_of(load_result(folder_of(tmp_path, "pubmed_qa")), with_texts=False)
     client = Client(fails_at=call, error=error)
     with pytest.raises(PrerequisiteError, match=r"MLflow did not take pubmed_qa org/model: no\n.*--tracking_uri"):
         log_mlflow_run(run, client, "mine")
@@ -157,7 +157,7 @@ def test_what_was_not_sent_whole_is_sent_again(call: str, error: type[Exception]
 def test_a_defect_of_ours_is_not_the_servers() -> None:
     client = Client(fails_at="log_param", error=ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
-        log_mlflow_run(mlflow_run_of(stored_of("pubmed_qa"), with_texts=False), client, "mine")
+        log_mlflow_run(tracked_run_of(stored_of("pubmed_qa"), with_texts=False), client, "mine")
     assert client.runs[0]["status"] == "FAILED"
 
 
