@@ -36,6 +36,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "question-sets.md": "MedXpertQA, CareQA, AfriMed-QA, MetaMedQA, LongHealth",
         "leaderboards.md": "MedHELM and others",
         "custom-benchmarks.md": "a YAML file, a prompt, a table",
+        "plug-ins.md": "a package that adds tasks or exports",
         "rubrics.md": "HealthBench, or a rubric of your own",
     },
     "How to use results": {

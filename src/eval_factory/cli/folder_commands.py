@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluated to the model's developer, as the schema of Every Eval Ever has them."""
+EXPORTS = "eval_factory.exports"
 MAX_SHOWN = 20
 """Findings of one file; `--json` has all."""
 
@@ -215,7 +217,24 @@ def plan(folder: Path, half_width: float | None) -> None:
         click.echo(own_lines("\n".join([*head, *plan_of(run, half_width)])))
 
 
-@click.group("export")
+class _WithOthers(click.Group):
+    """And the commands that other packages add: entry points of the group `eval_factory.exports`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *entry_points(group=EXPORTS).names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        for point in () if own else entry_points(group=EXPORTS, name=cmd_name):
+            try:
+                added: click.Command = point.load()
+            except Exception as error:  # whatever another package raises
+                raise ConfigError(f"export {cmd_name}: {point.value} cannot be imported: {error}") from error
+            return added
+        return own
+
+
+@click.group("export", cls=_WithOthers)
 def export() -> None:
     """Finished results in the formats of other programs."""
 

@@ -64,6 +64,7 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
     The template is rendered once, every value quoted, and split as a shell would: what a value holds can neither
     become a second argument nor be evaluated.
     """
+    plug_in = plan.evaluation.task.plug_in
     values = {
         "helm_run": helm_program("helm-run", plan.upstream),
         "run_entry": run_entry(plan),
@@ -72,7 +73,7 @@ def command_line(plan: Plan, *, debug: bool = False, at_most: int | None = None)
         "helm_dir": str(plan.rundir.helm),
         "model_configs_dir": str(plan.rundir.model_configs),
         "log_config": None if debug else str(plan.rundir.model_configs / names.LOGGING),
-        "plugin": names.PLUGIN_MODULE,
+        "plugin": Program([names.PLUGIN_MODULE, *([plug_in.helm_plugin] if plug_in and plug_in.helm_plugin else [])]),
         "runner_class": names.RUNNER_CLASS,
         **plan.evaluation.as_dict(),
     }

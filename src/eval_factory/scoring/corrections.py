@@ -25,6 +25,7 @@ from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.concordance import EXPERTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
+from eval_factory.tasks.plug_ins import code_named, is_code
 
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 
@@ -295,6 +296,9 @@ _RULES: dict[str, Rule] = {
 
 def rule_of(erratum: Erratum) -> Rule:
     """The rule of an erratum that has one, new for each run: one remembers what it has seen."""
+    if is_code(erratum.rule):
+        rule: Rule = code_named(str(erratum.rule))
+        return rule
     return first_of_repeated() if erratum.rule == first_of_repeated.__name__ else _RULES[str(erratum.rule)]
 
 

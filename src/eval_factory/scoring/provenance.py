@@ -160,15 +160,16 @@ def provenance_of(
     code_execution: dict[str, Any] | None = None
     if executed is not None and plan.evaluation.task.helm.run_spec in executed.run_specs:
         code_execution = {"confined_by": list(executed.by)}
-    upstream = plan.upstream
+    upstream, plug_in = plan.upstream, plan.evaluation.task.plug_in
     environment = environment_of(upstream)
+    recorded = (*RECORDED_PACKAGES, *([plug_in.package] if plug_in else []))
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
     return Provenance(
         eval_factory=__version__,
         helm=_version(upstream.package, environment),
         upstream=upstream.name,
         python=python_version(),
-        packages={name: version for name in RECORDED_PACKAGES if (version := _version(name, environment))},
+        packages={name: version for name in recorded if (version := _version(name, environment))},
         dataset_files=data,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,

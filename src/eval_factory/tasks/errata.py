@@ -10,6 +10,7 @@ from pydantic import model_validator
 
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.tasks.plug_ins import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 CORRECTED = ".corrected"
@@ -62,4 +63,12 @@ class Errata(StrictModel):
 
 @lru_cache(maxsize=1)
 def load_errata() -> Errata:
-    return Errata.model_validate(packaged("tasks/errata.yml"))
+    """Raises ConfigError: those that another package adds are wrong."""
+    own = Errata.model_validate(packaged("tasks/errata.yml"))
+    added: list[Erratum] = []
+    for plug_in in plug_ins():
+        try:
+            added += map(Erratum.model_validate, plug_in.document.get("errata", ()))
+        except ValueError as error:
+            raise plug_in.refused(f"errata: {error}") from error
+    return own.model_copy(update={"errata": (*own.errata, *added)})

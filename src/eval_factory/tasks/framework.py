@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
+from eval_factory.tasks.plug_ins import PlugIn, plug_ins
 from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
@@ -18,6 +19,7 @@ _FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"
 """The parameter that names the files of a user's own."""
 _PACKAGE = Path(__file__).resolve().parents[1]
+_WRONG = (ValueError, TypeError, LookupError, AttributeError)
 
 
 class _Part:
@@ -265,6 +267,8 @@ class Task(_Part):
     defaults: dict[str, Any]
     helm: HelmEntry
     about: About
+    plug_in: PlugIn | None = None
+    """The package that adds it; never in framework.yml."""
 
     @property
     def endpoint_types(self) -> tuple[str, ...]:
@@ -311,12 +315,24 @@ def framework_path(package: Path = _PACKAGE) -> Path:
 
 @lru_cache(maxsize=1)
 def load_framework() -> Framework:
-    """Read the file once per process. Raises ConfigError: somebody changed it so that it cannot be read."""
+    """Read the file, and what other packages add, once per process. Raises ConfigError: one cannot be read."""
     path = framework_path()
     try:
-        return framework_of(parse_own(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        own = framework_of(parse_own(path.read_text(encoding="utf-8")))
+    except _WRONG as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
+    tasks = list(own.evaluations)
+    for plug_in in plug_ins():
+        try:
+            added = [replace(_task(task), plug_in=plug_in) for task in plug_in.document.get("evaluations", ())]
+        except _WRONG as error:
+            raise plug_in.refused(f"evaluations: {error}") from error
+        names = {task.name: task for task in tasks}
+        for task in added:
+            if task.name in names:
+                raise plug_in.refused(f"there is a task {task.name} already")
+        tasks += added
+    return replace(own, evaluations=tuple(tasks))
 
 
 def framework_of(record: Mapping[str, Any]) -> Framework:

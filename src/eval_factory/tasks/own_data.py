@@ -17,6 +17,7 @@ from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
 from eval_factory.tasks.framework import DATA_PATH, FileLayout
 from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
+from eval_factory.tasks.plug_ins import code_named, is_code
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -56,6 +57,9 @@ def content_faults(file: Path, entry: FileLayout) -> list[str]:
 
 
 def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
+    if is_code(entry.format):
+        yield from code_named(str(entry.format))(file)
+        return
     if entry.format in FORMS:
         yield from read_choice_file(file, str(entry.format)).problems
         return
