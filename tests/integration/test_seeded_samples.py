@@ -76,3 +76,22 @@ def test_it_is_refused_where_nothing_is_drawn_and_shown_by_a_dry_run(run_program
     params = {"limit_samples": 8, "extra": {"sample_seed": 7}}
     looked = run_program("sample_medical_qa", nowhere, "--dry_run", params=params)
     assert (looked.returncode, "sample_seed  run config: 7" in looked.stdout) == (0, True), looked.stdout
+
+
+def test_some_questions_by_their_ids(table: Path, run_program: Run, tmp_path: Path) -> None:
+    extra = {"benchmark": str(table / "benchmark.yaml")}
+    with ScriptedEndpoint(lambda _prompt: "A") as endpoint:
+        params = {"extra": extra}
+        some = run_program(
+            "custom", endpoint.url, "--samples", "id17, id3", params=params, output_dir=tmp_path / "some"
+        )
+        assert drawn(some).keys() == {"id3", "id17"}
+        assert len(endpoint.requests) == 2
+        document = some.document()
+        (scores,) = document["results"]["tasks"].values()
+        assert scores["metrics"]["score"]["scores"]["exact_match"]["stats"]["count"] == 2
+        assert "2 instances that extra.instances names" in " ".join(document["validity"]["notes"])
+        none = run_program("custom", endpoint.url, "--samples", "id3,id99", params=params, output_dir=tmp_path / "none")
+        assert none.returncode == 3, none.stderr
+        assert "no instance is called id99; the data have id0, id1, " in none.stderr
+        assert len(endpoint.requests) == 2, "nothing was asked"

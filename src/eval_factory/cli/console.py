@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import io
 import json
+import math
 import os
 import re
 import select
@@ -243,3 +244,16 @@ class HomePath(click.Path):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return super().convert(value, param, ctx)
+
+
+def number_or_share(text: str) -> int | float:
+    """`20`, or `0.1` of all; a type of click's, which says what a ValueError says."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if 0 < number < 1:
+        return number
+    if number == number // 1:
+        return int(text)
+    raise ValueError(f"{text!r} is neither a whole number nor a share between 0 and 1")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from eval_factory.cli.console import HomePath, columns, lasting, wrapped, write_record
+from eval_factory.cli.console import HomePath, columns, lasting, number_or_share, wrapped, write_record
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.this_process import not_to_be_hung_up
@@ -115,7 +115,10 @@ FLAGS = {
 @click.option("--model_type", help="chat or completions.")
 @click.option("--model_url", help="The endpoint's base URL, or demo://baseline.")
 @click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
-@click.option("--limit_samples", type=int, help="Instances to ask; all if not given.")
+@click.option(
+    "--limit_samples", "--limit", type=number_or_share, help="Instances to ask, or a share (0.1); all if not given."
+)
+@click.option("--samples", help="Ids of the instances to ask, with commas.")
 @click.option("--parallelism", type=int, help="Requests at the same time.")
 @click.option("--max_new_tokens", type=int, help="Tokens that an answer may have; the benchmark's if not given.")
 @click.option("--temperature", type=float, help="The benchmark's if not given.")
@@ -144,6 +147,8 @@ def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[st
     """Run one evaluation."""
     given = {name for name, value in values.items() if value is not None and value is not False}
     flags = {path: values[name] for name, path in FLAGS.items() if name in given}
+    if values["samples"]:
+        flags["config.params.extra.instances"] = [name.strip() for name in values["samples"].split(",") if name.strip()]
     quiet, as_json = values["quiet"], values["as_json"]
     output = RunOutput(quiet=quiet, as_json=as_json)
     with output.failures_reported():

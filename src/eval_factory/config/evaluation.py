@@ -5,6 +5,7 @@ All mistakes are collected and shown at once, each with where it was written and
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -178,6 +179,7 @@ def build_evaluation(
     problems += taken_keys.problems_of(foreign, task, framework)
     merged, sources = merge(layers)
     taken_keys.without_unused_prompt(merged, foreign)
+    _limit_by_share(merged, task, problems)
     run = _validated(merged, sources, request, problems)
     if run is not None and task is not None:
         if BENCHMARK_KEY in task.helm.parameters:
@@ -235,6 +237,20 @@ def task_named(name: str, framework: Framework, problems: list[str], upstream: U
         near = near_name(name, framework)
         problems.append(f"config.type: there is no task {shown}{near}; 'eval-factory ls' lists them")
     return task
+
+
+def _limit_by_share(merged: dict[str, Any], task: Task | None, problems: list[str]) -> None:
+    """`limit_samples: 0.1` becomes a number: of the instances that the task is known to have, rounded up."""
+    params = section_at(merged, ("config", "params"))
+    share = params.get("limit_samples")
+    if task is None or not isinstance(share, float) or not 0 < share < 1:
+        return
+    if (known := task.about.instances) is None:
+        why = f"nobody has counted the instances of {task.name}: give a number in place of a share"
+        problems.append(f"config.params.limit_samples: {why}")
+        params["limit_samples"] = None
+    else:
+        params["limit_samples"] = math.ceil(round(share * known, 6))
 
 
 def _validated(

@@ -20,6 +20,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
+    WithJsonSchema,
     model_serializer,
     model_validator,
 )
@@ -112,6 +113,11 @@ MAX_COUNT = 10**9
 """Of anything that is counted: beyond it, a number is a slip of the keyboard."""
 
 Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
+_SHARE = {"type": "number", "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0}
+_OrShare = Annotated[
+    Positive, WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_COUNT}, _SHARE]})
+]
+"""A share is a number when this is checked."""
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)]
 
 
@@ -301,6 +307,7 @@ class Extra(StrictModel):
     probe_judges: Annotated[bool, Field(strict=True)]
     judges_see_images: Annotated[bool, Field(strict=True)]
     sample_seed: Seed | None
+    instances: Annotated[list[OneLineText], Field(min_length=1), AfterValidator(_no_name_twice)] | None
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
@@ -326,7 +333,7 @@ class Extra(StrictModel):
 
 
 class Params(StrictModel):
-    limit_samples: Positive | None
+    limit_samples: _OrShare | None
     parallelism: Parallelism
     max_new_tokens: Positive | None
     max_retries: Annotated[int, Field(strict=True, ge=0, le=100)]

@@ -166,6 +166,11 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     if params.extra.probe_judges and not task.helm.judges:
         problems.append(f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out")
     problems += judges_cannot_see(task, params.extra)
+    if params.extra.instances is not None:
+        others = {"limit_samples": limits_instances(run, task), "stop_when": bool(params.extra.stop_when.rules)}
+        others["sample_seed"] = params.extra.sample_seed is not None
+        if excluded := [name for name, is_set in others.items() if is_set]:
+            problems.append(f"{_EXTRA}.instances: names what is asked, so leave {', '.join(excluded)} out")
     if params.extra.sample_seed is not None and not limits_instances(run, task):
         why = "without limit_samples all instances are asked, and none are drawn"
         problems.append(f"{_EXTRA}.sample_seed: {why}; set config.params.limit_samples, or leave it out")

@@ -7,7 +7,7 @@ takes them from there: the printed command, pasted into a shell, does the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -71,6 +71,8 @@ class SampleSettings:
     """The field of an instance that names what it shares with others: no group."""
     in_one_order: bool = False
     """Whatever groups they come in: a greater sample holds the smaller one exactly."""
+    ids: Sequence[str] = ()
+    """Of the instances that are asked: none is drawn."""
 
 
 @dataclass(frozen=True)

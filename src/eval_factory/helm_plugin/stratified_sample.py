@@ -1,5 +1,5 @@
 """`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that they come in. With
-`extra.stop_when` they are the first ones of one random order of all.
+`extra.stop_when` they are the first ones of one random order of all; with `extra.instances` those that it names.
 
 HELM draws with one seed, whatever the instances are. Here an instance's rank is a hash of the seed and its text, so the
 order in which a scenario reads its data does not matter, and a greater sample holds the smaller one, but for rounding.
@@ -14,9 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.formats import first_of
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.helm.instance_fields import SUB_SPLIT, are_few, groups_of
 
+SHOWN = 5
+"""Ids in a message."""
 _Downsample = Callable[[list[Any], int, list[str]], list[Any]]
 
 
@@ -29,6 +33,12 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
 
         there = [one for one in instances if one.split in eval_splits]
         settings = HelmRunSettings.from_environment(os.environ).sample
+        if settings is not None and settings.ids:
+            chosen = named(there, settings.ids)
+            hlog(
+                f"{len(instances)} instances, {len(chosen)}/{len(there)} eval instances, as extra.instances names them"
+            )
+            return [one for one in instances if one.split == TRAIN_SPLIT] + chosen
         if settings is not None and settings.in_one_order:
             from eval_factory.helm_plugin.session import drawn_sample
 
@@ -44,6 +54,16 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
         return [one for one in instances if one.split == TRAIN_SPLIT] + sample
 
     return drawn
+
+
+def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
+    """Those of these ids, in the data's order. Raises PrerequisiteError: there is no such one."""
+    known = {str(one.id): one for one in instances}
+    missing = [name for name in ids if name not in known]
+    if missing:
+        there = f"the data have {first_of(list(known), SHOWN)}"
+        raise PrerequisiteError(f"extra.instances: no instance is called {first_of(missing, SHOWN)}; {there}")
+    return [one for name, one in known.items() if name in set(ids)]
 
 
 def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:

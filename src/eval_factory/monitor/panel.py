@@ -37,7 +37,7 @@ _OF_SUITES = (
 )  # fmt: skip
 """Keys that each asking of the panel hands to its suite."""
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
-_MADE_BY_US = ("limit_samples", "sample_seed", "stop_when")
+_MADE_BY_US = ("limit_samples", "sample_seed", "instances", "stop_when")
 _ASKED_ONCE = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
 """Keys that ask a question again within a run; a panel asks again by its looks."""
 

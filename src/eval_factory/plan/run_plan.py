@@ -63,7 +63,7 @@ CHANGES_RESULTS = frozenset(
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
-        "max_image_side", "probe_judges", "sample_seed", "repeats", "perturb", "pushback", "confidence",
+        "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
         "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images",
     )
     | _paths(
@@ -324,7 +324,7 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
     switches = ("probe_judges", "judges_see_images", *ASKED_AGAIN_IF)
     usual_values = {"upstream": HELM.name, **dict.fromkeys(switches, False)}
     usual_values |= dict.fromkeys(
-        ("criteria_per_request", "shuffle_choices", "sample_seed", "max_image_side", *ASKED_AGAIN_BY)
+        ("criteria_per_request", "shuffle_choices", "sample_seed", "instances", "max_image_side", *ASKED_AGAIN_BY)
     )
     if not leaves["config.params.extra.allow_abstain"]:
         usual_values["cost_of_wrong"] = leaves["config.params.extra.cost_of_wrong"]  # nothing is asked by it

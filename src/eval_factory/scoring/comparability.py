@@ -243,6 +243,9 @@ def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
     limit, seed, name = params.limit_samples, params.extra.sample_seed, "sample_seed"
     if (stop := facts.plan.evaluation.stop_when) and (drawn := drawn_sample(facts.plan.rundir.helm)):
         limit, seed, name, known = drawn.asked, stop.seed, "stop_when", drawn.of
+    if params.extra.instances is not None:
+        yield Deviation("instances", "HELM's draw", f"{facts.asked} by name", "they are no sample of the benchmark")
+        return
     was_drawn = facts.asked == limit != known
     if facts.asked > most:
         left_out = "" if seed is None else f", leave {name} out"

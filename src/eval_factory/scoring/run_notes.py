@@ -46,7 +46,13 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
     if plan.evaluation.stop_when is not None and (drawn := output.drawn_sample(plan.rundir.helm)) is not None:
         found = drawn.of
     rules = plan.evaluation.task.helm.parameters
-    in_part = any(name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments)
+    chosen = plan.evaluation.run.config.params.extra.instances
+    if chosen is not None:
+        these = f"the score is of {formats.counted(found, 'instance')} that extra.instances names, not of the benchmark"
+        yield Note(Importance.DOUBTFUL, these)
+    in_part = chosen is not None or any(
+        name in rules and rules[name].chooses_a_part for name in plan.scenario_arguments
+    )
     if known not in (None, found) and not in_part and plan.evaluation.run.config.params.limit_samples is None:
         other = f"the data hold {found} instances, {known} when this task was described: another version of them?"
         yield Note(Importance.DOUBTFUL, other)

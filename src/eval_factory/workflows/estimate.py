@@ -245,6 +245,8 @@ def _requests(plan: Plan, before: int | None, sizes: PromptSizes | None) -> tupl
     if sizes is not None and sizes.requests is not None:
         return sizes.requests, "counted in the data, each trial and perturbation"
     limit, instances = plan.evaluation.run.config.params.limit_samples, plan.evaluation.task.about.instances
+    if (chosen := plan.evaluation.run.config.params.extra.instances) is not None:
+        limit = instances = len(chosen)
     if instances is None:
         why = "" if sizes is None else f" ({sizes.reason})"
         return None, f"unknown: nobody has counted the instances{why}"

@@ -97,6 +97,8 @@ def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[
     settings = replace(settings, probe_judges=extra.probe_judges)
     if extra.sample_seed is not None:
         settings = replace(settings, sample=SampleSettings(extra.sample_seed, cluster.field if cluster else None))
+    if extra.instances is not None:
+        settings = replace(settings, sample=SampleSettings(0, ids=tuple(extra.instances)))
     if (stop := plan.evaluation.stop_when) is not None:
         settings = replace(settings, sample=SampleSettings(stop.seed, in_one_order=True))
     if bundle is not None:

@@ -286,7 +286,7 @@ def test_a_finding_is_told_once_for_all_tasks(tmp_path: Path) -> None:
     [
         ({"target": {}}, "foreign.yml: config.type: names no task; 'eval-factory ls' lists the tasks"),
         ({"config": {"type": "medecc"}}, "foreign.yml: config.type: eval-factory has no task 'medecc', did you mean 'medec'?"),
-        (run_config(limit_samples=0.5), "  foreign.yml: config.params.limit_samples: must be a whole number"),
+        (run_config(limit_samples=1.5), "  foreign.yml: config.params.limit_samples: must be a whole number"),
         (run_config(parallelism="x"), "foreign.yml: cannot be run here as it is; change it there, and try again:"),
         (launcher({"name": "mmlu"}), "foreign.yml: names no task that eval-factory has\n  evaluation.tasks[0].name: "),
         (launcher(), "foreign.yml: names no task that eval-factory has\n  known forms: a config of nemo-evaluator-launcher"),

@@ -48,6 +48,8 @@ SAME = "max_new_tokens and extra.num_output_tokens are the same setting and diff
         ({"config.type": "helm:harm_bench", JUDGES: MINE}, [f"{JUDGES}: helm:harm_bench has no judge 'mine'; HELM prescribes gpt"]),
         ({"config.type": "aci_bench", "config.output_dir": "a,b"},
          ["config.output_dir: must hold no comma for a task with judges, HELM cannot be given one"]),
+        ({f"{EXTRA}.instances": ["id1"], "config.params.limit_samples": 5},
+         [f"{EXTRA}.instances: names what is asked, so leave limit_samples out"]),
         ({SEE: True}, [f"{SEE}: pubmed_qa is not scored by judges; leave it out"]),
         ({"config.type": "aci_bench", SEE: True}, [f"{SEE}: aci_bench shows no pictures; leave it out"]),
         ({LANGUAGE: "en"}, [f"{LANGUAGE}: pubmed_qa has no language; {BELONGS}"]),
@@ -142,6 +144,14 @@ def test_a_sample_is_drawn_of_a_limited_run_and_makes_another_run() -> None:
     plans = [plan({LIMIT: 5, SEED: seed}) for seed in (None, 0, 1)]
     assert len({one.identity for one in plans}) == 3
     assert len({run_entry(one) for one in plans}) == 1, "helm-run is told beside its run entry"
+
+
+def test_a_share_is_of_the_instances_that_the_task_has() -> None:
+    for share, asked in ((0.1, 100), (0.0001, 1), (0.9999, 1000)):
+        assert evaluation({LIMIT: share}).run.config.params.limit_samples == asked, "of pubmed_qa's 1,000, rounded up"
+    for name, wrong in (("pubmed_qa", 1.5), ("pubmed_qa", 0.0), ("pubmed_qa", -0.1), ("helm:boolq", 0.1)):
+        with pytest.raises(ConfigError, match="limit_samples"):
+            evaluation({LIMIT: wrong, "config.type": name})
 
 
 STOP = "config.params.extra.stop_when"
