@@ -121,7 +121,6 @@ def test_the_model_sees_the_pictures_and_nobody_is_asked_twice(tmp_path: Path, r
     named[0].write_bytes(BLUE[0])
     altered = program("verify", str(elsewhere), cwd=tmp_path)
     assert (altered.returncode, "instances.jsonl: line 1: media" in altered.stdout) == (1, True), altered.stdout
-    assert named[0].relative_to(elsewhere).as_posix() in altered.stdout, "its hash as a file of the data"
 
 
 def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, run_program: Run) -> None:
