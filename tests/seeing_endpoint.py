@@ -93,3 +93,24 @@ class SeeingEndpoint(ScriptedEndpoint):
             return str(part["text"])
         data = content_of(part)
         return f"[{hertz_of(data)} Hz]" if part["type"] == "input_audio" else f"[{middle_of(data)}]"
+
+
+class DrawingEndpoint(ScriptedEndpoint):
+    """Makes `n` pictures of a prompt, as /images/generations does: discs of one colour with the prompt in a corner."""
+
+    def __init__(self, *, takes_format: bool = True, refuses: str | None = None) -> None:
+        """`takes_format`: whether it takes `response_format`; `refuses`: prompts with this word in them."""
+        self.takes_format, self.refuses = takes_format, refuses
+        super().__init__(lambda _prompt: "")
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, said = super().reply(path, headers, body)
+        if status != 200 or self.body is not None:
+            return status, said
+        if not self.takes_format and "response_format" in body:
+            return 400, {"error": {"message": "Unknown parameter: 'response_format'.", "code": "unknown_parameter"}}
+        if self.refuses is not None and self.refuses in body["prompt"]:
+            message = "Your request was rejected by our safety system."
+            return 400, {"error": {"message": message, "code": "moderation_blocked"}}
+        made = [picture("red", word=f"{body['prompt'][-5:]}{number}") for number in range(body["n"])]
+        return 200, {"created": 1, "data": [{"b64_json": base64.b64encode(one).decode()} for one in made]}

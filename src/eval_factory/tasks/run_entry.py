@@ -9,7 +9,14 @@ from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
-from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
+from eval_factory.tasks.run_specs import (
+    IMAGES,
+    JURY_PARAMETER,
+    IndexedRunSpec,
+    RunSpecIndex,
+    load_index,
+    wrong_processor,
+)
 from eval_factory.tasks.upstreams import HELM, UNLIKE_HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
@@ -116,7 +123,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
-    if spec.asks is not None:
+    if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text"
     takes = [name for name in spec.parameters if name not in OURS]
     for name in entry.arguments:
@@ -144,6 +151,12 @@ def given_twice(task: Task, params: Any) -> Iterator[str]:
             section = params.extra if path.startswith("extra.") else params
             if getattr(section, path.removeprefix("extra.")) is not None:
                 yield f"{WHERE}: {name} and config.params.{path} are the same setting; give one of them"
+
+
+def endpoint_types_of(spec: IndexedRunSpec) -> list[str]:
+    if spec.makes_images:
+        return [IMAGES]
+    return ENDPOINT_TYPES if spec.media is None else ["chat"]
 
 
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
@@ -208,9 +221,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     return Task(
         name=name,
         description=spec.description,
-        defaults={
-            "config": {"type": name, "supported_endpoint_types": ENDPOINT_TYPES if spec.media is None else ["chat"]}
-        },
+        defaults={"config": {"type": name, "supported_endpoint_types": endpoint_types_of(spec)}},
         helm=HelmEntry(
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,

@@ -114,7 +114,10 @@ def finished_run(plan: Plan, state: LastRunState | None, read: DataRead) -> list
         return None
     if DataRead(state.data_bundle, state.data_files, state.all_files) != read:
         return None
-    folders = [plan.rundir.root / name for name in state.runs]
+    root, made = plan.rundir.root, plan.rundir.made_pictures
+    if any((root / name).parent == made and not (root / name).is_file() for name in state.files):
+        return None
+    folders = [root / name for name in state.runs]
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 
