@@ -218,8 +218,7 @@ def probe_all(
     from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it
     from eval_factory.plan.preflight import probe
 
-    # a picture takes long and is paid for: the first request of the run shows as much
-    asked = [one for one in endpoints if not one.url.startswith("demo:") and one.endpoint_type != IMAGES]
+    asked = [endpoint for endpoint in endpoints if not endpoint.url.startswith("demo:")]
     with nullcontext() if limits is None else SharedLimits(limits) as shared:
 
         def warning_of(endpoint: EndpointSettings) -> str | None:
@@ -235,7 +234,8 @@ def probe_all(
         context.log.warning(warning)
         context.show(f"warning: {warning}")
     silent = {endpoint.role for endpoint, warning in zip(asked, warnings, strict=True) if warning}
-    return frozenset(one.role for one in endpoints if one.endpoint_type != IMAGES) - silent
+    silent |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}  # nobody asked those
+    return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 
 def checked_runs(context: RunContext, plan: Plan, run: EndedHelmRun, *, shared: bool = False) -> Ran:
