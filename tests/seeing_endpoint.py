@@ -96,10 +96,9 @@ class SeeingEndpoint(ScriptedEndpoint):
 
 
 class DrawingEndpoint(ScriptedEndpoint):
-    """Makes `n` pictures of a prompt, as /images/generations does: discs of one colour with the prompt in a corner."""
+    """Makes `n` pictures of a prompt, as /images/generations does; of none with the word that it `refuses`."""
 
-    def __init__(self, *, takes_format: bool = True, refuses: str | None = None) -> None:
-        """`takes_format`: whether it takes `response_format`; `refuses`: prompts with this word in them."""
+    def __init__(self, *, takes_format: bool = True, refuses: str = "\0") -> None:
         self.takes_format, self.refuses = takes_format, refuses
         super().__init__(lambda _prompt: "")
 
@@ -109,7 +108,7 @@ class DrawingEndpoint(ScriptedEndpoint):
             return status, said
         if not self.takes_format and "response_format" in body:
             return 400, {"error": {"message": "Unknown parameter: 'response_format'.", "code": "unknown_parameter"}}
-        if self.refuses is not None and self.refuses in body["prompt"]:
+        if self.refuses in body["prompt"]:
             message = "Your request was rejected by our safety system."
             return 400, {"error": {"message": message, "code": "moderation_blocked"}}
         made = [picture("red", word=f"{body['prompt'][-5:]}{number}") for number in range(body["n"])]

@@ -13,7 +13,7 @@ import pytest
 from integration.support import Run, program
 from seeing_endpoint import DrawingEndpoint
 
-ENTRY, PARAMS = "helm:radiology", {"limit_samples": 2, "extra": {"only_generate": True}}
+ENTRY, PARAMS = "helm:radiology", {"limit_samples": 3, "extra": {"only_generate": True}}
 
 
 def answered_by(endpoint: DrawingEndpoint) -> list[dict[str, Any]]:
@@ -22,47 +22,39 @@ def answered_by(endpoint: DrawingEndpoint) -> list[dict[str, Any]]:
 
 
 def test_pictures_are_made_once_and_are_files(tmp_path: Path, run_program: Run) -> None:
-    """Without torch; by an endpoint that refuses `response_format`, as gpt-image-1 does."""
-    with DrawingEndpoint(takes_format=False) as endpoint:
+    """Without torch; by an endpoint that refuses `response_format`, as gpt-image-1 does, and one of the prompts."""
+    with DrawingEndpoint(takes_format=False, refuses="chest") as endpoint:
         first = run_program(ENTRY, endpoint.url, params=PARAMS, model_type="images")
         answered = answered_by(endpoint)
-        assert (len(answered), endpoint.probes, set(endpoint.paths)) == (2, 0, {"/v1/images/generations"})
-        assert all((body["n"], body["prompt"][:8]) == (4, "An x-ray") for body in answered)
+        assert (len(answered), endpoint.probes, set(endpoint.paths)) == (3, 0, {"/v1/images/generations"})
+        assert {body["n"] for body in answered} == {4}
         made = first.output_dir / "helm" / "generated_images"
         (gone, *others) = sorted(made.iterdir())
         assert len(others) == 7
         gone.unlink()
         second = run_program(ENTRY, endpoint.url, params=PARAMS, model_type="images")
-        assert len(answered_by(endpoint)) == 3, "again for the picture that is gone alone"
+        assert len(answered_by(endpoint)) == 5, "again for a picture that is gone, and what was refused"
         assert gone.is_file()
     assert (first.returncode, second.returncode) == (1, 1), "there is no score"
-    assert "NOT REPORTABLE: HELM computed no main metric" in second.stderr
-    assert second.document()["validity"]["reportable"] is False
+    assert "NOT REPORTABLE" in second.stderr
     assert second.scores() == {}
-    notes = " ".join(second.document()["validity"]["notes"])
+    validity = second.document()["validity"]
+    assert validity["instances"]["failed"] == 1
+    assert "HTTP 400: Your request was rejected by our safety system." in json.dumps(validity["failures"])
+    notes = " ".join(validity["notes"])
     assert re.search(r"only_generate: .* left out; they need clip, .*torch.*; without only_generate", notes)
     assert "the endpoint refuses response_format: it was left out" in notes
     stored = (second.output_dir / "responses" / "model.jsonl").read_text()
     assert (stored.count("sha256:"), "iVBOR" in stored) == (12, False), "what is gone was answered, too"
     assert b"iVBOR" not in (second.output_dir / "cache.db").read_bytes()
     records = [json.loads(line) for line in (second.output_dir / "results.jsonl").read_text().splitlines()]
-    lines = records[0]["completion"].splitlines()
-    assert [bool(re.fullmatch(r"\[image \d: image/png, \d+ bytes, sha256 [0-9a-f]{16}\]", one)) for one in lines] == [
-        True
-    ] * 4
+    shown = r"\[image 1: image/png, \d+ bytes, sha256 [0-9a-f]{16}\](\n\[image [2-4]: .*\]){3}"
+    assert [bool(re.fullmatch(shown, one["completion"] or "")) for one in records].count(True) == 2
     second.output_dir.rename(tmp_path / "elsewhere")
     verified = program("verify", str(tmp_path / "elsewhere"), cwd=tmp_path)
     assert verified.returncode == 0, verified.stdout + verified.stderr
     (tmp_path / "elsewhere" / "helm" / "generated_images" / gone.name).write_bytes(b"another")
     assert program("verify", str(tmp_path / "elsewhere"), cwd=tmp_path).returncode == 1
-
-
-def test_a_prompt_that_is_refused_costs_its_instance(run_program: Run) -> None:
-    with DrawingEndpoint(refuses="chest") as endpoint:
-        outcome = run_program(ENTRY, endpoint.url, params=PARAMS, model_type="images")
-    assert (len(endpoint.requests), outcome.returncode) == (2, 1)
-    assert outcome.document()["validity"]["instances"]["failed"] == 1
-    assert "HTTP 400: Your request was rejected by our safety system." in json.dumps(outcome.document()["validity"])
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="what the metrics need is installed here")
@@ -72,15 +64,3 @@ def test_packages_of_the_metrics_are_named_before_anything_is_paid(run_program: 
     assert (outcome.returncode, endpoint.requests) == (3, [])
     assert re.search(r"not installed: clip, .*nudenet, .*torch,", outcome.stderr)
     assert "config.params.extra.only_generate: true" in outcome.stderr
-
-
-def test_what_makes_pictures_takes_an_endpoint_of_that_type(run_program: Run) -> None:
-    nobody = "http://127.0.0.1:9/v1"
-    chat = run_program(ENTRY, nobody)
-    assert (chat.returncode, "helm:radiology runs on images, not on chat" in chat.stderr) == (2, True)
-    text = run_program("pubmed_qa", nobody, params=PARAMS, model_type="images")
-    assert text.returncode == 2
-    assert "pubmed_qa runs on chat or completions, not on images" in text.stderr
-    assert "only_generate: pubmed_qa has no pictures as answers" in text.stderr
-    sampled = run_program(ENTRY, nobody, params={**PARAMS, "temperature": 0.5}, model_type="images")
-    assert "params.temperature: is about answers of text" in sampled.stderr

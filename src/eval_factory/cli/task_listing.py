@@ -84,7 +84,7 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         )
         type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
         extra = {} if upstream is HELM else {"upstream": upstream.name}
-        (kind, *_) = run_entry.endpoint_types_of(specs[short])
+        kind = IMAGES if specs[short].makes_images else "chat"
         example = _example(type_, extra, folder=short, kind=kind) if record["runs"] else None
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)

@@ -28,9 +28,7 @@ def taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
     named, found = [], {}
     for part in parts:
         if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
-            if isinstance(part, Mapping) and part.get("url"):
-                raise FinalAnswer(f"the endpoint answers with the URL of a picture, not with {BASE64}: none is fetched")
-            raise FinalAnswer(f"the answer holds a picture without {BASE64}")
+            raise FinalAnswer(f"the answer holds a picture without {BASE64}; what a URL leads to is not fetched")
         try:
             data = base64.b64decode(part[BASE64], validate=True)
         except (binascii.Error, ValueError):
@@ -54,9 +52,9 @@ def file_of(folder: Path, name: str) -> tuple[Path, str]:
 
 def store(folder: Path, pictures: Mapping[str, bytes]) -> None:
     """Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name, data in pictures.items():
         file, _ = file_of(folder, name)
-        folder.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}.part")
         temporary.write_bytes(data)
         temporary.replace(file)

@@ -45,14 +45,9 @@ def look_for_packages(task: str, run_spec: str, upstream: Upstream, *, only_gene
         )
     missing = [] if only_generate else missing_for(run_spec, environment)
     if missing:
-        known = load_index(upstream).run_specs.get(run_spec)
-        hint = _ONLY_GENERATE if known is not None and known.makes_images else ""
+        hint = "\n  or make the pictures now, and score them where these are: config.params.extra.only_generate: true"
+        hint = hint if load_index(upstream).run_specs[run_spec].makes_images else ""
         raise PrerequisiteError(f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked")
-
-
-_ONLY_GENERATE = (
-    "\n  or make the pictures now, and score them later where these are: config.params.extra.only_generate: true"
-)
 
 
 def look_for_helm(upstream: Upstream) -> Environment:

@@ -163,8 +163,7 @@ class Endpoint:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
         parameters = request.image_generation_parameters
         if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
-            kind = "chat or completions" if parameters is None else openai_api.IMAGES
-            self._stop(f"this benchmark asks for {_ANSWERS[kind]}, which takes target.api_endpoint.type: {kind}")
+            self._stop("benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do")
         fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         if request.multimodal_prompt is None:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
@@ -262,7 +261,8 @@ class Endpoint:
             *completion.tokens,
         )  # fmt: skip
         try:
-            pictures.store(self._made_pictures, completion.pictures)
+            if completion.pictures:
+                pictures.store(self._made_pictures, completion.pictures)
         except OSError as error:
             self._stop(f"cannot write {self._made_pictures}: {error}\n  check the disk; what was kept stays")
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
@@ -331,7 +331,6 @@ class Endpoint:
         return truncate_sequence(output, request, end_of_text_token=end, print_warning=False)
 
 
-_ANSWERS = {openai_api.IMAGES: "pictures", "chat or completions": "answers of text"}
 _REQUEST_FIELDS = (
     "prompt", "messages", "temperature", "num_completions", "max_tokens", "stop_sequences", "echo_prompt", "top_p",
     "presence_penalty", "frequency_penalty",

@@ -9,14 +9,7 @@ from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task
-from eval_factory.tasks.run_specs import (
-    IMAGES,
-    JURY_PARAMETER,
-    IndexedRunSpec,
-    RunSpecIndex,
-    load_index,
-    wrong_processor,
-)
+from eval_factory.tasks.run_specs import JURY_PARAMETER, IndexedRunSpec, RunSpecIndex, load_index, wrong_processor
 from eval_factory.tasks.upstreams import HELM, UNLIKE_HELM, UPSTREAMS, Upstream
 
 WHERE = "config.type"
@@ -153,12 +146,6 @@ def given_twice(task: Task, params: Any) -> Iterator[str]:
                 yield f"{WHERE}: {name} and config.params.{path} are the same setting; give one of them"
 
 
-def endpoint_types_of(spec: IndexedRunSpec) -> list[str]:
-    if spec.makes_images:
-        return [IMAGES]
-    return ENDPOINT_TYPES if spec.media is None else ["chat"]
-
-
 def parameters_of(name: str, spec: IndexedRunSpec) -> str:
     """A sentence with each parameter, its default, and which are needed."""
     shown = [signature(parameter, known) for parameter, known in spec.parameters.items() if parameter not in OURS]
@@ -221,7 +208,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     return Task(
         name=name,
         description=spec.description,
-        defaults={"config": {"type": name, "supported_endpoint_types": endpoint_types_of(spec)}},
+        defaults={"config": {"type": name, "supported_endpoint_types": spec.endpoint_types or ENDPOINT_TYPES}},
         helm=HelmEntry(
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,

@@ -59,6 +59,11 @@ class IndexedRunSpec:
         return self.asks == IMAGE_GENERATION
 
     @property
+    def endpoint_types(self) -> list[str]:
+        """The only ones that it runs on; none: it runs on any that answers with text."""
+        return [IMAGES] if self.makes_images else ["chat"] if self.media else []
+
+    @property
     def required(self) -> list[str]:
         return [name for name, record in self.parameters.items() if "default" not in record]
 
