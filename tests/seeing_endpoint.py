@@ -100,6 +100,7 @@ class DrawingEndpoint(ScriptedEndpoint):
 
     def __init__(self, *, takes_format: bool = True, refuses: str = "\0") -> None:
         self.takes_format, self.refuses = takes_format, refuses
+        self.prompts: list[str] = []
         super().__init__(lambda _prompt: "")
 
     def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -108,6 +109,7 @@ class DrawingEndpoint(ScriptedEndpoint):
             return status, said
         if not self.takes_format and "response_format" in body:
             return 400, {"error": {"message": "Unknown parameter: 'response_format'.", "code": "unknown_parameter"}}
+        self.prompts.append(body["prompt"])
         if self.refuses in body["prompt"]:
             message = "Your request was rejected by our safety system."
             return 400, {"error": {"message": message, "code": "moderation_blocked"}}

@@ -91,7 +91,6 @@ def test_the_form_of_pictures_is_left_out_where_it_is_refused() -> None:
     ({"config.type": "pubmed_qa", TYPE: "images"}, "pubmed_qa runs on chat or completions, not on images"),
     ({"config.type": "pubmed_qa", f"{PARAMS}.extra.only_generate": True}, "pubmed_qa has no pictures as answers"),
     ({TYPE: "images", f"{PARAMS}.temperature": 0.5}, "temperature: is about answers of text"),
-    ({TYPE: "images", f"{PARAMS}.extra.repeats": 2}, "repeats: is about answers of text"),
 ])  # fmt: skip
 def test_what_makes_pictures_takes_an_endpoint_of_that_type(flags: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
