@@ -35,14 +35,21 @@ ANSWERED_FOR = frozenset({"bert_score", "helm.common.gpu_utils", "helm.benchmark
 """Modules that `patches/optional_deps.py` answers for where they cannot be imported, in every run."""
 ANSWERED_FOR_THERE = {"medalign": frozenset({"transformers"})}
 DISTRIBUTIONS = {
-    "Levenshtein": "Levenshtein", "PIL": "pillow", "clang": "libclang", "cv2": "opencv-python-headless",
+    "Levenshtein": "Levenshtein", "PIL": "pillow", "clang": "libclang", "clip": "clip-anytorch",
+    "cv2": "opencv-python-headless",
     "ffmpeg": "ffmpeg-python", "google": "google-api-python-client", "googleapiclient": "google-api-python-client",
     "httplib2": "google-api-python-client", "imagehash": "imagehash", "skimage": "scikit-image",
     "pytrec_eval": "pytrec-eval-terrier",  # HELM's own choice, pytrec-eval, downloads sources while it is built
 }  # fmt: skip
 """Module -> what installs it, where the names differ by more than - and _."""
-OF_METRICS = {"cider": "pycocoevalcap", "wer_score": "jiwer"}
-"""Metric -> what HELM imports only when it computes it, after all answers came."""
+OF_PICTURES = "helm.benchmark.metrics.image_generation."
+"""Metrics that look at pictures: they import much only when they compute, after all answers came."""
+OF_METRICS = {
+    "cider": ("pycocoevalcap",), "wer_score": ("jiwer",),
+    f"{OF_PICTURES}clip_score_metrics.CLIPScoreMetric": ("torchmetrics", "transformers"),
+    f"{OF_PICTURES}nudity_metrics.NudityMetric": ("nudenet",),
+}  # fmt: skip
+"""Metric -> what HELM imports only when it computes it, in modules that it names nowhere."""
 MAY_BE_NEEDED = frozenset({"gdown", "jieba", "opencc", "pypinyin", "torch", "torchvision", "transformers", "unidecode"})
 """What some run spec imports under a condition."""
 
@@ -57,7 +64,7 @@ def packages_of(name: str, function: Callable[..., Any]) -> list[str]:
         for text in _texts(tree):
             if PART_CLASS.match(text):
                 needed |= _imported_by(text.rpartition(".")[0], seen)
-            needed |= {OF_METRICS[text]} if text in OF_METRICS else set()
+            needed |= set(OF_METRICS.get(text, ()))
     known = INSTALLED | sys.stdlib_module_names | ANSWERED_FOR | ANSWERED_FOR_THERE.get(name, frozenset())
     return sorted({module.partition(".")[0] for module in needed} - known)
 
@@ -148,7 +155,7 @@ def _imports_of(module: str) -> tuple[str, ...]:
     place = Path(root).parent.joinpath(*module.split("."))
     for file in (place.with_suffix(".py"), place / "__init__.py"):
         if file.is_file():
-            return tuple(_imports(ast.parse(file.read_text("utf-8")).body))
+            return tuple(_imports(ast.parse(file.read_text("utf-8")).body, local=module.startswith(OF_PICTURES)))
     return ()  # a class or function of its module
 
 

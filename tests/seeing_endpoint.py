@@ -93,3 +93,25 @@ class SeeingEndpoint(ScriptedEndpoint):
             return str(part["text"])
         data = content_of(part)
         return f"[{hertz_of(data)} Hz]" if part["type"] == "input_audio" else f"[{middle_of(data)}]"
+
+
+class DrawingEndpoint(ScriptedEndpoint):
+    """Makes `n` pictures of a prompt, as /images/generations does; of none with the word that it `refuses`."""
+
+    def __init__(self, *, takes_format: bool = True, refuses: str = "\0") -> None:
+        self.takes_format, self.refuses = takes_format, refuses
+        self.prompts: list[str] = []
+        super().__init__(lambda _prompt: "")
+
+    def reply(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, said = super().reply(path, headers, body)
+        if status != 200 or self.body is not None:
+            return status, said
+        if not self.takes_format and "response_format" in body:
+            return 400, {"error": {"message": "Unknown parameter: 'response_format'.", "code": "unknown_parameter"}}
+        self.prompts.append(body["prompt"])
+        if self.refuses in body["prompt"]:
+            message = "Your request was rejected by our safety system."
+            return 400, {"error": {"message": message, "code": "moderation_blocked"}}
+        made = [picture("red", word=f"{body['prompt'][-5:]}{number}") for number in range(body["n"])]
+        return 200, {"created": 1, "data": [{"b64_json": base64.b64encode(one).decode()} for one in made]}

@@ -112,7 +112,7 @@ FLAGS = {
 @click.option("--output_dir", help="Folder for results; made if it is not there.")
 @click.option("--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
 @click.option("--model_id", help="The model's id at the endpoint.")
-@click.option("--model_type", help="chat or completions.")
+@click.option("--model_type", help="chat, completions or images.")
 @click.option("--model_url", help="The endpoint's base URL, or demo://baseline.")
 @click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
 @click.option(

@@ -279,7 +279,7 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--run_config", type=HomePath(), help="A run config: endpoint and judges.")
 @click.option("--model", "--model_id", "model", multiple=True, help="The model's id at the endpoint; may be repeated.")
 @click.option("--model_url", help="The endpoint's base URL, or demo://baseline.")
-@click.option("--model_type", help="chat or completions.")
+@click.option("--model_type", help="chat, completions or images.")
 @click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
 @click.option("--conf", type=HomePath(), help="The leaderboard's run entries (HOCON).")
 @click.option("--data_dir", type=HomePath(), help="A data bundle: confs and data are read from it.")

@@ -23,6 +23,7 @@ from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework
 from eval_factory.tasks.run_specs import (
     CODE_EXECUTION_FLAG,
+    IMAGES,
     KEY,
     IndexedRunSpec,
     how_executed,
@@ -57,7 +58,7 @@ def run_spec_record(name: str, spec: IndexedRunSpec, framework: Framework, upstr
         "errata": [one.model_dump(exclude_none=True) for one in load_errata().of(name, None, upstream)],
         "executes": dict(spec.executes or {}),
         "needs_permission": needs_permission(name, spec),
-        "runs": spec.asks is None,
+        "runs": spec.asks is None or spec.makes_images,
         "asks": spec.asks,
         "module": spec.module,
         "scenario_class": spec.scenario_class,
@@ -83,7 +84,8 @@ def record_of(name: str, framework: Framework, upstream: Upstream = HELM) -> Rec
         )
         type_ = f"{record['type']}:{arguments}" if arguments else record["type"]
         extra = {} if upstream is HELM else {"upstream": upstream.name}
-        example = _example(type_, extra, folder=short) if record["runs"] else None
+        kind = IMAGES if specs[short].makes_images else "chat"
+        example = _example(type_, extra, folder=short, kind=kind) if record["runs"] else None
         return {**record, "judge_prompt": prompt_of_jury(record["annotators"]), "example": example}
     task = framework.task(name)
     if task is None:
@@ -134,12 +136,13 @@ def record_of_benchmark(path: Path, framework: Framework) -> Record:
     }
 
 
-def _example(type_: str, extra: Record, folder: str | None = None) -> str:
+def _example(type_: str, extra: Record, folder: str | None = None, kind: str = "chat") -> str:
     """A configuration that is valid as it stands; what only the user knows is in angle brackets."""
     params: Record = {"limit_samples": 20, **({"extra": extra} if extra else {})}
     output_dir = "results/" + re.sub(r"[^A-Za-z0-9_]+", "_", folder or type_)
     config = {"type": type_, "output_dir": output_dir, "params": params}
-    endpoint = {"url": "https://api.openai.com/v1", "model_id": "gpt-4", "type": "chat", "api_key": "OPENAI_API_KEY"}
+    model = "gpt-image-1" if kind == IMAGES else "gpt-4"
+    endpoint = {"url": "https://api.openai.com/v1", "model_id": model, "type": kind, "api_key": "OPENAI_API_KEY"}
     document = {"config": config, "target": {"api_endpoint": endpoint}}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 

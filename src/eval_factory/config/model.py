@@ -311,6 +311,7 @@ class Extra(StrictModel):
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
+    only_generate: Annotated[bool, Field(strict=True)]
     stop_after_failures: Annotated[int, Field(strict=True, ge=0)]
     on_failure: Literal["exclude", "zero"]
     min_coverage: Annotated[Number, Field(ge=0.0, le=1.0)]
@@ -381,7 +382,7 @@ class ApiEndpoint(StrictModel):
 
     url: Url
     model_id: OneLineText
-    type: Literal["chat", "completions"]
+    type: Literal["chat", "completions", "images"]
     api_key: Annotated[VariableName | None, Field(validation_alias=AliasChoices("api_key", "api_key_name"))]
     oauth: Role | None
     requests_per_minute: Positive | None

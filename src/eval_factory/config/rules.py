@@ -180,6 +180,7 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     if params.extra.judge_passport is not None and (not task.helm.rubric or task.helm.upstream is not HELM):
         about = "a passport is about the criteria of a rubric, and this program's prompt"
         problems.append(f"{_EXTRA}.judge_passport: {task.name} has none of this program: {about}; leave it out")
+    problems += wrong_with_made_pictures(run, task)
     problems += cannot_be_shuffled(task, params.extra)
     problems += cannot_be_asked_again(task, params.extra, endpoint)
     own = BENCHMARK_KEY in task.helm.parameters
@@ -191,6 +192,24 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     if (stop := params.extra.stop_when).differs_from is not None:
         update["stop_when"] = stop.model_copy(update={"differs_from": os.path.abspath(stop.differs_from)})
     return with_extra(run, update) if update else run
+
+
+def wrong_with_made_pictures(run: RunConfig, task: Task) -> Iterator[str]:
+    """Settings that only text has, where the answers are pictures; and the other way round."""
+    params, endpoint = run.config.params, run.target.api_endpoint
+    if not task.helm.makes_images:
+        if params.extra.only_generate:
+            yield f"{_EXTRA}.only_generate: {task.name} has no pictures as answers; {_LEAVE_OUT}"
+        return
+    if endpoint.is_demo:
+        yield f"target.api_endpoint.url: {endpoint.url} makes no pictures"
+    of_text = {name: getattr(params, name) for name in ("max_new_tokens", "temperature", "top_p")}
+    names = ("num_output_tokens", "max_length", *ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
+    of_text |= {f"extra.{name}": getattr(params.extra, name) for name in names}
+    of_text["extra.stop_when"] = params.extra.stop_when.rules
+    for name, value in of_text.items():
+        if value not in (None, False, {}):
+            yield f"config.params.{name}: is about answers of text, and those of {task.name} are pictures; {_LEAVE_OUT}"
 
 
 def wrong_with_stop_when(run: RunConfig, task: Task) -> Iterator[str]:

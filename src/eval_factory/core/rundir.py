@@ -155,6 +155,8 @@ class RunDir:
     helm = _Below("helm")
     helm_runs = _Below("helm", "runs")
     """What HELM makes of answers; the data beside it are read again."""
+    made_pictures = _Below("helm", "generated_images")
+    """Those that the model made, named by their SHA-256."""
     logs = _Below("logs")
     program_log = _Below("logs", "eval-factory.log")
     helm_log = _Below("logs", "helm-run.log")

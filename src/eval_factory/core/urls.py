@@ -50,8 +50,8 @@ def host_of(name: object) -> str:
         return text
 
 
-API_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
-"""The longer one first: it ends as the other does."""
+API_PATHS = {"chat": "/chat/completions", "completions": "/completions", "images": "/images/generations"}
+"""The first before the second: it ends as that one does."""
 
 
 def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
@@ -67,7 +67,7 @@ def request_url(url: str, endpoint_type: str, *, use_nvcf: bool = False) -> str:
 
 
 def kind_of(url: str) -> str | None:
-    """What a full URL says that is asked there: chat or completions. None: it is a base URL."""
+    """What a full URL says that is asked there: chat, completions or images. None: it is a base URL."""
     path = urlsplit(url).path.rstrip("/")
     return next((kind for kind, ending in API_PATHS.items() if path.endswith(ending)), None)
 

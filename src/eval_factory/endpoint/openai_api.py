@@ -10,13 +10,15 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eval_factory.core.foreign_text import said_in, with_each_text
 
 KEY_VERSION = 1
-CHAT = "chat"
+CHAT, IMAGES = "chat", "images"
+PICTURES, BASE64 = "data", "b64_json"
+"""Fields of an answer of the type `images`: its pictures, and the content of one."""
 FILTERED, CUT_OFF = "content_filter", "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
@@ -129,6 +131,13 @@ def request_body(
     """
     prompt = request.get("prompt") or ""
     body: dict[str, Any] = {"model": model_id}
+    if endpoint_type == IMAGES:
+        body |= {"prompt": prompt, "n": request.get("num_completions", 1), "response_format": BASE64}
+        wanted = request.get("image_generation_parameters") or {}
+        sides = [wanted.get(f"output_image_{name}") for name in ("width", "height")]
+        if None not in sides:
+            body["size"] = "x".join(map(str, sides))
+        return adapter.changed(body) if adapter else body
     if endpoint_type == CHAT:
         body["messages"] = request.get("messages") or [{"role": "user", "content": prompt}]
     else:
@@ -167,6 +176,10 @@ def request_key(url: str, body: Mapping[str, Any], random: str | None) -> str:
 
 class UnusableAnswer(Exception):
     """A 200 that is no answer: not JSON, an error object, no choices. Worth asking again."""
+
+
+class FinalAnswer(UnusableAnswer):
+    """Asked again, the endpoint would answer so again, and each try is paid for."""
 
 
 NOT_FINITE = "the answer holds a number that is not finite"
@@ -211,6 +224,7 @@ class Choice:
     """One completion of an answer."""
 
     text: str
+    """Of a picture its name (endpoint/pictures.py)."""
     finish_reason: str | None
     reasoning: str | None
     tokens: tuple[tuple[str, float], ...]
@@ -222,10 +236,12 @@ def read_answer(answer: Any, endpoint_type: str) -> tuple[Choice, ...]:
         raise UnusableAnswer("the answer is no JSON object")
     if answer.get("error"):
         raise UnusableAnswer(f"an error object came with status 200: {_shown(answer['error'])}")
-    choices = answer.get("choices")
+    choices = answer.get(PICTURES if endpoint_type == IMAGES else "choices")
     if not isinstance(choices, list) or not choices:
-        raise UnusableAnswer("the answer holds no choices")
+        raise UnusableAnswer(f"the answer holds no {'pictures' if endpoint_type == IMAGES else 'choices'}")
     try:
+        if endpoint_type == IMAGES:
+            return tuple(Choice(str(one[BASE64]), None, None, ()) for one in choices)
         # by their indices, which need not be the order in which they stand; as they stand where these say nothing
         indices = {index for choice in choices if type(index := choice.get("index")) is int}
         if len(indices) == len(choices):
@@ -286,6 +302,8 @@ class Completion:
     choices: tuple[Choice, ...]
     tokens: tuple[int | None, int | None]
     """As `tokens_of` gives them."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    """By their names: those that are not stored yet."""
 
     @property
     def size(self) -> int:

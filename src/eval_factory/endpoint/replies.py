@@ -15,7 +15,7 @@ from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint import media, openai_api
+from eval_factory.endpoint import media, openai_api, pictures
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
 from eval_factory.endpoint.limits import granted_tokens
@@ -53,7 +53,10 @@ class ReplyReader:
             is_plain = reply.data.isascii() and not any(mark in reply.data for mark in _OF_ESCAPES)
             if not is_plain or self._redactor.finds(reply.data.decode("ascii")):
                 answer = self._redactor.tree(answer, known_only=True)
-            return openai_api.completion_of(answer, self._type)
+            if self._type != openai_api.IMAGES:
+                return openai_api.completion_of(answer, self._type)
+            answer, made = pictures.taken_out(answer)
+            return replace(openai_api.completion_of(answer, self._type), pictures=made)
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
 
@@ -100,6 +103,8 @@ def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | No
     """The change that the text of an error asks for, if any. The error may be about this one prompt all the same."""
     if "max_completion_tokens" in error and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
+    if "response_format" in error and sent.get("response_format") == openai_api.BASE64:
+        return {"response_format": None}  # some models of pictures have this form alone, and refuse the field
     if "unsupported" not in error.lower():
         return {}
     quoted = [name for name in OPTIONAL_PARAMS if f"'{name}'" in error or f'"{name}"' in error]

@@ -358,6 +358,8 @@ class RetryingClient:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
                 message = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
+                if isinstance(error, openai_api.FinalAnswer):
+                    raise RequestFailed(message, reply.status) from error
                 raise TransientFailure(message, reply.status, {}) from error
         text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:

@@ -115,7 +115,7 @@ def facts_of(name: str, scale: tuple[float, float] | None = None) -> MetricFacts
 
 
 BOOKKEEPING_PREFIXES = ("num_", "finish_reason_", "training_", "inference_", "batch_size", "max_prob", "logprob")
-BOOKKEEPING = frozenset({"predicted_index", "prompt_truncated", "perplexity", "bits_per_byte"})
+BOOKKEEPING = frozenset({"predicted_index", "prompt_length", "prompt_truncated", "perplexity", "bits_per_byte"})
 """Statistics of the run, not of the answers: none of them is a score."""
 
 
@@ -127,7 +127,7 @@ def is_score(name: str) -> bool:
 USUAL_MAIN_METRICS = (
     "exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match", "exact_match_indicator",
     "final_number_exact_match", "f1_score", "classification_macro_f1", "math_equiv", "rouge_l", "rouge_2", "rouge_1",
-    "bleu_4", "bleu", "chr_f_plus_plus", "wer_score",
+    "bleu_4", "bleu", "chr_f_plus_plus", "wer_score", "expected_clip_score",
 )  # fmt: skip
 """Taken in this order where HELM names none of a run entry's metrics as its main one. docs/any-helm-benchmark.md."""
 

@@ -55,6 +55,7 @@ JURY_RUN_SPECS = frozenset(
 
 RUNS_FOLDER = "runs"
 SCENARIOS_FOLDER = "scenarios"
+MADE_PICTURES_FOLDER = "generated_images"
 PERTURBATIONS_FOLDER = "perturbations"
 
 HUB_DATASETS_FILE = "hub_datasets.json"

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,6 +112,7 @@ class Instance(HelmRecord):
 class _Completion(HelmRecord):
     text: str
     finish_reason: dict[str, Any] | None = None
+    multimodal_content: dict[str, Any] | None = None
 
 
 class Result(HelmRecord):
@@ -254,15 +256,20 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
         text = media.as_text(_located(asked.multimedia_content, helm_dir)[MEDIA_OBJECTS])
         instance = state.instance.model_copy(update={"input": asked.model_copy(update={"text": text})})
         state = state.model_copy(update={"instance": instance})
+    made = [one.multimodal_content for one in (state.result.completions if state.result else ())]
+    if state.result and any(made):  # all completions in one text: a picture has none of its own
+        located = [_located(one, helm_dir, names.MADE_PICTURES_FOLDER)[MEDIA_OBJECTS] for one in made if one]
+        shown = _Completion(text=media.as_text(chain.from_iterable(located)).strip())
+        state = state.model_copy(update={"result": state.result.model_copy(update={"completions": [shown]})})
     return state
 
 
-def _located(content: Mapping[str, Any], helm_dir: Path) -> dict[str, Any]:
+def _located(content: Mapping[str, Any], helm_dir: Path, folder: str = names.SCENARIOS_FOLDER) -> dict[str, Any]:
     """HELM's scenarios keep media in their folder, which may have been moved; no file elsewhere is read."""
-    root = (helm_dir / names.SCENARIOS_FOLDER).resolve()
+    root = (helm_dir / folder).resolve()
 
     def here(location: str) -> str:
-        file = (root / location.rpartition(f"/{names.SCENARIOS_FOLDER}/")[2]).resolve()
+        file = (root / location.rpartition(f"/{folder}/")[2]).resolve()
         return str(file if file.is_relative_to(root) else root / "elsewhere")
 
     objects = [

@@ -24,8 +24,11 @@ NEEDS_PATCHES = names.JURY_RUN_SPECS | {
 what the registry of patches says (`helm_plugin/patches/patch_registry.py`); a test compares them."""
 
 
-def look_for_packages(task: str, run_spec: str, upstream: Upstream) -> None:
+def look_for_packages(task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False) -> None:
     """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
+
+    Args:
+        only_generate: metrics of pictures are left out, and with them what they import.
 
     Raises:
         PrerequisiteError: one is not installed, or HELM in an unsupported version; with the command that installs it.
@@ -40,9 +43,11 @@ def look_for_packages(task: str, run_spec: str, upstream: Upstream) -> None:
             f"  {how_to_install(upstream)}\n"
             "  nothing was asked"
         )
-    missing = missing_for(run_spec, environment)
+    missing = [] if only_generate else missing_for(run_spec, environment)
     if missing:
-        raise PrerequisiteError(not_installed(task, missing, environment) + "\n  nothing was asked")
+        hint = "\n  or make the pictures now, and score them where these are: config.params.extra.only_generate: true"
+        hint = hint if load_index(upstream).run_specs[run_spec].makes_images else ""
+        raise PrerequisiteError(f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked")
 
 
 def look_for_helm(upstream: Upstream) -> Environment:

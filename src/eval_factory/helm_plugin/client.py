@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from helm.clients.client import Client, truncate_sequence
-from helm.common.media_object import MediaObject
+from helm.common.media_object import MediaObject, MultimediaObject
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult, Thinking, Token
 from helm.proxy.retry import NonRetriableException
 
@@ -29,10 +29,11 @@ from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.nouns import AttemptState
 from eval_factory.core.results import MODEL_ROLE
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import bridge, openai_api
+from eval_factory.endpoint import bridge, openai_api, pictures
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
@@ -101,6 +102,7 @@ class Endpoint:
         served = _demo_url() if settings.url.startswith("demo:") else None
         self._secret_fields = settings.secret_fields(os.environ)
         """Sent in every request, and stored nowhere."""
+        self._made_pictures = RunDir(self._cache.path.parent).made_pictures
         answered = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
         """The changes with which requests were answered that the endpoint refused as they were."""
@@ -160,6 +162,10 @@ class Endpoint:
 
     def _keyed(self, request: Request) -> _KeyedRequest:
         fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
+        parameters = request.image_generation_parameters
+        if (parameters is None) == (self._settings.endpoint_type == openai_api.IMAGES):
+            self._stop("benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do")
+        fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
         if self._settings.sees_images and (pictures := judged_pictures()):
             shown = [*pictures, MediaObject("text/plain", text=request.prompt)]
@@ -208,7 +214,10 @@ class Endpoint:
                 return None
             response, latency, created = found
             completion = openai_api.completion_of(response, self._settings.endpoint_type)
-        except openai_api.UnusableAnswer as error:  # cached by an older version
+            if self._settings.endpoint_type == openai_api.IMAGES:
+                for choice in completion.choices:
+                    pictures.look_for(self._made_pictures, choice.text)
+        except openai_api.UnusableAnswer as error:  # cached by an older version, or its pictures are gone
             self._cache.archive_answer(key, self._now(key, "unusable", str(error)))
             return None
         self._cache.journal(self._now(key, AttemptState.CACHED, None, *completion.tokens))
@@ -254,6 +263,11 @@ class Endpoint:
             asked.key, self._role, answered.attempt, AttemptState.ANSWERED, 200, "; ".join(adjustments) or None, *took,
             *completion.tokens,
         )  # fmt: skip
+        try:
+            if completion.pictures:
+                pictures.store(self._made_pictures, completion.pictures)
+        except OSError as error:
+            self._stop(f"cannot write {self._made_pictures}: {error}\n  check the disk; what was kept stays")
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
         self._session.spending.answered(self._role, asked.body, completion)
         with self._lock:
@@ -296,6 +310,10 @@ class Endpoint:
         )
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
+        if self._settings.endpoint_type == openai_api.IMAGES:  # as HELM's own client for pictures gives them
+            file, kind = pictures.file_of(self._made_pictures, choice.text)
+            shown = MultimediaObject([MediaObject(content_type=kind, location=str(file))])
+            return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=shown)
         cut_off = choice.finish_reason == openai_api.CUT_OFF
         split = self._adapter.without_reasoning(choice.text, cut_off=cut_off)
         text, thought = split.answer, split.thought

@@ -57,9 +57,7 @@ _BY_METHOD = {
 
 
 def needed_capability(adapter_spec: Any) -> str | None:
-    """What a run needs of a model beside text, by HELM's `AdapterSpec`; None where a chat is enough."""
-    if adapter_spec.image_generation_parameters is not None:
-        return "images"
+    """What a run needs of a model that no endpoint gives, by HELM's `AdapterSpec`; None: nothing."""
     return next((needed for part, needed in _BY_METHOD.items() if part in adapter_spec.method), None)
 
 
@@ -100,7 +98,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """HELM's own; an answer that it cannot score costs its instance only."""
         with Unscorable(self._report_unscorable) as self._unscorable:
             super().run_one(run_spec)
-        self._score_trivial_answers(run_spec)
+        if run_spec.adapter_spec.image_generation_parameters is None:  # no text is a picture
+            self._score_trivial_answers(run_spec)
 
     def _score_trivial_answers(self, run_spec: RunSpec) -> None:
         """The floors of the scores that were just written, in a share of the run's time and of that of earlier ones."""
@@ -122,8 +121,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def run_all(self, run_specs: list[RunSpec]) -> None:
         """Run the one that there is; a failure is reported in events and log without the prompt in HELM's message."""
+        only_generate = HelmRunSettings.from_environment(os.environ).only_generate
         for run_spec in self.those_that_can_run(run_specs):
             try:
+                if only_generate:
+                    run_spec = replace(run_spec, metric_specs=[*filter(needs_no_torch, run_spec.metric_specs)])
                 self._session.events.emit(logs.PHASE, phase=logs.LOADING, run=run_spec.name)
                 self._blocked_before = len(self._guard.blocked) if self._guard else 0
                 import_what_it_uses(run_spec)
@@ -225,6 +227,12 @@ class EvalRunner(Runner):  # type: ignore[misc]
             return
         annotations = [one.annotations for one in found.request_states]
         write_judge_probe(Path(self.output_path), [str(one.instance.id) for one in drawn], annotations)
+
+
+def needs_no_torch(metric_spec: Any) -> bool:
+    """Whether a metric counts, and does not look at pictures."""
+    _, of_pictures, name = metric_spec.class_name.partition(".metrics.image_generation.")
+    return not of_pictures or name == "efficiency_metrics.EfficiencyMetric"
 
 
 def import_what_it_uses(run_spec: RunSpec) -> None:

@@ -14,6 +14,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.limits import Admission
+from eval_factory.endpoint.openai_api import IMAGES
 from eval_factory.endpoint.replies import EndpointGone, EndpointUnusable, RequestFailed, StopMessages
 from eval_factory.endpoint.retrying_client import RETRIED_STATUSES, RetryingClient
 from eval_factory.endpoint.servers import Server, Servers, servers_of
@@ -50,6 +51,8 @@ def probe(
             that another try cannot change. Of several servers, each has to answer: one that does not is more likely
             a slip of the keyboard than an outage.
     """
+    if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
+        return None
     settings = replace(
         endpoint, request_timeout=min(_TIMEOUT_S, endpoint.request_timeout), max_retries=0, parallelism=1,
         requests_per_minute=None, tokens_per_minute=None,

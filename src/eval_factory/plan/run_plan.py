@@ -64,7 +64,7 @@ CHANGES_RESULTS = frozenset(
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
         "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
         "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
-        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images",
+        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images", "only_generate",
     )
     | _paths(
         "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
@@ -321,8 +321,8 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
-    switches = ("probe_judges", "judges_see_images", *ASKED_AGAIN_IF)
-    usual_values = {"upstream": HELM.name, **dict.fromkeys(switches, False)}
+    switches = ("probe_judges", "judges_see_images", "only_generate", *ASKED_AGAIN_IF)
+    usual_values: dict[str, Any] = {"upstream": HELM.name, **dict.fromkeys(switches, False)}
     usual_values |= dict.fromkeys(
         ("criteria_per_request", "shuffle_choices", "sample_seed", "instances", "max_image_side", *ASKED_AGAIN_BY)
     )

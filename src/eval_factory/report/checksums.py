@@ -63,6 +63,7 @@ def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = 
     found = {*rundir.results, *others}
     for folder, pattern in (
         (rundir.responses, "*"), (rundir.model_configs, "*"), (rundir.annotations, "*"), (rundir.helm, "*.json"),
+        (rundir.made_pictures, "*"),
     ):  # fmt: skip
         found.update(folder.glob(pattern))
     for folder in runs:

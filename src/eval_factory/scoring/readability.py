@@ -182,7 +182,7 @@ def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
         return Raw(), None
     cut_off = choice.finish_reason == openai_api.CUT_OFF
     split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
-    message = response["choices"][0].get("message")
+    message = response["choices"][0].get("message") if "choices" in response else None  # pictures have none
     raw = Raw(
         stripped=split.answer != choice.text,
         unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),

@@ -97,6 +97,12 @@ def _notes_on_scores(
         yield Note(Importance.DOUBTFUL, f"{blind} (extra.judges_see_images: true shows them)")
     if sees_images and not tally.has_pictures:
         yield Note(Importance.BACKGROUND, "judges_see_images has no effect: no question shows a picture")
+    if plan.evaluation.run.config.params.extra.only_generate:
+        indexed = plan.evaluation.task.helm.indexed
+        needed = ", ".join(indexed.packages if indexed else ()) or "packages of their own"
+        left_out = f"only_generate: HELM's metrics of pictures were left out; they need {needed}"
+        later = "without only_generate, the same command scores the pictures, which are in helm/generated_images"
+        yield Note(Importance.NO_RESULT, f"{left_out}; {later}")
     summarizes = run.has_metric("SummarizationMetric")
     if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in labels):
         yield Note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")

@@ -213,6 +213,10 @@ class HelmEntry(_Part):
         return IMAGES if self.images else None if self.indexed is None else self.indexed.media
 
     @property
+    def makes_images(self) -> bool:
+        return self.indexed is not None and self.indexed.makes_images
+
+    @property
     def fixed(self) -> dict[str, str] | None:
         """Arguments that are not the user's to choose; None where there are none."""
         return {name: rule.fixed for name, rule in self.parameters.items() if rule.fixed is not None} or None

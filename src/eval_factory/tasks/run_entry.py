@@ -116,7 +116,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
 
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
-    if spec.asks is not None:
+    if spec.asks is not None and not spec.makes_images:
         yield f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text"
     takes = [name for name in spec.parameters if name not in OURS]
     for name in entry.arguments:
@@ -208,9 +208,7 @@ def _task(entry: RunEntry, spec: IndexedRunSpec, framework: Framework, upstream:
     return Task(
         name=name,
         description=spec.description,
-        defaults={
-            "config": {"type": name, "supported_endpoint_types": ENDPOINT_TYPES if spec.media is None else ["chat"]}
-        },
+        defaults={"config": {"type": name, "supported_endpoint_types": spec.endpoint_types or ENDPOINT_TYPES}},
         helm=HelmEntry(
             run_spec=entry.name,
             scenario=spec.scenario or entry.name,

@@ -15,6 +15,7 @@ from typing import Any
 from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
 
 IMAGES, SOUNDS = "images", "sounds"
+IMAGE_GENERATION = "image generation"
 JURY_PARAMETER = "jury_config_path"
 """The parameter of run specs whose jury the user can choose."""
 
@@ -43,7 +44,7 @@ class IndexedRunSpec:
     executes: Mapping[str, str] | None = None
     """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
     asks: str | None = None
-    """What it asks for beside a model's answer to a chat: then it cannot be run."""
+    """What it asks for beside a model's answer to a chat: then it cannot be run, unless it is pictures."""
     media: str | None = None
     """What its prompts hold beside text: `images` or `sounds`."""
     zero_shot: bool = False
@@ -51,6 +52,16 @@ class IndexedRunSpec:
     choices: str | None = None
     """Of questions with lettered options: the letters say an option's place (`by place`), or the instructions say what
     each stands for (`by meaning`)."""
+
+    @property
+    def makes_images(self) -> bool:
+        """Whether its answers are pictures, of an endpoint of the type `images`."""
+        return self.asks == IMAGE_GENERATION
+
+    @property
+    def endpoint_types(self) -> list[str]:
+        """The only ones that it runs on; none: it runs on any that answers with text."""
+        return [IMAGES] if self.makes_images else ["chat"] if self.media else []
 
     @property
     def required(self) -> list[str]:

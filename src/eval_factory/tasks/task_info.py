@@ -44,7 +44,7 @@ class TaskInfo:
     """As `helm.NAME`, which means the same."""
     description: str
     endpoint_types: tuple[str, ...]
-    """`chat`, `completions`: what its endpoint may be."""
+    """`chat`, `completions`, `images`: what its endpoint may be."""
     judges: tuple[str, ...]
     """Of the default jury; empty where it is scored by a rule."""
     main_metric: str | None

@@ -99,7 +99,7 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
         others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation)
         files = (*rundir.results, *others, *(rundir.answers if fresh else ()))
         found = [path for path in files if os.path.lexists(path)]
-        folders = (rundir.responses, rundir.model_configs, rundir.helm_runs)
+        folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.made_pictures)
         found += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
         at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in found)
         if at_risk:
@@ -125,7 +125,7 @@ def _is_our_cache(path: Path) -> bool:
 
 def start_over(rundir: RunDir) -> None:
     """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
-    for folder in (rundir.helm_runs, rundir.responses):
+    for folder in (rundir.helm_runs, rundir.responses, rundir.made_pictures):
         shutil.rmtree(folder, ignore_errors=True)
     for path in (
         rundir.run_state,

@@ -25,6 +25,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import refuse_full_disk, write_atomic
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
+from eval_factory.endpoint.openai_api import IMAGES
 from eval_factory.executors.process import make_room
 from eval_factory.helm.command import command_line
 from eval_factory.helm.environments import environment_of
@@ -176,7 +177,8 @@ def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
         check_passport(plan)
     other_run_text(plan)
     helm = evaluation.task.helm
-    look_for_packages(plan.task_name, helm.run_spec, plan.upstream)
+    only_generate = evaluation.run.config.params.extra.only_generate
+    look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
 
@@ -232,6 +234,7 @@ def probe_all(
         context.log.warning(warning)
         context.show(f"warning: {warning}")
     silent = {endpoint.role for endpoint, warning in zip(asked, warnings, strict=True) if warning}
+    silent |= {endpoint.role for endpoint in endpoints if endpoint.endpoint_type == IMAGES}  # nobody asked those
     return frozenset(endpoint.role for endpoint in endpoints) - silent
 
 

@@ -94,7 +94,7 @@ def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
     settings = HelmRunSettings(pins=run_data.pins_of(plan), all_files=run_data.takes_all_files(plan, env))
     extra, cluster = plan.evaluation.run.config.params.extra, plan.evaluation.task.helm.cluster
-    settings = replace(settings, probe_judges=extra.probe_judges)
+    settings = replace(settings, probe_judges=extra.probe_judges, only_generate=extra.only_generate)
     if extra.sample_seed is not None:
         settings = replace(settings, sample=SampleSettings(extra.sample_seed, cluster.field if cluster else None))
     if extra.instances is not None:

@@ -114,7 +114,12 @@ def finished_run(plan: Plan, state: LastRunState | None, read: DataRead) -> list
         return None
     if DataRead(state.data_bundle, state.data_files, state.all_files) != read:
         return None
-    folders = [plan.rundir.root / name for name in state.runs]
+    root = plan.rundir.root
+    files = {root / name: digest for name, digest in state.files.items()}
+    made = [file for file in files if file.parent == plan.rundir.made_pictures]
+    if any(not file.is_file() or sha256_of(file) != files[file] for file in made):
+        return None
+    folders = [root / name for name in state.runs]
     return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
 
 

@@ -253,9 +253,5 @@ NEEDED = {
 def test_by_method_what_an_endpoint_cannot_give() -> None:
     """It answers a chat: every method of HELM's was thought of."""
     known = {name: value for name, value in vars(adapter_spec).items() if name.startswith("ADAPT_")}
-    plain = {"image_generation_parameters": None}
     methods = [method for method in known.values() if isinstance(method, str)]
-    assert {method: runner.needed_capability(SimpleNamespace(method=method, **plain)) for method in methods} == NEEDED
-    assert (
-        runner.needed_capability(SimpleNamespace(method="generation", image_generation_parameters=object())) == "images"
-    )
+    assert {method: runner.needed_capability(SimpleNamespace(method=method)) for method in methods} == NEEDED

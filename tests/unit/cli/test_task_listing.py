@@ -43,7 +43,7 @@ def test_the_example_of_every_run_spec_that_runs_is_valid(tmp_path: Path) -> Non
     framework = load_framework()
     for name, spec in RUN_SPECS.items():
         text = task_listing.details(task_listing.record_of(f"helm:{name}", framework))
-        if spec.asks is not None:
+        if spec.asks is not None and not spec.makes_images:
             assert "cannot be run: it asks a model for" in text
             assert yaml.safe_load(text) is None
             continue

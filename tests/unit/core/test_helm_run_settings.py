@@ -12,7 +12,7 @@ EVERYTHING = HelmRunSettings(
     run_id="r1", parent=17, probed=frozenset({"model", "a_judge"}), allowed=(("host.example", 443), ("::1", 8000)),
     proxies={"https://host.example": "http://user:secret@proxy.example:3128"},
     pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}), file_lists="/lists", all_files=False,
-    sample=SampleSettings(7, "patient"), without=frozenset({"read_yaml_with_the_c_parser", "all"}),
+    sample=SampleSettings(7, "patient"), only_generate=True, without=frozenset({"read_yaml_with_the_c_parser", "all"}),
     limits=SharedLimitsSettings("/run/x/s", {"model": "https://host.example/v1"}),
 )  # fmt: skip
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)

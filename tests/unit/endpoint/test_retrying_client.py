@@ -508,3 +508,10 @@ def test_at_a_limit_nobody_waits_for_the_end_of_a_pause(monkeypatch: pytest.Monk
     with pytest.raises(LimitReached, match="max_wall_s"):
         client.ask(BODY, note)
     assert noted == [1]
+
+
+def test_a_picture_that_is_none_is_paid_for_once() -> None:
+    transport = Replies(reply(200, {"data": [{"url": "https://h/x.png"}]}))
+    with pytest.raises(RequestFailed, match="what a URL leads to is not fetched"):
+        client_of(transport, endpoint_type="images").ask({"model": "m", "prompt": "x", "n": 1}, unnoted)
+    assert len(transport.sent) == 1

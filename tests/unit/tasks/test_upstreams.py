@@ -54,7 +54,7 @@ def test_a_task_on_the_other_upstream() -> None:
     ("med_mcqa", "medhelm", "medhelm 0.8.0 has no run spec 'med_mcqa', so med_mcqa is run by helm only"),
     ("helm:sct_bench", "helm", "HELM 0.5.16 has no run spec 'sct_bench'; medhelm 0.8.0 has one"),
     ("helm:sct_bnch", "medhelm", "medhelm 0.8.0 has no run spec 'sct_bnch', did you mean 'sct_bench'?; 'eval-factory ls --all --upstream medhelm'"),
-    ("helm:radiology", "medhelm", "radiology asks a model for image generation"), ("pubmed_qa", "other", "must be 'helm' or 'medhelm'"),
+    ("helm:radiology", "medhelm", "helm:radiology runs on images, not on chat"), ("pubmed_qa", "other", "must be 'helm' or 'medhelm'"),
 ])  # fmt: skip
 def test_what_an_upstream_does_not_have(task: str, upstream: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:

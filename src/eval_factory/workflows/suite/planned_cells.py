@@ -58,7 +58,8 @@ def _of_data(plan: Plan, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The task's own data, its packages, and a data bundle: whoever is evaluated."""
     extra, task = plan.evaluation.run.config.params.extra, plan.evaluation.task
     faults = data_faults(task, extra)
-    checks: list[Callable[[], object]] = [lambda: look_for_packages(plan.task_name, task.helm.run_spec, plan.upstream)]
+    needed = partial(look_for_packages, plan.task_name, task.helm.run_spec, plan.upstream)
+    checks: list[Callable[[], object]] = [partial(needed, only_generate=extra.only_generate)]
     if extra.offline or extra.data_dir is not None:
         from eval_factory.workflows.prepare import find_bundle  # imports what reads bundles: seldom needed
 

@@ -72,7 +72,7 @@ def test_data_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(task: str, run_spec: str, _upstream: Upstream) -> None:
+    def look(task: str, run_spec: str, _upstream: Upstream, **_: bool) -> None:
         if run_spec == "medec":
             raise PrerequisiteError(f"{task} needs a package")
 
