@@ -3,6 +3,8 @@
 In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys, cache.db and
 responses/ get that text. The file is read once more when the request goes out, so that memory holds the pictures of
 those requests alone that are on their way.
+HELM's own requests of media are lists of texts and files. One with a text has files beside it: what changes the words
+leaves pictures alone.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +20,8 @@ from typing import Any
 
 MAX_FILE = 64 << 20
 """Bytes. No endpoint takes as much in one request."""
+PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Stands in a text for the next file."""
 RESAMPLING = "LANCZOS"
 """Of Pillow: how a picture is made smaller."""
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
@@ -42,7 +46,7 @@ def type_of(data: bytes) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class Facts:
     content_type: str | None
     size: int
     sha256: str
@@ -52,7 +56,7 @@ class Medium(str):
     """What stands in a body in place of a picture's or sound's content, and knows its file."""
 
     file: Path
-    facts: _Facts
+    facts: Facts
     max_image_side: int | None
 
     @classmethod
@@ -72,12 +76,31 @@ class Medium(str):
         return f"data:{kind};base64,{text}" if kind.startswith("image/") else text
 
 
-def messages_of(media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None) -> list[dict[str, Any]]:
+def messages_of(
+    media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None, turns: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
     """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a file), in their order.
-
-    Raises UnusableMedium.
+    Or these turns, with the files in their places. Raises UnusableMedium.
     """
-    return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
+    if not any(PLACE in one["content"] for one in turns):
+        return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
+    files = (one for one in media_objects if one.get("text") is None)
+    parts = (placed(one["content"], files) if PLACE in one["content"] else one["content"] for one in turns)
+    contents = [one if isinstance(one, str) else [_part(part, max_image_side) for part in one] for one in parts]
+    if next(files, None) is not None:
+        raise UnusableMedium("a picture or sound has no place in the text")
+    return [{**turn, "content": content} for turn, content in zip(turns, contents, strict=True)]
+
+
+def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The parts of a text, and as many files as it has places; without a text these objects as they are."""
+    if not text:
+        return list(media_objects)
+    files, (first, *others) = iter(media_objects), text.split(PLACE)
+    parts: list[Mapping[str, Any]] = [{"text": first}]
+    for words in others:
+        parts += [next(files, {"text": PLACE}), {"text": words}]
+    return [one for one in parts if one.get("text") is None or one["text"].strip()]  # some endpoints take no blank text
 
 
 def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:
@@ -118,7 +141,7 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
         what = str(one.get("content_type")).partition("/")[0]
         counts[what] = counts.get(what, 0) + 1
         try:
-            facts = _own_facts(*_version_of(Path(str(one.get("location")))))
+            facts = facts_of(Path(str(one.get("location"))))
             size = f"{facts.size} bytes" if facts.size < 1000 else f"{facts.size / 1000:.0f} kB"
             said = f"{facts.content_type or 'of an unknown type'}, {size}, sha256 {facts.sha256[:16]}"
         except UnusableMedium as error:
@@ -128,14 +151,19 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
     return text
 
 
-def _version_of(file: Path) -> tuple[Path, int, int]:
+def facts_of(file: Path, max_size: int = MAX_FILE) -> Facts:
+    """Raises UnusableMedium, which begins with the file's name."""
+    return _own_facts(*_version_of(file, max_size))
+
+
+def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
     """(file, bytes, time of its last change): what is known of one is not known of a later one."""
     try:
         state = file.stat()
     except (OSError, ValueError):
         raise UnusableMedium(f"{file.name} is not there") from None
-    if not file.is_file() or state.st_size > MAX_FILE:
-        raise UnusableMedium(f"{file.name} is no file of {MAX_FILE >> 20} MiB or less")
+    if not file.is_file() or state.st_size > max_size:
+        raise UnusableMedium(f"{file.name} is no file of {max_size >> 20} MiB or less")
     return file, state.st_size, state.st_mtime_ns
 
 
@@ -147,15 +175,15 @@ def _read(file: Path) -> bytes:
 
 
 @lru_cache(1 << 16)
-def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
+def _own_facts(file: Path, _size: int, _changed: int) -> Facts:
     data = _read(file)
-    return _Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
+    return Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
 
 
 @lru_cache(1 << 16)
-def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | None) -> _Facts:
+def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | None) -> Facts:
     data, kind = _sent(_read(file), file.name, max_image_side)
-    return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
+    return Facts(kind, len(data), hashlib.sha256(data).hexdigest())
 
 
 def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, str]:

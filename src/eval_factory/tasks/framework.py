@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.tasks.run_specs import IndexedRunSpec, load_index
+from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"
@@ -188,6 +188,8 @@ class HelmEntry(_Part):
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
     upstream: Upstream = HELM
     """Which HELM runs it, as the user says; never in framework.yml."""
+    shows_pictures: bool = False
+    """Whether a custom benchmark's rows hold pictures; never in framework.yml."""
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
     arguments: dict[str, str] = field(default_factory=dict)
@@ -206,7 +208,8 @@ class HelmEntry(_Part):
     @property
     def media(self) -> str | None:
         """What its prompts hold beside text."""
-        return None if self.indexed is None else self.indexed.media
+        own = IMAGES if self.shows_pictures else None
+        return own if self.indexed is None or own else self.indexed.media
 
     @property
     def fixed(self) -> dict[str, str] | None:
