@@ -65,8 +65,7 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
     with_text = (
         given.keys() - {"repeats", "blind_control"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
     )
-    # HELM leaves the media out of what it makes of a text; those of a custom benchmark stand beside it
-    if task.helm.media and with_text and not task.helm.shows_pictures:
+    if task.helm.media and with_text and not task.helm.shows_pictures:  # HELM leaves media out of texts that it makes
         yield f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} has {task.helm.media}; {_LEAVE_OUT}"
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):

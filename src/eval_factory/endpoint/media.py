@@ -3,8 +3,6 @@
 In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys, cache.db and
 responses/ get that text. The file is read once more when the request goes out, so that memory holds the pictures of
 those requests alone that are on their way.
-HELM's own requests of media are lists of texts and files. One with a text has files beside it: what changes the words
-leaves pictures alone.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from typing import Any
 MAX_FILE = 64 << 20
 """Bytes. No endpoint takes as much in one request."""
 PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Stands in a text for the next file."""
+"""Stands in a request's text for the next of the files beside it: what changes words leaves pictures alone."""
 RESAMPLING = "LANCZOS"
 """Of Pillow: how a picture is made smaller."""
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
@@ -97,9 +95,7 @@ def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mappin
     if not text:
         return list(media_objects)
     files, (first, *others) = iter(media_objects), text.split(PLACE)
-    parts: list[Mapping[str, Any]] = [{"text": first}]
-    for words in others:
-        parts += [next(files, {"text": PLACE}), {"text": words}]
+    parts = [{"text": first}, *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words}))]
     return [one for one in parts if one.get("text") is None or one["text"].strip()]  # some endpoints take no blank text
 
 

@@ -102,7 +102,7 @@ def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Pa
     if own.has_clusters:
         document["has_clusters"] = True
     if own.rows_with_pictures:
-        document[names.PICTURES_BESIDE] = str(own.path)
+        document["pictures_beside"] = str(own.path)
     if own.has_answers:
         document["has_answers"] = True
     if own.is_rubric:

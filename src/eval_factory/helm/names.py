@@ -19,7 +19,6 @@ MODEL_DEPLOYMENTS = "model_deployments.yaml"
 MODEL_METADATA = "model_metadata.yaml"
 JUDGES = "judges.yaml"
 BENCHMARK = "benchmark.yaml"
-PICTURES_BESIDE = "pictures_beside"  # its key of the user's own file, where rows show pictures
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
 OTHER_RUN = "other_run.json"

@@ -74,7 +74,7 @@ def folder_of_names(output_path: str) -> Path | None:
     """From which rows name pictures; None where they show none. `output_path`: of the scenario, as HELM has it."""
     file = RunDir(Path(output_path).absolute().parents[2]).model_configs / names.BENCHMARK
     own = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return Path(own[names.PICTURES_BESIDE]).parent if names.PICTURES_BESIDE in own else None
+    return Path(own["pictures_beside"]).parent if "pictures_beside" in own else None
 
 
 def with_pictures(asked: Input, pictures: Sequence[str], output_path: str) -> Input:

@@ -51,8 +51,9 @@ class AskingWhatFollows:
         return getattr(self._inner, name)
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
-        states = [sent_with_text(state) for state in scenario_state.request_states]
-        scenario_state = replace(scenario_state, request_states=states)
+        if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
+            states = [sent_with_text(state) for state in scenario_state.request_states]
+            scenario_state = replace(scenario_state, request_states=states)
         if ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             answered = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE

@@ -107,9 +107,8 @@ def _rank(seed: int, what: object) -> bytes:
 
 
 def _text_of(instance: Any) -> list[Any]:
-    """What is asked and what may be answered, in whatever order: HELM's own ids are places in the data."""
+    """What is asked, what is shown and what may be answered, in whatever order: HELM's ids are places in the data."""
     answers = sorted(reference.output.text for reference in instance.references)
     content = getattr(instance.input, "multimedia_content", None)
     shown = [one.text or Path(one.location).name for one in content.media_objects] if content else []
-    # without them one question about many pictures had a rank for each answer alone, and came sorted by it
     return [instance.input.text, getattr(instance.input, "messages", None), answers, *shown]

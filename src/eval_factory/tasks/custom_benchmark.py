@@ -267,7 +267,7 @@ def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, l
     prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
     compared = prompt if EXACT_MATCH in parts.metrics else None
     asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
-    parts.pictures.template = prompt
+    parts.pictures.template = prompt if set(asked) <= set(header) else ""
     return custom_table.check_rows(parts.dataset_file, header, asked, found, parts.pictures, compared), header
 
 

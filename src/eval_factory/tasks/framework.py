@@ -208,8 +208,7 @@ class HelmEntry(_Part):
     @property
     def media(self) -> str | None:
         """What its prompts hold beside text."""
-        own = IMAGES if self.shows_pictures else None
-        return own if self.indexed is None or own else self.indexed.media
+        return IMAGES if self.shows_pictures else None if self.indexed is None else self.indexed.media
 
     @property
     def fixed(self) -> dict[str, str] | None:

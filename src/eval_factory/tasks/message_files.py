@@ -334,8 +334,6 @@ def message_problems(where: str, value: Any, *, own: bool, pictures: bool = Fals
         content = message.get("content")
         if isinstance(content, list) and pictures and role == USER:
             yield from _part_problems(f"{where}.{number}.content", content)
-        elif isinstance(content, list):
-            yield f"{where}.{number}.content: must be text: only users show pictures, in conversations without a rubric"
         elif own or not isinstance(content, str):
             yield from text_problems(f"{where}.{number}.content", content)
     last = value[-1]

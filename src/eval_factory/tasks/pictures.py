@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import string
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
     named = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
     before = [name for name in columns if name not in named]
     marks = {name: media.PLACE if cells[name].strip() else "" for name in columns}
-    text = "".join(marks[name] for name in before) + template.format_map(defaultdict(str, {**cells, **marks}))
+    text = "".join(marks[name] for name in before) + template.format_map({**cells, **marks})
     return text, [name for name in (*before, *named) if marks[name]]
 
 
@@ -56,9 +55,8 @@ class PictureCheck:
     sha256: str = ""
 
     def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
-        if picture_columns(cells):
-            text, columns = filled(self.template, cells)
-            yield from self.problems_of([(f"column {name}", cells[name]) for name in columns], text)
+        text, columns = filled(self.template, cells) if picture_columns(cells) else ("", [])
+        return self.problems_of([(f"column {name}", cells[name]) for name in columns], text)
 
     def problems_of(self, named: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
         """`named`: (where in a row a picture stands, what names it). `text`: what is asked."""
@@ -68,14 +66,10 @@ class PictureCheck:
             yield f"{named[0][0]}: its text holds the character U+FFFC, which stands for a picture; take it out"
         self.rows += bool(named)
         if named and self.first is None:
-            files = [str(picture_file(self.folder, name)) for _, name in named]
-            self.first = media.as_text(
-                media.placed(text, [{"content_type": "image", "location": one} for one in files])
-            )
+            files = [{"content_type": "image", "location": picture_file(self.folder, name)} for _, name in named]
+            self.first = media.as_text(media.placed(text, files))
 
     def _problem_of(self, name: str) -> str | None:
-        from PIL import Image  # text needs none
-
         if re.match("https?:", name.strip(), re.IGNORECASE):
             return "is of the web, and not fetched"
         file = picture_file(self.folder, name)
@@ -83,6 +77,8 @@ class PictureCheck:
             facts = media.facts_of(file, self.max_size)
             if not str(facts.content_type).startswith("image/"):
                 return "is no PNG, JPEG, GIF or WebP file"
+            from PIL import Image  # text needs none
+
             with Image.open(file) as picture:
                 picture.verify()
         except media.UnusableMedium as error:
