@@ -300,7 +300,7 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "main_metric": benchmark.main_metric,
         "judges": task.helm.judges if benchmark.has_jury else (),
         "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
-        "shows_pictures": benchmark.rows_with_pictures > 0,
+        "images": benchmark.rows_with_pictures > 0,
     }
     defaults = task.defaults
     if benchmark.is_rubric or benchmark.has_turns:

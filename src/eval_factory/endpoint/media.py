@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,7 +44,7 @@ def type_of(data: bytes) -> str | None:
 
 
 @dataclass(frozen=True)
-class Facts:
+class _Facts:
     content_type: str | None
     size: int
     sha256: str
@@ -54,7 +54,7 @@ class Medium(str):
     """What stands in a body in place of a picture's or sound's content, and knows its file."""
 
     file: Path
-    facts: Facts
+    facts: _Facts
     max_image_side: int | None
 
     @classmethod
@@ -75,10 +75,10 @@ class Medium(str):
 
 
 def messages_of(
-    media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None, turns: Sequence[Mapping[str, Any]] = ()
+    media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None, turns: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a file), in their order.
-    Or these turns, with the files in their places. Raises UnusableMedium.
+    Where the turns have places: these with the files in them. Raises UnusableMedium.
     """
     if not any(PLACE in one["content"] for one in turns):
         return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
@@ -147,7 +147,7 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
     return text
 
 
-def facts_of(file: Path, max_size: int = MAX_FILE) -> Facts:
+def facts_of(file: Path, max_size: int = MAX_FILE) -> _Facts:
     """Raises UnusableMedium, which begins with the file's name."""
     return _own_facts(*_version_of(file, max_size))
 
@@ -171,15 +171,15 @@ def _read(file: Path) -> bytes:
 
 
 @lru_cache(1 << 16)
-def _own_facts(file: Path, _size: int, _changed: int) -> Facts:
+def _own_facts(file: Path, _size: int, _changed: int) -> _Facts:
     data = _read(file)
-    return Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
+    return _Facts(type_of(data), len(data), hashlib.sha256(data).hexdigest())
 
 
 @lru_cache(1 << 16)
-def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | None) -> Facts:
+def _sent_facts(file: Path, _size: int, _changed: int, max_image_side: int | None) -> _Facts:
     data, kind = _sent(_read(file), file.name, max_image_side)
-    return Facts(kind, len(data), hashlib.sha256(data).hexdigest())
+    return _Facts(kind, len(data), hashlib.sha256(data).hexdigest())
 
 
 def _sent(data: bytes, name: str, max_image_side: int | None) -> tuple[bytes, str]:

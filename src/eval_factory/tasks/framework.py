@@ -184,12 +184,12 @@ class HelmEntry(_Part):
     """Whether answers are judged criterion by criterion."""
     zero_shot: bool = False
     """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
+    images: bool = False
+    """Whether prompts show pictures; of HELM's own run specs its index knows it."""
     choices: Literal["by place", "by meaning"] | None = None
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
     upstream: Upstream = HELM
     """Which HELM runs it, as the user says; never in framework.yml."""
-    shows_pictures: bool = False
-    """Whether a custom benchmark's rows hold pictures; never in framework.yml."""
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
     arguments: dict[str, str] = field(default_factory=dict)
@@ -208,7 +208,7 @@ class HelmEntry(_Part):
     @property
     def media(self) -> str | None:
         """What its prompts hold beside text."""
-        return IMAGES if self.shows_pictures else None if self.indexed is None else self.indexed.media
+        return IMAGES if self.images else None if self.indexed is None else self.indexed.media
 
     @property
     def fixed(self) -> dict[str, str] | None:
