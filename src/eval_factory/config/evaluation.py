@@ -316,11 +316,13 @@ def _task_of(benchmark: Benchmark, task: Task) -> Task:
         "main_metric": benchmark.main_metric,
         "judges": task.helm.judges if benchmark.has_jury else (),
         "cluster": ClusterRule(what=f"column {CLUSTER}", field=CLUSTER) if benchmark.has_clusters else None,
+        "images": benchmark.rows_with_pictures > 0,
     }
     defaults = task.defaults
     if benchmark.is_rubric or benchmark.has_turns:
         run_spec = RUBRIC_RUN_SPEC if benchmark.is_rubric else CONVERSATION_RUN_SPEC
         helm |= {"run_spec": run_spec, "rubric": benchmark.is_rubric, "zero_shot": True}
+    if benchmark.is_rubric or benchmark.has_turns or benchmark.rows_with_pictures:
         defaults = {**defaults, "config": {**defaults["config"], "supported_endpoint_types": ["chat"]}}
     return replace(
         task,

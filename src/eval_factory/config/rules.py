@@ -65,7 +65,8 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
     with_text = (
         given.keys() - {"repeats", "blind_control"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
     )
-    if task.helm.media and with_text:  # HELM leaves the media out of what it makes of a text
+    own = BENCHMARK_KEY in task.helm.parameters
+    if task.helm.media and with_text and not own:  # HELM leaves the media out of what it makes of a text
         yield f"{_EXTRA}.{min(with_text)}: asks with text alone, and {task.name} has {task.helm.media}; {_LEAVE_OUT}"
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
@@ -87,17 +88,18 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
             yield f"{_EXTRA}.perturb: there is no {name!r}{near}"
         elif (why := not_offered(name, task.name)) is not None:
             refused[why].append(name)
+        elif task.helm.media and name in ("gender", "race"):
+            refused["its pictures may show the patient"].append(name)
     for why, names in refused.items():
         yield f"{_EXTRA}.perturb: {', '.join(names)} may change the right answers of {task.name} ({why}); {_LEAVE_OUT}"
 
 
 def judges_cannot_see(task: Task, extra: Extra) -> Iterator[str]:
-    """Of a custom benchmark it is not known here whether its questions show pictures."""
     if not extra.judges_see_images:
         return
     if not task.helm.judges and not task.helm.prescribed_judges:
         yield f"{_EXTRA}.judges_see_images: {task.name} is not scored by judges; {_LEAVE_OUT}"
-    elif task.helm.media != IMAGES and BENCHMARK_KEY not in task.helm.parameters:
+    elif task.helm.media != IMAGES:
         yield f"{_EXTRA}.judges_see_images: {task.name} shows no pictures; {_LEAVE_OUT}"
 
 

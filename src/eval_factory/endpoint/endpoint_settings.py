@@ -88,7 +88,8 @@ class EndpointSettings:
         """
         objects = (request.get("multimodal_prompt") or {}).get("media_objects")
         if objects:
-            request = {**request, "messages": media.messages_of(objects, self.max_image_side)}
+            turns = request.get("messages") or [{"role": "user", "content": request.get("prompt") or ""}]
+            request = {**request, "messages": media.messages_of(objects, self.max_image_side, turns)}
         return openai_api.request_body(
             request, model_id=self.model_id, endpoint_type=self.endpoint_type, top_p=self.top_p, adapter=self.adapter
         )

@@ -20,6 +20,8 @@ from typing import Any
 
 MAX_FILE = 64 << 20
 """Bytes. No endpoint takes as much in one request."""
+PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Stands in a request's text for the next of the files beside it: what changes words leaves pictures alone."""
 RESAMPLING = "LANCZOS"
 """Of Pillow: how a picture is made smaller."""
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
@@ -76,12 +78,29 @@ class Medium(str):
         return f"data:{kind};base64,{text}" if kind.startswith("image/") else text
 
 
-def messages_of(media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None) -> list[dict[str, Any]]:
+def messages_of(
+    media_objects: Iterable[Mapping[str, Any]], max_image_side: int | None, turns: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """One message of a user: a part for each of HELM's media objects (`text`, or `location` of a file), in their order.
-
-    Raises UnusableMedium.
+    Where the turns have places: these with the files in them. Raises UnusableMedium.
     """
-    return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
+    if not any(PLACE in one["content"] for one in turns):
+        return [{"role": "user", "content": [_part(one, max_image_side) for one in media_objects]}]
+    files = (one for one in media_objects if one.get("text") is None)
+    parts = (placed(one["content"], files) if PLACE in one["content"] else one["content"] for one in turns)
+    contents = [one if isinstance(one, str) else [_part(part, max_image_side) for part in one] for one in parts]
+    if next(files, None) is not None:
+        raise UnusableMedium("a picture or sound has no place in the text")
+    return [{**turn, "content": content} for turn, content in zip(turns, contents, strict=True)]
+
+
+def placed(text: str, media_objects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The parts of a text, and as many files as it has places; without a text these objects as they are."""
+    if not text:
+        return list(media_objects)
+    files, (first, *others) = iter(media_objects), text.split(PLACE)
+    parts = [{"text": first}, *(one for words in others for one in (next(files, {"text": PLACE}), {"text": words}))]
+    return [one for one in parts if one.get("text") is None or one["text"].strip()]  # some endpoints take no blank text
 
 
 def _part(media_object: Mapping[str, Any], max_image_side: int | None) -> dict[str, Any]:
@@ -151,7 +170,7 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
         what = str(one.get("content_type")).partition("/")[0]
         counts[what] = counts.get(what, 0) + 1
         try:
-            facts = _own_facts(*_version_of(Path(str(one.get("location")))))
+            facts = facts_of(Path(str(one.get("location"))))
             size = f"{facts.size} bytes" if facts.size < 1000 else f"{facts.size / 1000:.0f} kB"
             said = f"{facts.content_type or 'of an unknown type'}, {size}, sha256 {facts.sha256[:16]}"
         except UnusableMedium as error:
@@ -161,14 +180,19 @@ def as_text(media_objects: Iterable[Mapping[str, Any]]) -> str:
     return text
 
 
-def _version_of(file: Path) -> tuple[Path, int, int]:
+def facts_of(file: Path, max_size: int = MAX_FILE) -> _Facts:
+    """Raises UnusableMedium, which begins with the file's name."""
+    return _own_facts(*_version_of(file, max_size))
+
+
+def _version_of(file: Path, max_size: int = MAX_FILE) -> tuple[Path, int, int]:
     """(file, bytes, time of its last change): what is known of one is not known of a later one."""
     try:
         state = file.stat()
     except (OSError, ValueError):
         raise UnusableMedium(f"{file.name} is not there") from None
-    if not file.is_file() or state.st_size > MAX_FILE:
-        raise UnusableMedium(f"{file.name} is no file of {MAX_FILE >> 20} MiB or less")
+    if not file.is_file() or state.st_size > max_size:
+        raise UnusableMedium(f"{file.name} is no file of {max_size >> 20} MiB or less")
     return file, state.st_size, state.st_mtime_ns
 
 

@@ -252,8 +252,9 @@ def _with_media(state: RequestState, helm_dir: Path) -> RequestState:
     if prompt:
         request = {**state.request, MULTIMODAL_PROMPT: _located(prompt, helm_dir)}
         state = state.model_copy(update={"request": request})
-    if asked.multimedia_content and not asked.text:
-        text = media.as_text(_located(asked.multimedia_content, helm_dir)[MEDIA_OBJECTS])
+    if asked.multimedia_content and (not asked.text or media.PLACE in asked.text):
+        objects = _located(asked.multimedia_content, helm_dir)[MEDIA_OBJECTS]
+        text = media.as_text(media.placed(asked.text, objects))
         instance = state.instance.model_copy(update={"input": asked.model_copy(update={"text": text})})
         state = state.model_copy(update={"instance": instance})
     made = [one.multimodal_content for one in (state.result.completions if state.result else ())]

@@ -112,7 +112,8 @@ def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | Non
         return None if text is None else Input(text, asked.multimedia_content)
     *earlier, last = asked.messages
     text = change(str(last["content"]))
-    return None if text is None else Input(messages=[*earlier, {**last, "content": text}])
+    turns = [*earlier, {**last, "content": text}]
+    return None if text is None else Input(messages=turns, multimedia_content=asked.multimedia_content)
 
 
 def _spec(kind: type, **args: Any) -> PerturbationSpec:

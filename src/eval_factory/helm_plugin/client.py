@@ -35,7 +35,7 @@ from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
 from eval_factory.endpoint import bridge, openai_api, pictures
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.media import UnusableMedium
+from eval_factory.endpoint.media import PLACE, UnusableMedium
 from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
 from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import RetryingClient
@@ -45,6 +45,7 @@ from eval_factory.helm_plugin.judged_question import judged_pictures
 from eval_factory.helm_plugin.session import Session, raised_at, session_for
 
 SAY_BUSY_EVERY_S = 10.0
+NOT_SHOWN = "[a picture that you are not shown]"
 _KINDS = {EndpointGone: logs.UNREACHABLE, EndpointUnusable: logs.REFUSED_BY_ENDPOINT}
 """What a fatal event says of the endpoint; nothing where it may be the benchmark's own requests."""
 
@@ -167,8 +168,11 @@ class Endpoint:
             self._stop("benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do")
         fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
-        if self._settings.sees_images and (pictures := judged_pictures()):
+        pictures = [] if self._role == MODEL_ROLE else judged_pictures()
+        if pictures and self._settings.sees_images:
             shown = [*pictures, MediaObject("text/plain", text=request.prompt)]
+        elif pictures:
+            fields["prompt"] = request.prompt.replace(PLACE, NOT_SHOWN)
         if not shown:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
         if self._settings.endpoint_type != openai_api.CHAT:

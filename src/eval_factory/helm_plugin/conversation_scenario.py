@@ -5,7 +5,10 @@ Metrics and juries are those of HELM's configurable benchmark, which by itself s
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
@@ -21,10 +24,16 @@ from helm.benchmark.scenarios.scenario import (
     ScenarioSpec,
 )
 from helm.common import general
+from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.rundir import RunDir
+from eval_factory.endpoint.media import facts_of
+from eval_factory.helm import names
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, read_conversations
+from eval_factory.tasks.pictures import picture_file
 from eval_factory.tasks.rubric_case import conversation_text
 
 
@@ -60,6 +69,27 @@ def downloaded(output_path: str, path: str, url: str) -> Path:
     return file
 
 
+@cache
+def folder_of_names(output_path: str) -> Path | None:
+    """From which rows name pictures; None where they show none. `output_path`: of the scenario, as HELM has it."""
+    file = RunDir(Path(output_path).absolute().parents[2]).model_configs / names.BENCHMARK
+    own = parse_own(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return Path(own["pictures_beside"]).parent if "pictures_beside" in own else None
+
+
+def with_pictures(asked: Input, pictures: Sequence[str], output_path: str) -> Input:
+    """With copies, so that the folder can be moved, under names of their content: their own may be a patient's."""
+    copies, folder = list[MediaObject](), folder_of_names(output_path)
+    for file in [] if folder is None else [picture_file(folder, name) for name in pictures]:
+        facts = facts_of(file)
+        copy = Path(output_path).absolute().parent / "pictures" / facts.sha256
+        if not copy.is_file() or copy.stat().st_size != facts.size:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
+        copies.append(MediaObject(content_type=str(facts.content_type), location=str(copy)))
+    return replace(asked, multimedia_content=MultimediaObject(copies)) if copies else asked
+
+
 class ConversationScenario(Scenario):  # type: ignore[misc]
     """Conversations, each with the right answer where its file says it."""
 
@@ -69,12 +99,12 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
         super().__init__()
         self.name, self.description, self._file = name, description, Path(dataset_file)
 
-    def get_instances(self, output_path: str) -> list[Instance]:  # noqa: ARG002 - HELM's interface
+    def get_instances(self, output_path: str) -> list[Instance]:
         read = read_conversations(self._file)
         refuse(self._file, read.problems)
         return [
             Instance(
-                input=input_of(row.messages),
+                input=with_pictures(input_of(row.messages), row.pictures, output_path),
                 references=[
                     *right_replies(row.correct),
                     *(Reference(Output(text=answer), tags=[]) for answer in row.incorrect),

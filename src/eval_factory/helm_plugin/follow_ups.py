@@ -17,6 +17,7 @@ from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 
 from eval_factory.core.safe_files import write_atomic
+from eval_factory.endpoint.media import PLACE
 from eval_factory.helm import names
 from eval_factory.helm_plugin.blind_control import Blindfold
 from eval_factory.tasks.asked_again import (
@@ -50,6 +51,9 @@ class AskingWhatFollows:
         return getattr(self._inner, name)
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
+            states = [sent_with_text(state) for state in scenario_state.request_states]
+            scenario_state = replace(scenario_state, request_states=states)
         if ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
             answered = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
@@ -76,6 +80,14 @@ class AskingWhatFollows:
         to_ask = [one for one in states if one.result is None]
         if to_ask:
             yield from self._inner.execute(replace(scenario_state, request_states=to_ask)).request_states
+
+
+def sent_with_text(state: RequestState) -> RequestState:
+    """With the pictures that stand beside an instance's text: HELM's adapters for text leave them out."""
+    pictures, request = state.instance.input.multimedia_content, state.request
+    text = "".join((request.prompt, *(one["content"] for one in request.messages or ())))
+    is_ready = pictures is None or request.multimodal_prompt is not None or PLACE not in text
+    return state if is_ready else replace(state, request=replace(request, multimodal_prompt=pictures))
 
 
 def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str) -> None:

@@ -39,7 +39,7 @@ from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.follow_ups import AskingWhatFollows
+from eval_factory.helm_plugin.follow_ups import AskingWhatFollows, sent_with_text
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
@@ -329,7 +329,7 @@ class MeasuringRunner(EvalRunner):
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data")
-        requests = [one.request for one in state.request_states]
+        requests = [sent_with_text(one).request for one in state.request_states]
         files, side = media_files(requests), None
         if files:
             side = get_model_deployment(requests[0].model_deployment).client_spec.args.get("max_image_side")
@@ -352,6 +352,6 @@ def media_files(requests: Iterable[Request]) -> list[Path]:
 
 def prompt_bytes(request: Any) -> int:
     """Bytes of what a model is sent to read."""
-    shown = request.multimodal_prompt.text if request.multimodal_prompt else request.prompt
+    shown = request.prompt or (request.multimodal_prompt.text if request.multimodal_prompt else "")
     texts = [str(turn.get("content", "")) for turn in request.messages or []] or [shown]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)

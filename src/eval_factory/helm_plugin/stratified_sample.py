@@ -12,6 +12,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
@@ -126,6 +127,8 @@ def _rank(seed: int, what: object) -> bytes:
 
 
 def _text_of(instance: Any) -> list[Any]:
-    """What is asked and what may be answered, in whatever order: HELM's own ids are places in the data."""
+    """What is asked, what is shown and what may be answered, in whatever order: HELM's ids are places in the data."""
     answers = sorted(reference.output.text for reference in instance.references)
-    return [instance.input.text, getattr(instance.input, "messages", None), answers]
+    content = getattr(instance.input, "multimedia_content", None)
+    shown = [one.text or Path(one.location).name for one in content.media_objects] if content else []
+    return [instance.input.text, getattr(instance.input, "messages", None), answers, *shown]

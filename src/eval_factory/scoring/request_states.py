@@ -12,6 +12,7 @@ from eval_factory.endpoint import media, openai_api
 from eval_factory.helm import output
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey
+from eval_factory.tasks.rubric_case import conversation_text
 
 
 def key_of(state: output.RequestState) -> InstanceKey:
@@ -43,8 +44,9 @@ def text_of(state: output.RequestState) -> str:
 
 def media_prompt_of(state: output.RequestState) -> str:
     """What was asked where it holds pictures or sounds, with a line for each; empty where it holds none."""
-    prompt = state.request.get(output.MULTIMODAL_PROMPT)
-    return media.as_text(prompt[output.MEDIA_OBJECTS]) if prompt else ""
+    prompt, messages = state.request.get(output.MULTIMODAL_PROMPT), state.request.get("messages")
+    text = conversation_text(messages) if messages else state.request.get("prompt", "")
+    return media.as_text(media.placed(text, prompt[output.MEDIA_OBJECTS])) if prompt else ""
 
 
 def shows_picture(instance: output.Instance) -> bool:

@@ -25,6 +25,7 @@ from eval_factory.tasks import custom_table, message_files
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, check_judge_prompt, jury_keys
 from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
+from eval_factory.tasks.pictures import PictureCheck, picture_columns
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase
 
 JURY = "jury_score"
@@ -100,6 +101,9 @@ class Benchmark:
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
     has_answers: bool = False
     """Whether its rows hold the answers to judge: no model is asked."""
+    rows_with_pictures: int = 0
+    first_with_pictures: str | None = None
+    """What is asked of the first of them, with a line for each picture."""
     jury_form: JuryForm = HELMS_FORM
     """The ratings and criteria of its jury, where it has one."""
 
@@ -136,7 +140,8 @@ def load_benchmark(path: Path) -> Benchmark:
     prompt, dataset = (_file_named_by(path, document.get(name)) for name in ("prompt_file", "dataset_file"))
     judge_prompts = [_file_named_by(path, one.prompt_file) for one in metrics.values() if one.name == JURY]
     names = [metric.name for metric in metrics.values()]
-    parts = _Parts(path, prompt, dataset, names, [file for file in judge_prompts if file is not None])
+    pictures = PictureCheck(path.parent)
+    parts = _Parts(path, prompt, dataset, names, [file for file in judge_prompts if file is not None], pictures)
     number, jury = next(((at, one) for at, one in metrics.items() if one.name == JURY), (0, _Metric(name=JURY)))
     form = jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems)
     _check_metrics(path, metrics, found)
@@ -153,10 +158,13 @@ def load_benchmark(path: Path) -> Benchmark:
         metrics=tuple(names),
         judge_prompt_file=next(iter(parts.judge_prompts), None),
         instances=rows,
-        sha256=_hashes(path, prompt, dataset, *parts.judge_prompts),
+        sha256=_hashes(path, prompt, dataset, *parts.judge_prompts)
+        | ({"(pictures)": pictures.sha256} if pictures.rows else {}),
         notes=tuple(found.notes),
         has_clusters=custom_table.CLUSTER in header,
         has_turns=has_turns,
+        rows_with_pictures=pictures.rows,
+        first_with_pictures=pictures.first,
         jury_form=form,
     )
 
@@ -207,6 +215,7 @@ class _Parts:
     dataset_file: Path | None
     metrics: list[str]
     judge_prompts: list[Path]
+    pictures: PictureCheck
 
     @property
     def needing(self) -> str | None:
@@ -257,13 +266,15 @@ def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, l
     _check_incorrect_answers(parts.dataset_file, parts.metrics, header, found)
     prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
     compared = prompt if EXACT_MATCH in parts.metrics else None
-    return custom_table.check_rows(parts.dataset_file, header, columns or [], found, compared), header
+    asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
+    parts.pictures.template = prompt if set(asked) <= set(header) else ""
+    return custom_table.check_rows(parts.dataset_file, header, asked, found, parts.pictures, compared), header
 
 
 def _check_conversations(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
     file = parts.dataset_file or parts.path.parent
     quasi = EXACT_MATCH in parts.metrics
-    rows = message_files.check_conversations(parts.path, file, parts.needing, found, quasi=quasi)
+    rows = message_files.check_conversations(parts.path, file, parts.needing, found, parts.pictures, quasi=quasi)
     header = message_files.fields_of(rows)
     for judge_prompt in parts.judge_prompts:
         check_judge_prompt(parts.path, judge_prompt, header if rows else None, found, form)

@@ -14,6 +14,7 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
 from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
+from eval_factory.tasks.pictures import PictureCheck, picture_columns
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -113,7 +114,7 @@ def check_columns(
             found.problems.append(f"{prompt_file}: {{{name}}} is not a column of {dataset_file}{hint}")
         if name in (CORRECT, INCORRECT):
             found.notes.append(f"the prompt holds {{{name}}}: the model is shown the answers")
-    if columns is not None and not columns:
+    if columns is not None and not columns and not picture_columns(header):
         found.problems.append(f"{prompt_file}: names no column in braces, so every instance would be the same")
     if CORRECT not in header and (needing or INCORRECT in header):
         hint = did_you_mean(CORRECT, header) or f"; it has {has}"
@@ -150,11 +151,12 @@ class RightAnswers:
 
 
 def check_rows(
-    file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, prompt: str | None = None
-) -> int:
+    file: Path, header: Sequence[str], columns: Sequence[str], found: file_problems.Findings, pictures: PictureCheck,
+    prompt: str | None = None,
+) -> int:  # fmt: skip
     """Check each row; how many there are. `prompt`: with the columns in braces, where answers are compared with the
     right one (HELM's exact match)."""
-    rows, count = _Rows(header, columns, prompt), 0
+    rows, count = _Rows(header, columns, prompt, pictures), 0
     try:
         for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
@@ -188,6 +190,7 @@ class _Rows:
     header: Sequence[str]
     columns: Sequence[str]
     prompt: str | None
+    pictures: PictureCheck
     problems: list[str] = field(default_factory=list)
     answers: RightAnswers = field(default_factory=RightAnswers)
     nothing: list[int] = field(default_factory=list)
@@ -206,7 +209,7 @@ class _Rows:
             )
             return
         cells = dict(zip(self.header, row, strict=True))
-        wrong = list(_row_problems(cells))
+        wrong = [*_row_problems(cells), *self.pictures.problems_of_cells(cells)]
         # results are joined to the table by the id, so it has to tell one row from all others
         remedy = f"it names the instance in the results (give the column another name than {ID} if it does not)"
         name = cells.get(ID)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from eval_factory.core.errors import did_you_mean
-from eval_factory.tasks import custom_table
+from eval_factory.tasks import custom_table, rubric_case
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
 from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, why_unreadable
+from eval_factory.tasks.pictures import PictureCheck, text_of
 from eval_factory.tasks.rubric_case import ANSWER, ROLES, SAMPLE, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
@@ -103,12 +104,13 @@ def read_rows(
 @dataclass(frozen=True)
 class Conversation:
     messages: tuple[Mapping[str, str], ...]
-    """Each with `role` and `content`; the last is the user's."""
+    """Each with `role` and `content`, in which U+FFFC stands for a picture; the last is the user's."""
     id: str | None = None
     correct: str | None = None
     incorrect: tuple[str, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
     """Its other fields, `cluster` among them, as texts; they stay with the instance."""
+    pictures: tuple[str, ...] = ()
 
 
 def holds_conversations(dataset_file: object) -> bool:
@@ -138,7 +140,7 @@ def fields_of(rows: Iterable[Conversation]) -> list[str]:
 
 
 def check_conversations(
-    path: Path, file: Path, needing: str | None, found: Findings, *, quasi: bool
+    path: Path, file: Path, needing: str | None, found: Findings, pictures: PictureCheck, *, quasi: bool
 ) -> list[Conversation]:
     """`path`: the benchmark's YAML, which names the file. `needing`: the metric that cannot do without right answers,
     if one cannot. `quasi`: the benchmark has HELM's quasi metrics."""
@@ -151,6 +153,9 @@ def check_conversations(
     if needing is not None:
         lines = [line for row, line in rows if row.correct is None]
         problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
+    for row, line in rows:
+        named = [(f"line {line}: picture {number}", name) for number, name in enumerate(row.pictures, start=1)]
+        problems += pictures.problems_of(named, rubric_case.conversation_text(row.messages))
     if quasi:
         answers = custom_table.RightAnswers()
         for row, line in rows:
@@ -159,7 +164,7 @@ def check_conversations(
                 problems += answers.problems_of(f"line {line}: ", asked, row.correct, row.incorrect)
         problems += answers.in_other_words()
     found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
-    different = {tuple((one["role"], one["content"]) for one in row.messages) for row, _ in rows}
+    different = {(*((one["role"], one["content"]) for one in row.messages), *row.pictures) for row, _ in rows}
     repeated = f"{len(rows) - len(different)} of {len(rows)} conversations of {file.name}"
     if len(different) < len(rows):
         found.notes.append(f"{repeated} are those of an earlier line: counted each time")
@@ -174,15 +179,17 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
     known = (ID, MESSAGES, CORRECT, INCORRECT)
     others = {name: str(value) for name, value in row.items() if name not in known and value is not None}
     incorrect = tuple(row.get(INCORRECT) or ())
-    return Conversation(_messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others)
+    parts = [part for one in row[MESSAGES] if isinstance(one["content"], list) for part in one["content"]]
+    pictures = tuple(part["path"] for part in parts if part["type"] == "image")
+    return Conversation(_messages(row[MESSAGES]), row.get(ID), row.get(CORRECT), incorrect, others, pictures)
 
 
-def _messages(record: Iterable[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
-    return tuple({"role": one["role"], "content": one["content"]} for one in record)
+def _messages(record: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, str], ...]:
+    return tuple({"role": one["role"], "content": text_of(one["content"])} for one in record)
 
 
 def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    yield from message_problems(MESSAGES, row.get(MESSAGES), own=True)
+    yield from message_problems(MESSAGES, row.get(MESSAGES), own=True, pictures=True)
     for name in (ID, CLUSTER):
         if row.get(name) is not None:
             yield from name_problems(name, row[name])
@@ -308,7 +315,7 @@ def name_problems(where: str, value: Any) -> Iterator[str]:
     yield from problems
 
 
-def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
+def message_problems(where: str, value: Any, *, own: bool, pictures: bool = False) -> Iterator[str]:
     """`own`: a file of the user's own, in which whatever looks like a slip is reported."""
     if not isinstance(value, list) or not value:
         yield f'{where}: must be a list of messages such as [{{"role": "user", "content": "..."}}]'
@@ -324,11 +331,23 @@ def message_problems(where: str, value: Any, *, own: bool) -> Iterator[str]:
             yield f"{where}.{number}.role: must be one of {', '.join(ROLES)}"
         elif role == SYSTEM and number > 0:
             yield f"{where}.{number}.role: a system message can only be the first"
-        if own or not isinstance(message.get("content"), str):
-            yield from text_problems(f"{where}.{number}.content", message.get("content"))
+        content = message.get("content")
+        if isinstance(content, list) and pictures and role == USER:
+            yield from _part_problems(f"{where}.{number}.content", content)
+        elif own or not isinstance(content, str):
+            yield from text_problems(f"{where}.{number}.content", content)
     last = value[-1]
     if isinstance(last, dict) and last.get("role") in ROLES and last["role"] != USER:
         yield f"{where}.{len(value) - 1}.role: the last message must be the user's: it is what the model answers"
+
+
+def _part_problems(where: str, parts: Sequence[Any]) -> Iterator[str]:
+    for number, part in enumerate(parts or [None]):
+        key = {"text": "text", "image": "path"}.get(str(part.get("type"))) if isinstance(part, dict) else None
+        if key is None or len(part) != 2:
+            yield f'{where}.{number}: must be {{"type": "text", "text": "..."}} or {{"type": "image", "path": "..."}}'
+        else:
+            yield from text_problems(f"{where}.{number}.{key}", part.get(key))
 
 
 def _criterion_problems(where: str, one: Any, *, own: bool) -> Iterator[str]:

@@ -107,6 +107,8 @@ def preview(evaluation: Evaluation, argv: Sequence[str], keys: Sequence[str] = (
     if evaluation.task.about.notes:
         lines.append("\n# notes")
         lines += [f"#   {note}" for note in evaluation.task.about.notes]
+    first = None if evaluation.benchmark is None else evaluation.benchmark.first_with_pictures
+    lines += ["\n# first prompt with a picture", *(f"#   {line}" for line in first.splitlines())] if first else []
     again = list(_asked_again(evaluation.run.config.params.extra))
     lines += ["\n# asked again", *(f"#   {line}" for line in again)] if again else []
     if (looks := grid_line(evaluation)) is not None:

@@ -134,6 +134,7 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
             sha256=recorded,
             notes=(),
             has_clusters=document.get("has_clusters", False),
+            rows_with_pictures=int("pictures_beside" in document),
             has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
             is_rubric=is_rubric,
             has_answers=document.get("has_answers", False),

@@ -191,3 +191,19 @@ def test_as_a_text_a_picture_is_a_line(tmp_path: Path) -> None:
     assert media.as_text(objects).splitlines() == [
         "Look.", f"[image 1: image/png, {file.stat().st_size} bytes, sha256 {digest}]", "Is it red?", "[image 2: y is not there]",
     ]  # fmt: skip
+
+
+def test_a_text_has_its_pictures_in_their_places(tmp_path: Path) -> None:
+    """A judge's request has its text among the media objects, too; what was cut with its place is not left out unsaid."""
+    files = [{"location": str(written(tmp_path / f"{name}.png", picture(name)))} for name in ("red", "blue")]
+    turns = [
+        {"role": "user", "content": f"A{media.PLACE}\n{media.PLACE}"},
+        {"role": "assistant", "content": media.PLACE},
+    ]
+    first, second = media.messages_of([*files, {"text": "A"}], None, turns)
+    assert [part["type"] for part in first["content"]] == ["text", "image_url", "image_url"]
+    assert second["content"] == [{"type": "text", "text": media.PLACE}], "what a model said has no picture"
+    alone = media.messages_of([*files, {"text": "A"}], None, [{"role": "user", "content": "A"}])
+    assert [part["type"] for part in alone[0]["content"]] == ["image_url", "image_url", "text"]
+    with pytest.raises(UnusableMedium, match="has no place in the text"):
+        media.messages_of(files, None, [{"role": "user", "content": f"A{media.PLACE}"}])

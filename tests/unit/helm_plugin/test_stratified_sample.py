@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,13 @@ def test_one_order_of_all_whatever_groups_they_are_in() -> None:
     assert sorted(order) == sorted(ids(there))
     assert order != ids(there) != ids(in_one_order(there, 8)) != order
     assert order == ids(in_one_order(there[::-1], 7))
+
+
+def test_one_question_about_many_pictures_does_not_come_sorted_by_its_answers() -> None:
+    shown = [SimpleNamespace(media_objects=[SimpleNamespace(text=None, location=f"/x/{n}")]) for n in range(20)]
+    asked = [SimpleNamespace(text="Red?", multimedia_content=one) for one in shown]
+    rows = [SimpleNamespace(id=f"{n:02}", references=[], input=one) for n, one in enumerate(asked)]
+    assert in_one_order(rows, 1) != rows
 
 
 def test_another_seed_is_another_sample_and_a_greater_one_holds_the_smaller() -> None:

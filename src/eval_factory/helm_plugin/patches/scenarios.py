@@ -15,9 +15,11 @@ from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
 from eval_factory.helm_plugin.patches.speed import in_place_of
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.file_problems import rows_below, table_columns
+from eval_factory.tasks.pictures import filled, picture_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 _GetInstances = Callable[[Any, str], list[Any]]
@@ -195,11 +197,19 @@ def keep_other_columns(get_instances: _GetInstances) -> _GetInstances:
     def with_columns(self: Any, output_path: str) -> list[Any]:
         instances = get_instances(self, output_path)
         with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
-            shown = set(self.get_columns_in_template(file.read()))
+            template = file.read()
+        shown = set(self.get_columns_in_template(template))
         table = _Table(Path(self.benchmark_config.dataset_file))
         ids = [row[_ID] for _, row in table.iterrows()] if _ID in table.columns else []
         # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
         named = _ID in table.columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
+        if folder_of_names(output_path) is not None:
+            shown.update(picture_columns(table.columns))
+            for number, (_, row) in enumerate(table.iterrows()):
+                text, columns = filled(template, row)
+                asked = replace(instances[number].input, text=text)
+                asked = with_pictures(asked, [row[name] for name in columns], output_path)
+                instances[number] = replace(instances[number], input=asked)
         left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
         kept = [name for name in table.columns if name not in left_out]
         rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
