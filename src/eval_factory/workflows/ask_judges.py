@@ -101,9 +101,6 @@ def ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[st
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
         other = "judges of medhelm, and juries that rate, have other prompts than those of a rubric"
         raise ConfigError(f"{run_config}: {evaluation.task.name} has no rubric of this program: {other}")
-    if evaluation.run.config.params.extra.judges_see_images:
-        no_images = "labelled answers hold no pictures; 'calibrate' the run itself when people have rated its answers"
-        raise ConfigError(f"{run_config}: config.params.extra.judges_see_images: {no_images}")
     at_once = evaluation.run.config.params.extra.criteria_per_request or 1
     cases = [*_cases(items)]
     cases += _probes(cases, asking.probes, several=at_once > 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +20,7 @@ from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.media_object import MediaObject, MultimediaObject
 from helm.common.request import GeneratedOutput, Request, RequestResult
 
-from eval_factory.core.errors import ConfigError, EndpointRefusedError
+from eval_factory.core.errors import EndpointRefusedError
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
 from eval_factory.helm.model_files import model_deployments
@@ -29,11 +28,14 @@ from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import EndpointPlan, make_plan
-from eval_factory.workflows.ask_judges import Asking, ask_judges
 from seeing_endpoint import SeeingEndpoint, content_of, picture
 from unit.builders import evaluation
 
 HELMS_JUDGE = "openai/gpt-4o-2024-05-13"  # of simple_safety_tests
+
+JUDGES = (
+    'Rate {RESPONSE} to {QUESTION}\n<rubric_criteria>\n{"accuracy": ["score", "explanation"]}\n</rubric_criteria>\n'
+)
 
 
 def judge(prompt: str) -> str:
@@ -56,11 +58,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SeeingEn
 
 
 def judge_at(server: SeeingEndpoint, folder: Path, **extra: Any) -> EndpointPlan:
-    """Of a rubric, whose run config is written too."""
-    about = {"kind": "rubric", "name": "mine", "description": "d", "dataset_file": "cases.jsonl"}
-    (folder / "benchmark.yaml").write_text(json.dumps(about))
-    case = {"id": "1", "messages": [{"role": "user", "content": "Q?"}], "rubrics": [{"criterion": "c", "points": 1}]}
-    (folder / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    """Of a table with pictures that a jury rates."""
+    jury = {"name": "jury_score", "prompt_file": "judge.txt"}
+    about = {"name": "mine", "description": "d", "prompt_file": "p.txt", "dataset_file": "t.csv", "metrics": [jury]}
+    texts = {"p.txt": "{question}", "t.csv": "question,image\nQ?,red.png\n", "judge.txt": JUDGES}
+    for name, text in {**texts, "benchmark.yaml": json.dumps(about)}.items():
+        (folder / name).write_text(text)
     extra |= {"benchmark": str(folder / "benchmark.yaml"), "judges": [{"name": "j", "model_id": "m"}]}
     here, target = {"type": "custom", "output_dir": "x"}, {"api_endpoint": {"url": server.url, "model_id": "m"}}
     (folder / "run.yml").write_text(json.dumps({"config": {**here, "params": {"extra": extra}}, "target": target}))
@@ -128,5 +131,3 @@ def test_a_judge_that_takes_text_only_is_found_out_before(server: SeeingEndpoint
     assert asked.max_image_side == 64
     with pytest.raises(EndpointRefusedError, match=r"judge j: [^$]*refused a picture"):
         probe(asked, {}, Redactor(), print)
-    with pytest.raises(ConfigError, match="judges_see_images: labelled answers hold no pictures"):
-        ask_judges([], Asking(tmp_path / "run.yml", (), tmp_path / "p", 0), env={}, screen=io.StringIO())
