@@ -55,12 +55,18 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
 
 
+def shows_no_pictures(task: Task) -> bool:
+    """Of `custom` itself, whose benchmark could not be read, nobody knows."""
+    is_unread = BENCHMARK_KEY in task.helm.parameters and load_framework().task(task.name) is not None
+    return task.helm.media != IMAGES and not is_unread
+
+
 def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> Iterator[str]:
     """What of `repeats`, `perturb`, `pushback` and others makes no sense with this task."""
     given = {name: getattr(extra, name) for name in (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF) if getattr(extra, name)}
     if given and "data_augmentation" in task.helm.arguments:
         yield f"{_EXTRA}.{next(iter(given))}: excludes data_augmentation, which changes the questions in another way"
-    if extra.blind_control and task.helm.media != IMAGES:
+    if extra.blind_control and shows_no_pictures(task):
         yield f"{_EXTRA}.blind_control: {task.name} shows no pictures; {_LEAVE_OUT}"
     with_text = (
         given.keys() - {"repeats", "blind_control"} - ({"confidence"} if extra.confidence == LOGPROBS else set())
@@ -99,7 +105,7 @@ def judges_cannot_see(task: Task, extra: Extra) -> Iterator[str]:
         return
     if not task.helm.judges and not task.helm.prescribed_judges:
         yield f"{_EXTRA}.judges_see_images: {task.name} is not scored by judges; {_LEAVE_OUT}"
-    elif task.helm.media != IMAGES:
+    elif shows_no_pictures(task):
         yield f"{_EXTRA}.judges_see_images: {task.name} shows no pictures; {_LEAVE_OUT}"
 
 
