@@ -60,7 +60,8 @@ import datasets.load
 asked = []
 def build(path, *args, **kwargs):
     asked.append((path, kwargs.get("revision"), kwargs.get("cache_dir")))
-    return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
+    about = {"config": SimpleNamespace(name="default"), "info": SimpleNamespace(features=None)}
+    return SimpleNamespace(cache_dir="/cache/rev", **about)
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 patch_named("read_pinned_revisions").apply()

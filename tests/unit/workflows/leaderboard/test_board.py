@@ -77,12 +77,17 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
 def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
     screen = io.StringIO()
     later = {"description": "boolq:model=text", "priority": 9}
-    made = board(tmp_path, "pubmed_qa:model=text", later, "msr_vtt:model=vlm", {"description": "med_qa"}, screen=screen)
-    assert list(made.entries) == ["pubmed_qa", "med_qa"]
-    (video,) = made.not_run
-    assert (video.entry.description, video.reason, video.exit_code) == ("msr_vtt", "asks for videos", 0)
-    assert "4 entries, 4 different ones for one model, 3 of priority 2 or before" in screen.getvalue()
-    assert "1 entries are left out, an endpoint for text has none of: videos (1)" in screen.getvalue()
+    more = ("msr_vtt:model=vlm", "flickr30k:model=vlm,num_respondents=1", "mm_safety_bench:model=vlm,subset=sex")
+    translated = "a_okvqa:data_augmentation=hindi,model=vlm"
+    asked = ("pubmed_qa:model=text", later, *more, translated, "a_okvqa:model=vlm", {"description": "med_qa"})
+    made = board(tmp_path, *asked, screen=screen)
+    assert list(made.entries) == ["pubmed_qa", "a_okvqa", "med_qa"]
+    said = "videos (1), critiques of answers (1), toxicity scores of the Perspective API (1), translations by Google (1)"
+    video, *_ = made.not_run
+    assert (video.entry.description, video.reason) == ("msr_vtt", "asks for videos")
+    assert [one.exit_code for one in made.not_run] == [0] * 4
+    assert "8 entries, 8 different ones for one model, 7 of priority 2 or before" in screen.getvalue()
+    assert f"4 entries are left out, a chat endpoint has none of: {said}" in screen.getvalue()
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
 
@@ -28,6 +30,24 @@ def test_finding() -> None:
         registry.find("safty")
     with pytest.raises(ConfigError, match=r"no leaderboard is called 'medhelm_private_\.\./x'"):
         registry.find("medhelm_private_../x")
+
+
+def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
+    """Of SLPHelm it has others, and HELM's tables of it are empty."""
+    row, lite = registry.find("slphelm"), registry.find("lite")
+    file, of_lite = registry.schema_path(row), registry.schema_path(lite)
+    assert file and of_lite
+    assert registry.schema_text(lite, of_lite) == of_lite.read_text("utf-8")
+    before, after = (yaml.safe_load(text) for text in (file.read_text("utf-8"), registry.schema_text(row, file)))
+    known = {one["name"] for kind in ("run_groups", "metrics") for one in before[kind]}
+    assert set(row.names) < known
+    slphelm, *groups = after["run_groups"]
+    assert slphelm["subgroups"] == [group["name"] for group in groups]
+    run_specs, metrics = load_index().run_specs, {metric["name"] for metric in after["metrics"]}
+    for group in groups:
+        (main,) = run_specs[group["name"]].main_metrics
+        assert group["environment"]["main_name"] == main
+        assert main in metrics
 
 
 LITE, WITHOUT_ORGANIZATION = registry.find("lite"), registry.find("medhelm_private")
