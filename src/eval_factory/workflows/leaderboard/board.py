@@ -169,9 +169,7 @@ def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: st
         raise ConfigError(f"{origin}: no entry has priority {row.priority} or before: nothing to run")
     run = [entry for entry in chosen if not entry.asks]
     if not run:
-        raise ConfigError(
-            f"{origin}: nothing of it can be run with a chat endpoint: it asks for {_asked_for(chosen)}"
-        )
+        raise ConfigError(f"{origin}: nothing of it can be run with a chat endpoint: it asks for {_asked_for(chosen)}")
     given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
     problems = [wrong_processor(arguments) for _, arguments in given]
     problems += [] if allowed else [refusal(run_spec, arguments) for run_spec, arguments in given]

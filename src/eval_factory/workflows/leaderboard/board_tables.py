@@ -38,7 +38,7 @@ from eval_factory.workflows.view_site import (
 
 _MOST_SHOWN = 10
 IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
-"""Kept out: nobody can stand behind its scores. Left out: it asks for more than a chat endpoint has. Waiting: in Slurm."""
+"""Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has. Waiting: in Slurm."""
 
 
 @dataclass(frozen=True)

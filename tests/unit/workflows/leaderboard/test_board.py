@@ -82,7 +82,9 @@ def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_p
     asked = ("pubmed_qa:model=text", later, *more, translated, "a_okvqa:model=vlm", {"description": "med_qa"})
     made = board(tmp_path, *asked, screen=screen)
     assert list(made.entries) == ["pubmed_qa", "a_okvqa", "med_qa"]
-    said = "videos (1), critiques of answers (1), toxicity scores of the Perspective API (1), translations by Google (1)"
+    said = (
+        "videos (1), critiques of answers (1), toxicity scores of the Perspective API (1), translations by Google (1)"
+    )
     video, *_ = made.not_run
     assert (video.entry.description, video.reason) == ("msr_vtt", "asks for videos")
     assert [one.exit_code for one in made.not_run] == [0] * 4

@@ -36,7 +36,8 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     """Of SLPHelm it has others, and HELM's tables of it are empty."""
     row, lite = registry.find("slphelm"), registry.find("lite")
     file, of_lite = registry.schema_path(row), registry.schema_path(lite)
-    assert file and of_lite
+    assert file
+    assert of_lite
     assert registry.schema_text(lite, of_lite) == of_lite.read_text("utf-8")
     before, after = (yaml.safe_load(text) for text in (file.read_text("utf-8"), registry.schema_text(row, file)))
     known = {one["name"] for kind in ("run_groups", "metrics") for one in before[kind]}
