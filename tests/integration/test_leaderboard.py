@@ -142,28 +142,27 @@ def test_several_models_are_compared_and_nothing_is_asked_twice(endpoint: Script
     assert first.returncode == 0, first.stderr
     assert "lite: 2 runs in the tables" in first.stdout
     assert Counter(request["model"] for request in endpoint.requests) == {"org/first": 4, "second": 4}
-    before = {folder: stats_of(folder) for folder in cells_of(first).values()}
+    (folder,) = cells_of(first).values()  # of the second model: both have the same run
+    before = stats_of(folder.parents[1] / slug_of("org/first") / folder.name)
 
-    third = lead(endpoint.url, "--parallelism", "2", limit=4, conf=ONE, models=("org/first", "third"))
-    assert third.returncode == 0, third.stderr
-    assert (third.stderr.count("finished before"), len(endpoint.requests)) == (1, 12)
-    assert "lite: 2 runs in the tables" in third.stdout
-    assert "with those of other models: 3 runs in the tables" in third.stdout
-    assert "warning" not in third.stdout
-    assert {folder: stats_of(folder) for folder in before} == before
-    assert len(runs_in(third)) == 3
-    models = loaded(tables_of(third) / "schema.json")["models"]
-    assert {model["display_name"] for model in models} == {"org/first", "second", "third"}
-    assert Counter(row["model_id"] for row in rows_of(third)) == {"org/first": 1, "second": 1, "third": 1}
-    assert {(row["state"], row["requested"], row["main_metric"]) for row in rows_of(third)} == {
-        ("in the tables", 4, "exact_match")
-    }
-
-    more = lead(endpoint.url, limit=5, conf=ONE, models=("second",))  # another run, but what was answered is kept
+    # another run of the second model, but what was answered is kept
+    more = lead(endpoint.url, "--parallelism", "2", limit=5, conf=ONE, models=("second", "third"))
     assert more.returncode == 0, more.stderr
+    assert "lite: 2 runs in the tables" in more.stdout
+    assert "with those of other models: 3 runs in the tables" in more.stdout
     assert "warning: the tables compare runs of 4 and 5 instances at most" in more.stdout
-    assert (len(runs_in(more)), asked_twice(endpoint)) == (3, 0)
-    assert {len(list(folder.glob("results.set-aside-*"))) for folder in before} == {1}
+    assert (len(endpoint.requests), asked_twice(endpoint)) == (8 + 1 + 5, 0)
+    assert stats_of(folder.parents[1] / slug_of("org/first") / folder.name) == before
+    assert len(list(folder.glob("results.set-aside-*"))) == 1
+    assert len(runs_in(more)) == 3
+    models = loaded(tables_of(more) / "schema.json")["models"]
+    assert {model["display_name"] for model in models} == {"org/first", "second", "third"}
+    rows = {(row["model_id"], row["state"], row["requested"], row["main_metric"]) for row in rows_of(more)}
+    assert rows == {
+        (model, "in the tables", count, "exact_match")
+        for model, count in (("org/first", 4), ("second", 5), ("third", 5))
+    }
+    assert len(rows_of(more)) == 3
 
 
 def test_helms_tables_and_their_pages(lead: Lead, tmp_path: Path) -> None:
