@@ -119,6 +119,23 @@ def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
         board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=keyless)
 
 
+@pytest.mark.parametrize(
+    ("entry", "packages"),
+    [
+        ("vqa:model=vlm", ("pycocoevalcap~=1.2",)),
+        ("ultra_suite_asr_transcription:model=text", ("ffmpeg-python~=0.2.0", "jiwer~=3.0", "librosa~=0.10", "soundfile~=0.12")),
+    ],
+)  # fmt: skip
+def test_a_package_for_pictures_or_sounds_is_named_before_anything_is_asked(
+    entry: str, packages: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Environment, "has_module", lambda _self, _name: False)
+    with pytest.raises(PrerequisiteError) as caught:
+        board(tmp_path, entry, name="vhelm")
+    quoted = " ".join(f"'{package}'" for package in packages)
+    assert f" {quoted}\n  nothing was asked" in str(caught.value)
+
+
 def test_another_version_of_helm_where_a_patch_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: "0.5.99")
     made = board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
