@@ -34,7 +34,7 @@ from scripts.helm_packages import packages_of, requirements
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches.optional_deps import replace_missing_torch
 from eval_factory.tasks.run_specs import IMAGES, SOUNDS
-from eval_factory.workflows.leaderboard.registry import load_catalogue
+from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_text
 
 TASKS = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "tasks"
 PACKAGE = "helm.benchmark.run_specs."
@@ -314,14 +314,13 @@ def main_names_of_schemas() -> dict[str, list[str]]:
     files = [file for file in folder.iterdir() if file.name.startswith("schema_") and file.name.endswith(".yaml")]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in sorted(files, key=lambda file: file.name):
-        for group in yaml.load(file.read_text("utf-8"), Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
+        text = file.read_text("utf-8")
+        for row in load_catalogue().leaderboards:
+            text = schema_text(row, Path(str(file))) if row.schema_file == file.name else text
+        for group in yaml.load(text, Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
             name = (group.get("environment") or {}).get("main_name")
             if name and name != UNKNOWN_METRIC:
                 said.setdefault(group["name"], []).append(name)
-    for row in load_catalogue().leaderboards:
-        for schemas_name, own in row.names.items():
-            if schemas_name in said:
-                said[own] = [row.names.get(name, name) for name in said[schemas_name]]
     return {group: _unique(names) for group, names in said.items() if len(set(names)) == 1}
 
 

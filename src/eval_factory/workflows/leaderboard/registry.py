@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -46,8 +45,8 @@ class Leaderboard(StrictModel):
     needs: tuple[str, ...] = ()
     judges: dict[Role, str] = {}
     """Role of a judge -> the name that HELM asks it by."""
-    names: dict[str, str] = {}
-    """A group or metric of HELM's schema -> what HELM's own runs call it."""
+    mended: dict[str, str] = {}
+    """A text in HELM's schema -> what has to stand there for HELM to make its tables."""
 
     @property
     def names_no_organization(self) -> bool:
@@ -110,9 +109,11 @@ def schema_path(row: Leaderboard) -> Path | None:
 
 
 def schema_text(row: Leaderboard, schema: Path) -> str:
-    """HELM's schema, with the names that its own runs have."""
-    named = re.compile(r"^(\s*(?:- )?(?:(?:main_)?name: )?)(\w+)$", re.MULTILINE)
-    return named.sub(lambda line: line[1] + row.names.get(line[2], line[2]), schema.read_text(encoding="utf-8"))
+    """HELM's schema, mended."""
+    text = schema.read_text(encoding="utf-8")
+    for wrong, right in row.mended.items():
+        text = text.replace(wrong, right)
+    return text
 
 
 def conf_of(

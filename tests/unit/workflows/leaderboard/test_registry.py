@@ -32,6 +32,16 @@ def test_finding() -> None:
         registry.find("medhelm_private_../x")
 
 
+def test_what_is_mended_of_a_schema_stands_in_it() -> None:
+    """In 0.5.16 HELM ends at ViLLM's: the columns of one of its groups have no name."""
+    for row in registry.load_catalogue().leaderboards:
+        file = registry.schema_path(row)
+        assert file
+        assert all(wrong in file.read_text("utf-8") for wrong in row.mended), row.name
+        groups = yaml.safe_load(registry.schema_text(row, file))["run_groups"]
+        assert not [one["name"] for one in groups if one.get("metric_groups") and not one.get("environment")]
+
+
 def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     """Of SLPHelm it has others, and HELM's tables of it are empty."""
     row, lite = registry.find("slphelm"), registry.find("lite")
@@ -40,8 +50,7 @@ def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
     assert of_lite
     assert registry.schema_text(lite, of_lite) == of_lite.read_text("utf-8")
     before, after = (yaml.safe_load(text) for text in (file.read_text("utf-8"), registry.schema_text(row, file)))
-    known = {one["name"] for kind in ("run_groups", "metrics") for one in before[kind]}
-    assert set(row.names) < known
+    assert len(before["run_groups"]) == len(after["run_groups"])
     slphelm, *groups = after["run_groups"]
     assert slphelm["subgroups"] == [group["name"] for group in groups]
     run_specs, metrics = load_index().run_specs, {metric["name"] for metric in after["metrics"]}
