@@ -109,7 +109,7 @@ def test_other_pictures_under_the_same_paths_get_other_answers(tmp_path: Path, r
     with SeeingEndpoint(sees) as endpoint:
         first = run_program(ENTRY, endpoint.url, env=prepare_mme(tmp_path / "hf", [RED, BLUE]))
         assert first.scores()["exact_match"] == 1.0
-        shutil.rmtree(first.output_dir / "helm/runs")  # HELM keeps pictures that are there
+        shutil.rmtree(first.output_dir / "helm")
         (first.output_dir / "SHA256SUMS").unlink()
         other = prepare_mme(tmp_path / "hf", [(BLUE[0], "No"), (picture("red", word="new"), "Yes")])
         second = run_program(ENTRY, endpoint.url, env=other)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.helm import names
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace histories), or that commit has a loading
@@ -28,8 +26,6 @@ _loaded: dict[tuple[str, str], dict[str, str]] = {}
 _pinned: dict[str, str] = {}
 """Data set -> the revision that is read where HELM names none."""
 _lock = threading.Lock()
-_STARTED = time.time()
-_MEDIA = frozenset({".gif", ".jpeg", ".jpg", ".mp3", ".png", ".wav"})
 
 
 def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +52,6 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
             if not is_open and (pinned is None or not any(sign in str(error) for sign in CANNOT_BE_READ_ANY_MORE)):
                 raise
             builder = build(path, *args, **(kwargs | ({"name": "default"} if is_open else {})))
-        remove_older_media(builder)
         folder = str(builder.cache_dir)
         entry = {"id": str(path), "config": str(builder.config.name), "revision": Path(folder).name, "folder": folder}
         with _lock:
@@ -64,19 +59,6 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
         return builder
 
     return noting
-
-
-def remove_older_media(builder: Any) -> None:
-    """What an earlier run saved of other data: HELM keeps a picture or sound that is there, whatever the data hold."""
-    if _loaded or not any(kind in str(builder.info.features) for kind in ("Image(", "Audio(")):
-        return  # some of them are in use already; or they are files of their own, which the user may have put there
-    from helm.benchmark.runner import get_benchmark_output_path
-
-    prepared = Path(builder.cache_dir)
-    since = prepared.stat().st_mtime if prepared.is_dir() else _STARTED
-    for file in (Path(get_benchmark_output_path()) / names.SCENARIOS_FOLDER).rglob("*"):
-        if file.suffix.lower() in _MEDIA and file.stat().st_mtime < min(since, _STARTED):
-            file.unlink()
 
 
 def record_datasets(file: Path) -> None:

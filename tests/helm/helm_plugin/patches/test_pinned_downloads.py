@@ -62,8 +62,7 @@ def build(path, *args, **kwargs):
     if path == "org/several" and kwargs["name"] is None:
         raise ValueError("There are multiple configurations in the cache: default, judge_prompts")
     asked.append((path, kwargs.get("name") or kwargs.get("revision"), kwargs.get("cache_dir")))
-    about = {"config": SimpleNamespace(name="default"), "info": SimpleNamespace(features=None)}
-    return SimpleNamespace(cache_dir="/cache/rev", **about)
+    return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 patch_named("read_pinned_revisions").apply()
