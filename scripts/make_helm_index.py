@@ -34,6 +34,7 @@ from scripts.helm_packages import packages_of, requirements
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches.optional_deps import replace_missing_torch
 from eval_factory.tasks.run_specs import IMAGES, SOUNDS
+from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_text
 
 TASKS = Path(__file__).resolve().parents[1] / "src" / "eval_factory" / "tasks"
 PACKAGE = "helm.benchmark.run_specs."
@@ -45,6 +46,7 @@ JUDGE_HELPER = "score_with_reasoning"
 LONGEST_DESCRIPTION = 160
 UNKNOWN_METRIC = "unknown"
 IMAGE_GENERATION = "heim_run_specs"
+PERSPECTIVE_METRIC = "toxic_frac"
 MEDIA = {
     "audio_run_specs": SOUNDS,
     "medical_multimodal_run_specs": IMAGES,
@@ -116,21 +118,23 @@ def describe(name: str, function: Callable[..., Any], schemas: dict[str, list[st
         "judge_deployments": _unique(name for path in annotators for name in judge_deployments(path)),
         "packages": packages_of(name, function),
         "executes": executed_code(function.__module__, inspect.unwrap(function).__name__),
-        "asks": _asks(name, module, tree),
-        "media": MEDIA.get(module) if _asks(name, module, tree) != "image generation" else None,
+        "asks": (asked := _asks(name, module, tree, metrics)),
+        "media": MEDIA.get(module) if asked != "image generation" else None,
         "zero_shot": is_zero_shot(tree),
         "choices": choices_of(tree),
     }
     return {key: value for key, value in known.items() if value not in (None, [], {})}
 
 
-def _asks(name: str, module: str, tree: ast.AST) -> str | None:
+def _asks(name: str, module: str, tree: ast.AST, metrics: list[str]) -> str | None:
     if module == IMAGE_GENERATION or any("image_generation" in one for one in _names(tree)):
         return "image generation"
     if name in VIDEO:
         return "videos"
     if module in MEDIA and any(map(CRITIQUE.search, _names(tree))):
         return "critiques of answers"
+    if module in MEDIA and metrics == [PERSPECTIVE_METRIC]:  # nothing else of it is shown
+        return "toxicity scores of the Perspective API"
     return _log_probabilities(tree)
 
 
@@ -310,7 +314,10 @@ def main_names_of_schemas() -> dict[str, list[str]]:
     files = [file for file in folder.iterdir() if file.name.startswith("schema_") and file.name.endswith(".yaml")]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for file in sorted(files, key=lambda file: file.name):
-        for group in yaml.load(file.read_text("utf-8"), Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
+        text = file.read_text("utf-8")
+        for row in load_catalogue().leaderboards:
+            text = schema_text(row, Path(str(file))) if row.schema_file == file.name else text
+        for group in yaml.load(text, Loader=loader).get("run_groups", []):  # noqa: S506 - a safe loader
             name = (group.get("environment") or {}).get("main_name")
             if name and name != UNKNOWN_METRIC:
                 said.setdefault(group["name"], []).append(name)

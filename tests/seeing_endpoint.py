@@ -11,6 +11,7 @@ import struct
 import wave
 import zlib
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from PIL import Image, ImageDraw
@@ -41,7 +42,12 @@ def tone(hertz: int, seconds: float = 0.5, rate: int = 8000) -> bytes:
 
 
 def hertz_of(sound: bytes) -> int:
-    """By how often it crosses zero."""
+    """By how often it crosses zero. Of an MP3 where the package is there that HELM makes it with."""
+    if not sound.startswith(b"RIFF"):
+        soundfile = import_module("soundfile")
+        decoded, as_wav = soundfile.read(io.BytesIO(sound)), io.BytesIO()
+        soundfile.write(as_wav, *decoded, format="WAV", subtype="PCM_16")
+        sound = as_wav.getvalue()
     with wave.open(io.BytesIO(sound)) as file:
         rate, count = file.getframerate(), file.getnframes()
         samples = struct.unpack(f"<{count}h", file.readframes(count))

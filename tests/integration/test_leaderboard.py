@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import pytest
 from eval_factory.plan.run_plan import slug_of
 from integration.jury_endpoint import judgement
 from integration.support import CANARY, TIMEOUT_S, Outcome, program, program_environment
+from integration.test_pictures import DATA, prepare, prepare_mme, sees
 from scripted_endpoint import ScriptedEndpoint
+from seeing_endpoint import SeeingEndpoint, tone
 
 # As confs are: groups of models, an entry for each model of a study, a later priority, comments.
 CONF = """
@@ -25,7 +29,7 @@ entries: [
   {description: "custom_mcqa:path=QUESTIONS,model=text", priority: 1}
   {description: "custom_mcqa:path=QUESTIONS,model=openai/gpt-4o,model_deployment=hospital/gpt-4o,num_output_tokens=3", groups: ["short"], priority: 2}
   {description: "custom_mcqa:path=QUESTIONS,model=meta/llama,model_deployment=hospital/llama,num_output_tokens=3", groups: ["short"], priority: 1}
-  {description: "custom_mcqa:path=QUESTIONS,model=full_functionality_text,num_output_tokens=2", groups: ["shortest"], priority: 1}
+  {description: "custom_mcqa:path=QUESTIONS,model=full_functionality_text", priority: 2}
   {description: "nothing_known:model=text", priority: 3}
 ]
 """
@@ -36,9 +40,7 @@ entries: [
   {description: "custom_mcqa:path=QUESTIONS,model=text,num_output_tokens=2", priority: 1}
 ]
 """
-RUNS = {
-    "custom_mcqa", "custom_mcqa:num_output_tokens=3,groups=short", "custom_mcqa:num_output_tokens=2,groups=shortest",
-}  # fmt: skip
+RUNS = {"custom_mcqa", "custom_mcqa:num_output_tokens=3,groups=short"}
 INSTANCES = 40
 Lead = Callable[..., Outcome]
 
@@ -113,19 +115,18 @@ def asked_twice(endpoint: ScriptedEndpoint) -> int:
     return len(asked) - len(set(asked))
 
 
-def test_several_entries_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_several_entries(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     first = lead(endpoint.url, limit=6)
     assert first.returncode == 0, first.stderr
-    assert "lite: 3 runs in the tables, 0 kept out, 0 failed" in first.stdout
+    assert "lite: 2 runs in the tables, 0 kept out, 0 failed" in first.stdout
     assert "helm-server --suite lite --output-path" in first.stdout
-    assert "5 entries, 4 different ones for one model, 3 of priority 2 or before" in first.stderr
-    assert len(endpoint.requests) == 18
+    assert "5 entries, 3 different ones for one model, 2 of priority 2 or before" in first.stderr
+    assert len(endpoint.requests) == 12
     assert {headers["Authorization"] for headers in endpoint.headers} == {f"Bearer {CANARY}"}
     assert {request["model"] for request in endpoint.requests} == {"test/model"}
-    assert len({r["max_tokens"] for r in endpoint.requests}) == 3
-    cells = cells_of(first)
-    assert set(cells) == RUNS
-    assert len(runs_in(first)) == 3
+    assert len({r["max_tokens"] for r in endpoint.requests}) == 2
+    assert set(cells_of(first)) == RUNS
+    assert len(runs_in(first)) == 2
     for run in runs_in(first):
         assert len(loaded(tables_of(first) / run / "display_predictions.json")) == 6
     assert loaded(tables_of(first) / "schema.json")["run_groups"]
@@ -133,74 +134,91 @@ def test_several_entries_and_nothing_asked_twice(endpoint: ScriptedEndpoint, lea
         assert not path.is_file() or CANARY.encode() not in path.read_bytes(), path
         assert ":" not in path.relative_to(first.output_dir).as_posix()
         assert not path.is_symlink() or not path.readlink().is_absolute()
-    before = {run: stats_of(folder) for run, folder in cells.items()}
-
-    again = lead(endpoint.url, "--parallelism", "2", limit=6)
-    assert again.returncode == 0, again.stderr
-    assert again.stderr.count("finished before") == 3
-    assert len(endpoint.requests) == 18
-    assert {run: stats_of(folder) for run, folder in cells_of(again).items()} == before
 
 
-def test_several_models_are_compared(endpoint: ScriptedEndpoint, lead: Lead) -> None:
+def test_several_models_are_compared_and_nothing_is_asked_twice(endpoint: ScriptedEndpoint, lead: Lead) -> None:
     """Those of one command, and those of commands before."""
     first = lead(endpoint.url, limit=4, conf=ONE, models=("org/first", "second"))
     assert first.returncode == 0, first.stderr
     assert "lite: 2 runs in the tables" in first.stdout
     assert Counter(request["model"] for request in endpoint.requests) == {"org/first": 4, "second": 4}
-    before = {folder: stats_of(folder) for folder in cells_of(first).values()}
+    (folder,) = cells_of(first).values()  # of the second model: both have the same run
+    before = stats_of(folder.parents[1] / slug_of("org/first") / folder.name)
 
-    third = lead(endpoint.url, limit=4, conf=ONE, models=("third",))
-    assert third.returncode == 0, third.stderr
-    assert "lite: 1 runs in the tables" in third.stdout
-    assert "with those of other models: 3 runs in the tables" in third.stdout
-    assert {folder: stats_of(folder) for folder in before} == before
-    assert len(runs_in(third)) == 3
-    models = loaded(tables_of(third) / "schema.json")["models"]
-    assert {model["display_name"] for model in models} == {"org/first", "second", "third"}
-    assert Counter(row["model_id"] for row in rows_of(third)) == {"org/first": 1, "second": 1, "third": 1}
-    assert {(row["state"], row["requested"], row["main_metric"]) for row in rows_of(third)} == {
-        ("in the tables", 4, "exact_match")
-    }
-
-    again = lead(endpoint.url, limit=4, conf=ONE, models=("org/first", "third"))
-    assert again.returncode == 0, again.stderr
-    assert again.stderr.count("finished before") == 2
-    assert len(endpoint.requests) == 12
-    assert len(rows_of(again)) == 3
-    assert "warning" not in again.stdout
-    more = lead(endpoint.url, limit=5, conf=ONE, models=("second",))  # another run, but what was answered is kept
+    # another run of the second model, but what was answered is kept
+    more = lead(endpoint.url, "--parallelism", "2", limit=5, conf=ONE, models=("second", "third"))
     assert more.returncode == 0, more.stderr
+    assert "lite: 2 runs in the tables" in more.stdout
+    assert "with those of other models: 3 runs in the tables" in more.stdout
     assert "warning: the tables compare runs of 4 and 5 instances at most" in more.stdout
-    assert (len(runs_in(more)), asked_twice(endpoint)) == (3, 0)
-    assert {len(list(folder.glob("results.set-aside-*"))) for folder in before} == {1}
+    assert (len(endpoint.requests), asked_twice(endpoint)) == (8 + 1 + 5, 0)
+    assert stats_of(folder.parents[1] / slug_of("org/first") / folder.name) == before
+    assert len(list(folder.glob("results.set-aside-*"))) == 1
+    assert len(runs_in(more)) == 3
+    models = loaded(tables_of(more) / "schema.json")["models"]
+    assert {model["display_name"] for model in models} == {"org/first", "second", "third"}
+    rows = {(row["model_id"], row["state"], row["requested"], row["main_metric"]) for row in rows_of(more)}
+    assert rows == {
+        (model, "in the tables", count, "exact_match")
+        for model, count in (("org/first", 4), ("second", 5), ("third", 5))
+    }
+    assert len(rows_of(more)) == 3
 
 
-def test_helms_tables_and_their_pages(endpoint: ScriptedEndpoint, lead: Lead, tmp_path: Path) -> None:
-    """HELM's schema has groups for what it knows; `view` shows the same as helm-server would."""
-    conf = """entries: [
-      {description: "synthetic_reasoning:mode=pattern_match,model=text", priority: 1}
-      {description: "dyck_language:num_parenthesis_pairs=3,model=text", groups: ["core_scenarios"], priority: 1}
-    ]"""
-    endpoint.answer = lambda _prompt: "x"
-    outcome = lead(endpoint.url, limit=4, name="classic", conf=conf, models=("a/b", "c"))
+def test_helms_tables_and_their_pages(lead: Lead, tmp_path: Path) -> None:
+    """HELM's schema has groups for what it knows; `view` shows the same as helm-server would, without the pictures."""
+    entry = '{description: "mme:subject=color,model=vlm", groups: ["mm_star_knowledge"], priority: 1}'
+    env = prepare_mme(tmp_path / "hf", DATA)
+    with SeeingEndpoint(sees) as endpoint:
+        outcome = lead(endpoint.url, name="vhelm", conf=f"entries: [{entry}]", models=("a/b", "c"), env=env)
     assert outcome.returncode == 0, outcome.stderr
-    groups = tables_of(outcome, "classic") / "groups"
-    (table, *_) = loaded(groups / "synthetic_reasoning.json")
+    assert len(endpoint.parts) == 2 * len(DATA)
+    groups = tables_of(outcome, "vhelm") / "groups"
+    (table, *_) = loaded(groups / "mme.json")
     assert [row[0]["value"] for row in table["rows"]] == ["a/b", "c"]
-    assert [row[1]["value"] for row in table["rows"]] == [0.0, 0.0]
-    assert any(table["rows"] for table in loaded(groups / "core_scenarios.json"))
-    shown = program("view", "out", "--export", "site", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    suite = tmp_path / "site" / "benchmark_output" / "runs" / "view"
-    (again, *_) = loaded(suite / "groups" / "synthetic_reasoning.json")
-    values = [[cell.get("value") for cell in row] for row in again["rows"]]
-    assert values == [[cell.get("value") for cell in row] for row in table["rows"]]
-    assert not [path for path in (tmp_path / "site").rglob("*") if ":" in path.name or path.is_symlink()]
-    assert not [path for path in outcome.output_dir.rglob("*") if ":" in path.name]
-    links = [link["href"] for table in loaded(groups / "synthetic_reasoning.json") for link in table.get("links", [])]
+    assert [row[1]["value"] for row in table["rows"]] == [1.0, 1.0]
+    assert any(table["rows"] for table in loaded(groups / "mm_star_knowledge.json"))
+    links = [link["href"] for table in loaded(groups / "mme.json") for link in table.get("links", [])]
     assert links
     assert all(Path(link).is_file() for link in links if link.startswith("/"))
+    outcome.output_dir.rename(tmp_path / "elsewhere")
+    for pictures in (tmp_path / "elsewhere").glob("*/*/helm/scenarios"):
+        shutil.rmtree(pictures)
+    shown = program("view", "elsewhere", "--export", "site", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    suite = tmp_path / "site" / "benchmark_output" / "runs" / "view"
+    (again, *_) = loaded(suite / "groups" / "mme.json")
+    values = [[cell.get("value") for cell in row] for row in again["rows"]]
+    assert values == [[cell.get("value") for cell in row] for row in table["rows"]]
+    assert "[color-0.png]" in next(suite.glob("mme*/instances.json")).read_text("utf-8")
+    for folder in ("site", "elsewhere"):
+        assert not [path for path in (tmp_path / folder).rglob("*") if ":" in path.name]
+    assert not [path for path in (tmp_path / "site").rglob("*") if path.is_symlink()]
+
+
+HEARS = ("ffmpeg", "jiwer", "librosa", "soundfile")
+
+
+@pytest.mark.skipif(not all(map(find_spec, HEARS)), reason="what reads and scores sounds is not installed here")
+def test_what_a_child_says_is_played_to_the_model(lead: Lead, tmp_path: Path) -> None:
+    """HELM's SLPHelm: its schema has other names than its runs, and the table is there all the same."""
+    rows = [
+        {"audio": tone(hertz), "transcription": f"a tone of {hertz}", "disorder_class": kind, "disorder_type": kind}
+        for hertz, kind in ((300, "speech_disorder"), (500, "typically_developing"))
+    ]
+    env = prepare(tmp_path / "hf", "SAA-Lab/SLPHelmUltraSuitePlus", {"train": rows}, media="audio")
+    conf = """entries: [{description: "ultra_suite_asr_transcription:model=text", priority: 1}]"""
+    with SeeingEndpoint(lambda prompt: "a tone of 300" if "[300 Hz]" in prompt else "a sound of 500") as endpoint:
+        outcome = lead(endpoint.url, name="slphelm", conf=conf, env=env)
+    assert outcome.returncode == 0, outcome.stderr
+    assert [part[1]["input_audio"]["format"] for part in endpoint.parts] == ["mp3"] * 2
+    ((row,), (table, *_)) = (
+        rows_of(outcome, "slphelm"),
+        loaded(tables_of(outcome, "slphelm") / "groups" / "ultra_suite_asr_transcription.json"),
+    )
+    assert (row["main_metric"], row["score"]) == ("wer_score", 0.125)
+    shown = {head["value"]: cell.get("value") for head, cell in zip(table["header"], table["rows"][0], strict=True)}
+    assert shown["WER"] == 0.125
 
 
 def test_a_run_with_answers_missing_is_kept_out_of_the_tables(endpoint: ScriptedEndpoint, lead: Lead) -> None:

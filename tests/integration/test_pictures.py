@@ -26,23 +26,24 @@ ENTRY = "helm:mme:subject=color"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
-def prepare(home: Path, name: str, splits: dict[str, list[dict[str, Any]]]) -> dict[str, str]:
-    """The Hub's data set as its library keeps it: `image` holds a picture's bytes, all other columns are texts.
+def prepare(home: Path, name: str, splits: dict[str, list[dict[str, Any]]], media: str = "image") -> dict[str, str]:
+    """The Hub's data set as its library keeps it: `media` (image, audio) holds a file's bytes, other columns are texts.
 
     The variables of a run that reads it.
     """
     import datasets
 
     owner, short = name.split("/")
+    kind = {"image": datasets.Image, "audio": datasets.Audio}[media]
     made = home / "made" / short
     made.mkdir(parents=True, exist_ok=True)
     for split, rows in splits.items():
-        kinds = {column: datasets.Value("string") for column in rows[0]} | {"image": datasets.Image()}
-        images = [{**row, "image": {"bytes": row["image"], "path": None}} for row in rows]
-        datasets.Dataset.from_list(images, features=datasets.Features(kinds)).to_parquet(made / f"{split}.parquet")
+        kinds = {column: datasets.Value("string") for column in rows[0]} | {media: kind()}
+        files = [{**row, media: {"bytes": row[media], "path": None}} for row in rows]
+        datasets.Dataset.from_list(files, features=datasets.Features(kinds)).to_parquet(made / f"{split}.parquet")
     builder = datasets.load_dataset_builder(str(made), cache_dir=str(home / "prepared"))
     builder.download_and_prepare()
-    target = home / "datasets" / f"{owner}___{short.lower()}" / "default" / "0.0.0" / REVISION
+    target = home / "datasets" / f"{owner}___{builder.dataset_name}" / "default" / "0.0.0" / REVISION
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(builder.cache_dir, target)
     shutil.rmtree(home / "prepared")

@@ -254,7 +254,7 @@ def listing(stream: TextIO, *, as_json: bool) -> None:
     table.add_column("what it is")
     table.add_column("conf, schema", overflow="fold")
     table.add_column("instances", justify="right")
-    table.add_column("needs, beside a text endpoint")
+    table.add_column("needs, beside a chat endpoint")
     for row in rows:
         about = f"{row.conf}\n{row.schema_file}"
         cells = (row.name, row.description, about, str(row.max_eval_instances), "\n".join(row.needed()) or "-")
@@ -270,7 +270,7 @@ def leaderboard() -> None:
 @leaderboard.command("ls")
 @click.option("--json", "as_json", is_flag=True, help="Print everything about them as JSON.")
 def list_leaderboards(as_json: bool) -> None:
-    """List the leaderboards, and what each needs beside an endpoint for text."""
+    """List the leaderboards, and what each needs beside a chat endpoint."""
     listing(sys.stdout, as_json=as_json)
 
 

@@ -206,7 +206,7 @@ def details(record: Record) -> str:
     lines += [line for known in record["errata"] for line in ("", _defect(known))]
     lines += _about_execution(record)
     if record["example"] is None:
-        end = [f"cannot be run: it asks a model for {record['asks']}, eval-factory evaluates endpoints for text"]
+        end = [f"cannot be run: it asks a model for {record['asks']}, which eval-factory cannot ask for"]
     else:
         schema = "`eval-factory schema run_config > run_config.schema.json` beside this file"
         first_line = "# yaml-language-server: $schema=run_config.schema.json"

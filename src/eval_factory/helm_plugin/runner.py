@@ -142,7 +142,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """One at most, before anything is asked: a folder holds one run, and an endpoint gives text for text."""
         needed = next((more for spec in run_specs if (more := needed_capability(spec.adapter_spec))), None)
         if needed is not None:
-            message = f"{run_specs[0].name} asks a model for {needed}; eval-factory evaluates endpoints for text"
+            message = f"{run_specs[0].name} asks a model for {needed}, which eval-factory cannot ask for"
         elif len(run_specs) > 1:
             message = f"the run entry stands for {len(run_specs)} runs, name one of them: " + "; ".join(
                 spec.name for spec in run_specs[:5]

@@ -117,7 +117,7 @@ def task_of_run_entry(name: str, framework: Framework, problems: list[str], upst
 
 def mistakes(entry: RunEntry, spec: IndexedRunSpec, index: RunSpecIndex) -> Iterator[str]:
     if spec.asks is not None and not spec.makes_images:
-        yield f"{entry.name} asks a model for {spec.asks}; eval-factory evaluates endpoints for text"
+        yield f"{entry.name} asks a model for {spec.asks}, which eval-factory cannot ask for"
     takes = [name for name in spec.parameters if name not in OURS]
     for name in entry.arguments:
         if name in OURS:

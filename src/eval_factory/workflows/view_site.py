@@ -40,6 +40,8 @@ from eval_factory.workflows.recollect import last_state
 
 _NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
 OTHER = (names.SCENARIO_FILE,)
+MULTIMODAL = "_multimodal"
+"""In the name of every method of HELM's that shows pictures or plays sounds."""
 NO_SCORE = "no_score"
 """A metric that no run has: HELM wants a name of each run's main metric."""
 SUITE = "view"
@@ -212,10 +214,26 @@ def lay_out(runs: Iterable[ViewedRun], suite: Path, *, copies: bool) -> None:
             original = run.folder / name
             if name == names.RUN_SPEC_FILE or not original.is_file():
                 continue
-            if copies:
+            if name == names.SCENARIO_STATE_FILE and MULTIMODAL in str(run.spec["adapter_spec"].get("method")):
+                (folder / name).write_text(without_media(original.read_text(encoding="utf-8")), encoding="utf-8")
+            elif copies:
                 shutil.copyfile(original, folder / name)
             else:
                 (folder / name).symlink_to(os.path.relpath(original.resolve(), folder.resolve()))
+
+
+def without_media(state: str) -> str:
+    """A scenario_state.json with the name of each picture or sound in its place.
+
+    HELM stores where the file lay in the run, and reads no state whose files are not there: the folder may have moved.
+    """
+
+    def named(record: dict[str, Any]) -> dict[str, Any]:
+        if "content_type" not in record or "location" not in record:
+            return record
+        return {"content_type": "text/plain", "text": f"[{Path(record['location']).name}]\n"}
+
+    return json.dumps(json.loads(state, object_hook=named))
 
 
 def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:

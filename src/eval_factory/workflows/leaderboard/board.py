@@ -18,6 +18,7 @@ from eval_factory.config.suite_layers import name_of_type
 from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.plan.run_plan import slug_of
@@ -86,7 +87,7 @@ class NotRun:
     entry: Entry
     reason: str
     exit_code: int
-    """0: it is left out, for it asks a model for more than text."""
+    """0: it is left out, for it asks for more than a chat endpoint has."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Board:
 
     row: Leaderboard
     schema: Path
+    """HELM's; of a row with `mended` the one that is written from it."""
     models: Mapping[str, str]
     """Target of the suite -> the model's id."""
     folder: Path
@@ -116,7 +118,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     """
     row = registry.find(request.name)
     if row.lacks and request.conf is None:
-        raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with an endpoint for text")
+        raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint")
     schema = registry.schema_path(row)
     if schema is None:
         raise PrerequisiteError(
@@ -153,6 +155,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
     models = {slug_of(model): model for model in request.model or (evaluation.run.target.api_endpoint.model_id,)}
+    schema = RunDir(folder / "helm").model_configs / schema.name if row.mended else schema
     board = Board(row, schema, models, folder, evaluation.run.config.params.limit_samples or row.max_eval_instances)
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
 
@@ -166,9 +169,7 @@ def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: st
         raise ConfigError(f"{origin}: no entry has priority {row.priority} or before: nothing to run")
     run = [entry for entry in chosen if not entry.asks]
     if not run:
-        raise ConfigError(
-            f"{origin}: nothing of it can be run with an endpoint for text: it asks for {_asked_for(chosen)}"
-        )
+        raise ConfigError(f"{origin}: nothing of it can be run with a chat endpoint: it asks for {_asked_for(chosen)}")
     given = [(entry.run_spec, dict(entry.arguments)) for entry in run]
     problems = [wrong_processor(arguments) for _, arguments in given]
     problems += [] if allowed else [refusal(run_spec, arguments) for run_spec, arguments in given]
@@ -193,7 +194,7 @@ def _with_runs(
     """With a cell for each run of each model; what cannot be run is reported, and costs itself alone."""
     not_run = [NotRun(entry, f"asks for {entry.asks}", 0) for entry in chosen if entry.asks]
     if not_run:
-        screen.write(f"{len(not_run)} entries are left out, an endpoint for text has none of: {_asked_for(chosen)}\n")
+        screen.write(f"{len(not_run)} entries are left out, a chat endpoint has none of: {_asked_for(chosen)}\n")
     named, unknown = _evaluations_of([entry for entry in chosen if not entry.asks], evaluation)
     not_run += unknown
     paths = Counter(path for entry in chosen if (path := entry.argument(DATA_PATH)) and not Path(path).exists())

@@ -38,7 +38,7 @@ from eval_factory.workflows.view_site import (
 
 _MOST_SHOWN = 10
 IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
-"""Kept out: nobody can stand behind its scores. Left out: it asks a model for more than text. Waiting: in Slurm."""
+"""Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has. Waiting: in Slurm."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,11 @@ def board_runs(folder: Path) -> tuple[list[ViewedRun], str]:
     """
     name, rows = next(reversed(known_rows(folder).items()), ("", []))
     runs = [run for run, _ in runs_in_tables(folder, rows)]
-    schema = registry.schema_path(registry.find(name)) if runs else None
-    if schema is None:
+    row = registry.find(name) if runs else None
+    schema = None if row is None else registry.schema_path(row)
+    if row is None or schema is None:
         raise PrerequisiteError(f"{folder}: holds no run of a leaderboard whose tables could be shown")
-    return runs, schema.read_text(encoding="utf-8")
+    return runs, registry.schema_text(row, schema)
 
 
 def runs_in_tables(folder: Path, rows: Iterable[BoardRow]) -> list[tuple[ViewedRun, BoardRow]]:
@@ -195,6 +196,9 @@ def tables_of(
         shutil.rmtree(suite, ignore_errors=True)
         if runs:
             lay_out([run for run, _ in runs], suite, copies=False)
+            original = registry.schema_path(board.row)
+            if board.row.mended and original is not None:
+                write_atomic(board.schema, registry.schema_text(board.row, original))
             models = {run.model: row.model_id for run, row in runs}
             make_tables(work, lock, models, _summarize_command(board), env, screen)
             without_colons(suite)

@@ -15,6 +15,8 @@ from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
+from eval_factory.data.run_entries import AUGMENTATION
+from eval_factory.data.sources import load_sources
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import conf_entries
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT
@@ -37,12 +39,14 @@ class Leaderboard(StrictModel):
     priority: Positive
     access: Literal["public", "gated", "private"] = "public"
     lacks: str | None = None
-    """What every entry asks of a model and an endpoint for text does not have."""
+    """What every entry asks for and a chat endpoint does not have."""
     leaves_out: str | None = None
     """The same of some entries."""
     needs: tuple[str, ...] = ()
     judges: dict[Role, str] = {}
     """Role of a judge -> the name that HELM asks it by."""
+    mended: dict[str, str] = {}
+    """A text in HELM's schema -> what has to stand there for HELM to make its tables."""
 
     @property
     def names_no_organization(self) -> bool:
@@ -50,8 +54,8 @@ class Leaderboard(StrictModel):
         return _ORGANIZATION in self.conf
 
     def needed(self) -> list[str]:
-        """All that a text endpoint alone cannot give, a line each."""
-        lines = [f"{self.lacks}: it cannot be run with an endpoint for text"] if self.lacks else []
+        """All that a chat endpoint alone cannot give, a line each."""
+        lines = [f"{self.lacks}: it cannot be run with a chat endpoint"] if self.lacks else []
         if self.leaves_out:
             lines.append(f"{self.leaves_out} for some entries: they are left out")
         lines += self.needs
@@ -102,6 +106,14 @@ def helm_version() -> str:
 def schema_path(row: Leaderboard) -> Path | None:
     """The schema in the installed HELM, which is not imported; None where it does not have it."""
     return environment_of(HELM).helms("benchmark", "static", row.schema_file)
+
+
+def schema_text(row: Leaderboard, schema: Path) -> str:
+    """HELM's schema, mended."""
+    text = schema.read_text(encoding="utf-8")
+    for wrong, right in row.mended.items():
+        text = text.replace(wrong, right)
+    return text
 
 
 def conf_of(
@@ -188,7 +200,10 @@ class Entry:
 
     @property
     def asks(self) -> str | None:
-        """What it asks of a model beside text for text, as far as the index of run specs knows."""
+        """What it asks for beside a model's answers to a chat, as far as is known."""
+        made = self.argument(AUGMENTATION)
+        if any(one.online and made in one.augmentations for one in load_sources().perturbations.values()):
+            return "translations by Google"
         return None if self.known is None else self.known.asks
 
     @property

@@ -63,7 +63,9 @@ from types import SimpleNamespace
 import datasets.load
 asked = []
 def build(path, *args, **kwargs):
-    asked.append((path, kwargs.get("revision"), kwargs.get("cache_dir")))
+    if path == "org/several" and kwargs["name"] is None:
+        raise ValueError("There are multiple configurations in the cache: default, judge_prompts")
+    asked.append((path, kwargs.get("name") or kwargs.get("revision"), kwargs.get("cache_dir")))
     return SimpleNamespace(cache_dir="/cache/rev", config=SimpleNamespace(name="default"))
 datasets.load.load_dataset_builder = build
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
@@ -71,6 +73,7 @@ patch_named("read_pinned_revisions").apply()
 patch_named("record_hub_revisions").apply()
 for path, revision in (("org/pinned", None), ("org/pinned", "its own"), ("org/other", None)):
     datasets.load.load_dataset_builder(path, revision=revision, cache_dir="/scenario/data")
+datasets.load.load_dataset_builder("org/several", name=None, cache_dir="/scenario/data")
 print(json.dumps(asked))
 """
 
@@ -132,7 +135,8 @@ def test_a_data_set_is_read_at_its_revision_unless_helm_names_one(offline: str, 
     """healthqa_br names a folder of its own for what it downloads; a bundle's data sets lie in HF_HOME."""
     told = HelmRunSettings(pins=Pins(hub={"org/pinned": "abc"})).environment()
     assert json.loads(run(LOADS_DATA_SETS, {**told, "HF_HUB_OFFLINE": offline})) == [
-        ["org/pinned", "abc", folder], ["org/pinned", "its own", folder], ["org/other", None, folder]
+        ["org/pinned", "abc", folder], ["org/pinned", "its own", folder], ["org/other", None, folder],
+        ["org/several", "default", folder],
     ]  # fmt: skip
 
 

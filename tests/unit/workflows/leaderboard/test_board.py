@@ -77,12 +77,19 @@ def test_each_entry_is_a_cell_of_each_model(tmp_path: Path) -> None:
 def test_entries_are_chosen_by_priority_and_what_asks_for_more_is_left_out(tmp_path: Path) -> None:
     screen = io.StringIO()
     later = {"description": "boolq:model=text", "priority": 9}
-    made = board(tmp_path, "pubmed_qa:model=text", later, "msr_vtt:model=vlm", {"description": "med_qa"}, screen=screen)
-    assert list(made.entries) == ["pubmed_qa", "med_qa"]
-    (video,) = made.not_run
-    assert (video.entry.description, video.reason, video.exit_code) == ("msr_vtt", "asks for videos", 0)
-    assert "4 entries, 4 different ones for one model, 3 of priority 2 or before" in screen.getvalue()
-    assert "1 entries are left out, an endpoint for text has none of: videos (1)" in screen.getvalue()
+    more = ("msr_vtt:model=vlm", "flickr30k:model=vlm,num_respondents=1", "mm_safety_bench:model=vlm,subset=sex")
+    translated = "a_okvqa:data_augmentation=hindi,model=vlm"
+    asked = ("pubmed_qa:model=text", later, *more, translated, "a_okvqa:model=vlm", {"description": "med_qa"})
+    made = board(tmp_path, *asked, screen=screen)
+    assert list(made.entries) == ["pubmed_qa", "a_okvqa", "med_qa"]
+    said = (
+        "videos (1), critiques of answers (1), toxicity scores of the Perspective API (1), translations by Google (1)"
+    )
+    video, *_ = made.not_run
+    assert (video.entry.description, video.reason) == ("msr_vtt", "asks for videos")
+    assert [one.exit_code for one in made.not_run] == [0] * 4
+    assert "8 entries, 8 different ones for one model, 7 of priority 2 or before" in screen.getvalue()
+    assert f"4 entries are left out, a chat endpoint has none of: {said}" in screen.getvalue()
 
 
 def test_what_cannot_be_run_costs_itself_only(tmp_path: Path) -> None:
@@ -110,6 +117,23 @@ def test_where_nothing_can_be_run_it_is_said_at_once(tmp_path: Path) -> None:
     keyless = extra(judges=[{"name": "gpt", "model_id": "j", "url": "https://elsewhere/v1", "api_key": "UNSET"}])
     with pytest.raises(PrerequisiteError, match="no API key for judge gpt"):
         board(tmp_path, "pubmed_qa:model=text", "harm_bench:model=text", config=keyless)
+
+
+@pytest.mark.parametrize(
+    ("entry", "packages"),
+    [
+        ("vqa:model=vlm", ("pycocoevalcap~=1.2",)),
+        ("ultra_suite_asr_transcription:model=text", ("ffmpeg-python~=0.2.0", "jiwer~=3.0", "librosa~=0.10", "soundfile~=0.12")),
+    ],
+)  # fmt: skip
+def test_a_package_for_pictures_or_sounds_is_named_before_anything_is_asked(
+    entry: str, packages: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Environment, "has_module", lambda _self, _name: False)
+    with pytest.raises(PrerequisiteError) as caught:
+        board(tmp_path, entry, name="vhelm")
+    quoted = " ".join(f"'{package}'" for package in packages)
+    assert f" {quoted}\n  nothing was asked" in str(caught.value)
 
 
 def test_another_version_of_helm_where_a_patch_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

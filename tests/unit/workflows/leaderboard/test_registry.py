@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import requests
+import yaml
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.tasks.run_specs import load_index
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Entry, of_any_model, read_entries
 
@@ -28,6 +30,34 @@ def test_finding() -> None:
         registry.find("safty")
     with pytest.raises(ConfigError, match=r"no leaderboard is called 'medhelm_private_\.\./x'"):
         registry.find("medhelm_private_../x")
+
+
+def test_what_is_mended_of_a_schema_stands_in_it() -> None:
+    """In 0.5.16 HELM ends at ViLLM's: the columns of one of its groups have no name."""
+    for row in registry.load_catalogue().leaderboards:
+        file = registry.schema_path(row)
+        assert file
+        assert all(wrong in file.read_text("utf-8") for wrong in row.mended), row.name
+        groups = yaml.safe_load(registry.schema_text(row, file))["run_groups"]
+        assert not [one["name"] for one in groups if one.get("metric_groups") and not one.get("environment")]
+
+
+def test_a_schema_has_the_groups_and_metrics_of_helms_own_runs() -> None:
+    """Of SLPHelm it has others, and HELM's tables of it are empty."""
+    row, lite = registry.find("slphelm"), registry.find("lite")
+    file, of_lite = registry.schema_path(row), registry.schema_path(lite)
+    assert file
+    assert of_lite
+    assert registry.schema_text(lite, of_lite) == of_lite.read_text("utf-8")
+    before, after = (yaml.safe_load(text) for text in (file.read_text("utf-8"), registry.schema_text(row, file)))
+    assert len(before["run_groups"]) == len(after["run_groups"])
+    slphelm, *groups = after["run_groups"]
+    assert slphelm["subgroups"] == [group["name"] for group in groups]
+    run_specs, metrics = load_index().run_specs, {metric["name"] for metric in after["metrics"]}
+    for group in groups:
+        (main,) = run_specs[group["name"]].main_metrics
+        assert group["environment"]["main_name"] == main
+        assert main in metrics
 
 
 LITE, WITHOUT_ORGANIZATION = registry.find("lite"), registry.find("medhelm_private")
