@@ -60,6 +60,7 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, i
     answers = [line for line in lines if line.startswith("  #")]
     assert [answer.split(":")[0] for answer in answers] == [f"  #{number} model" for number in range(1, 13)]
     assert all(answer.endswith(" tokens, stop") for answer in answers), "no text: it may be a patient's"
+    assert lines.index(answers[0]) > lines.index("asking the model: 12 requests ...")
     end = lines[next(at for at, line in enumerate(lines) if line.startswith("sample_medical_qa: exact_match = ")) :]
     path = f"  results: {folder}/out/evaluation_config.yaml"
     assert end.count(path) == 1
