@@ -17,7 +17,7 @@ from integration.support import TIMEOUT_S, program_environment
 from programs import EVAL_FACTORY
 
 COLUMNS = 60
-ARGUMENTS = ("run_eval", "--eval_type", "sample_medical_qa", "--output_dir", "out", "--limit_samples", "12")
+ARGUMENTS = ("run_eval", "--eval_type", "sample_medical_qa", "--output_dir", "out", "--limit_samples", "12", "--watch")
 TARGET = ("--model_url", "demo://baseline", "--model_id", "demo/baseline", "--model_type", "chat")
 PROGRAM = (*EVAL_FACTORY, *ARGUMENTS, *TARGET)
 
@@ -57,6 +57,10 @@ def test_a_terminal_shows_phases_and_a_result_that_fits(on_screen: tuple[Path, i
         "loading data ...", "asking the model: 12 requests ...", "scoring ...",
     ]  # fmt: skip
     assert any(line.startswith("asking the model ━") for line in lines)
+    answers = [line for line in lines if line.startswith("  #")]
+    assert [answer.split(":")[0] for answer in answers] == [f"  #{number} model" for number in range(1, 13)]
+    assert all(answer.endswith(" tokens, stop") for answer in answers), "no text: it may be a patient's"
+    assert lines.index(answers[0]) > lines.index("asking the model: 12 requests ...")
     end = lines[next(at for at, line in enumerate(lines) if line.startswith("sample_medical_qa: exact_match = ")) :]
     path = f"  results: {folder}/out/evaluation_config.yaml"
     assert end.count(path) == 1

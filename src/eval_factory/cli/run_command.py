@@ -139,6 +139,13 @@ FLAGS = {
 @click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")
 @click.option("--fresh", is_flag=True, help="Forget the answers that an earlier run kept in the output folder.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
+@click.option(
+    "--watch",
+    type=click.Choice(["figures", "texts"]),
+    is_flag=False,
+    flag_value="figures",
+    help="Show a line for each answer: seconds, tokens, why it ended; =texts: its beginning, which may be a patient's.",
+)
 @click.option("--quiet", is_flag=True, help="Print errors and the result's one line, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON record when the run starts and one when it ends.")
 @click.option("--debug", is_flag=True, help="The same as before the command.")
@@ -158,9 +165,12 @@ def run_eval(ctx: click.Context, /, run_config: Path | None, overrides: tuple[st
             fresh=values["fresh"],
             debug=values["debug"] or ctx.obj["debug"],
             no_preflight=values["no_preflight"],
+            watch=values["watch"],
             on_launch=(lambda record: write_record(output.stdout, record)) if as_json else None,
         )
         how: dict[str, Any] = {"flags": flags, "overrides": overrides, "options": options, "screen": output.screen()}
+        if values["watch"] and quiet:
+            raise ConfigError("run_eval: give one of --watch and --quiet")
         if values["dry_run"] and (quiet or as_json):
             raise ConfigError("run_eval: --dry_run prints a configuration to read: leave out --quiet and --json")
         if values["dry_run"]:

@@ -256,7 +256,10 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
     field = "message" if endpoint_type == CHAT else "text"
     if choice.get("error") or choice.get("finish_reason") == "error":
         raise UnusableAnswer(f"a choice holds an error: {_shown(choice.get('error'))}")
-    if choice.get(field) is None and choice.get("finish_reason") != FILTERED:  # a filter may withhold the whole field
+    reason = choice.get("finish_reason")
+    if isinstance(reason, str) and reason.startswith(f"{FILTERED}:"):  # Gemini: "content_filter: PROHIBITED_CONTENT"
+        reason = FILTERED
+    if choice.get(field) is None and reason != FILTERED:  # a filter may withhold the whole field
         raise UnusableAnswer(f"a choice holds no {field}")
     is_chat = endpoint_type == CHAT
     said = choice.get("message") or {} if is_chat else {"content": choice.get("text")}
@@ -265,7 +268,7 @@ def _read_choice(choice: Mapping[str, Any], endpoint_type: str) -> Choice:
         content = "".join(part.get("text") or "" for part in (() if content is None else content))
     reasoning = said.get("reasoning_content") or said.get("reasoning")
     tokens = () if is_chat else _tokens_of(choice.get("logprobs"))
-    return Choice(content, choice.get("finish_reason"), reasoning if isinstance(reasoning, str) else None, tokens)
+    return Choice(content, reason, reasoning if isinstance(reasoning, str) else None, tokens)
 
 
 def _tokens_of(logprobs: Any) -> tuple[tuple[str, float], ...]:

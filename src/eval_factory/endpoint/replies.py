@@ -34,6 +34,16 @@ _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
 
+_RETRY_DELAY = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?s)"')
+"""google.rpc.RetryInfo in the details of Gemini's errors: its endpoint says in no header how long to wait."""
+
+
+def headers_of(reply: Reply) -> Mapping[str, str]:
+    """Of an error, with the pause that its body asks for; a header of the same name counts more."""
+    asked = _RETRY_DELAY.search(reply.data[:MAX_ERROR])
+    return {"retry-after": asked[1].decode(), **reply.headers} if asked else reply.headers
+
+
 class ReplyReader:
     """Reads the replies of one endpoint; what it returns holds no secret."""
 
@@ -99,16 +109,26 @@ Changes = Mapping[str, str | None]
 """Parameter of a request -> the name that it is sent under; None: it is left out."""
 
 
+_REFUSES, _EXCLUDE = "unsupported|deprecated|unknown name", "cannot both be specified"
+"""OpenAI's word, Claude's, Gemini's; and what Claude says of two parameters of which it takes one."""
+_BLANK_STOP = "each stop sequence must contain non-whitespace"
+"""Claude's, of the "\n" that HELM's multiple choice sends. Nothing is lost: our client cuts an answer there itself."""
+
+
 def changes_asked_for(error: str, sent: Mapping[str, Any]) -> dict[str, str | None]:
     """The change that the text of an error asks for, if any. The error may be about this one prompt all the same."""
     if "max_completion_tokens" in error and "max_tokens" in sent:
         return {"max_tokens": "max_completion_tokens"}
     if "response_format" in error and sent.get("response_format") == openai_api.BASE64:
         return {"response_format": None}  # some models of pictures have this form alone, and refuse the field
-    if "unsupported" not in error.lower():
+    if "stop" in sent and _BLANK_STOP in error:
+        return {"stop": None}
+    excludes = _EXCLUDE in error
+    if not excludes and not re.search(_REFUSES, error, re.IGNORECASE):
         return {}
-    quoted = [name for name in OPTIONAL_PARAMS if f"'{name}'" in error or f'"{name}"' in error]
-    return dict.fromkeys([name for name in quoted if name in sent][:1])
+    # JSON writes a quotation mark with a backslash before it
+    named = [name for name in OPTIONAL_PARAMS if name in sent and re.search(rf"['\"`]{name}\\?['\"`]", error)]
+    return dict.fromkeys(named[-1:] if excludes else named[:1])  # temperature stays, top_p goes
 
 
 class RequestFailed(Exception):

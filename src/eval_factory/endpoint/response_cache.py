@@ -289,6 +289,30 @@ def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | No
     return [json.loads(row["changes"]) for row in read_rows(path, query, url=url, model_id=model_id)]
 
 
+def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[str, Any]]:
+    """Attempts of a run that another process is at work on, each with its new answer's body; not those from the cache.
+
+    Args:
+        last: the id of the last one that is known.
+
+    Returns:
+        At most so many, in their order; none where nothing can be read now: the next look may.
+    """
+    query = """
+        SELECT attempts.*, response FROM attempts LEFT JOIN responses
+        ON outcome = 'answered' AND created = started  -- archived, or not
+        AND responses.key IN (attempts.key, attempts.key || '#' || started)
+        WHERE id > ? AND run_id = ? AND attempt > 0 ORDER BY id LIMIT ?
+    """
+    address = f"{path.absolute().as_uri()}?mode=ro"  # who can write would get in the way while the file is made
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(query, (last, run_id, most))]
+    except sqlite3.Error:
+        return []
+
+
 def read_rows(path: Path, query: str, then: str | None = None, **values: str | None) -> Iterator[dict[str, Any]]:
     """None where there is no file.
 

@@ -363,10 +363,11 @@ class RetryingClient:
                 raise TransientFailure(message, reply.status, {}) from error
         text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:
+            headers = replies.headers_of(reply)
             if reply.status in TOO_MANY:
-                self._servers.too_many(turn, _asked(reply.headers))
+                self._servers.too_many(turn, _asked(headers))
             named = " (rate limit)" if reply.status == 429 else ""
-            raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, reply.headers, said=text)
+            raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, headers, said=text)
         if reply.status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
@@ -23,6 +25,7 @@ from eval_factory.core.helm_run_settings import ALL_FILES, MEDHELM_HOME, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
+from eval_factory.executors.answer_tail import AnswerTail
 from eval_factory.executors.progress import EventTail
 
 if TYPE_CHECKING:
@@ -52,6 +55,8 @@ class ProcessSpec:
     redactor: Redactor
     once_begun: Callable[[], str | None] = lambda: None
     """Called when the program has begun. It gets the returned line on its standard input; what is raised ends it."""
+    watch: str | None = None
+    """Its answers are shown as they come: by their "figures", or with their "texts"."""
 
 
 _TICK_S = 0.2
@@ -62,6 +67,7 @@ TAIL_LINES = 15
 def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple[Mapping[str, Any], ...]]:
     """As `run_logged`, with the progress on `screen`. Returns the program's events, too, all but those of progress."""
     tail = EventTail(spec.rundir.events, spec.run_id)
+    answers = AnswerTail(spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts")
     events: list[Mapping[str, Any]] = []
     with contextlib.ExitStack() as until_it_ends:
 
@@ -72,8 +78,8 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple
             return until_it_ends.enter_context(ProgressDisplay(screen))
 
         def tick() -> None:
-            for event in tail.new():
-                if event["event"] != "progress":
+            for event in heapq.merge(tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")):
+                if event["event"] not in ("progress", "answer"):
                     events.append(event)
                 display().show(event)
 

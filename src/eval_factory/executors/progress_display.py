@@ -67,6 +67,8 @@ class ProgressDisplay:
             elif (total and event["done"] >= total) or now - self._last_line >= _PLAIN_INTERVAL_S:
                 self._last_line = now
                 self.say(f"  {figures_text(event, elapsed)}")
+        elif event["event"] == "answer":
+            self.say(event["line"])
         elif event["event"] == "warning":
             self.say(f"warning: {event['message']}")
 

@@ -135,7 +135,7 @@ def asked(
 
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
-        ended = run_helm(context, plan.evaluation, argv, settings, once_begun=while_helm_is_imported)
+        ended = run_helm(context, plan.evaluation, argv, settings, while_helm_is_imported, options.watch)
         if (most := settings.budget.max_wall_s) is not None:  # of one invocation, whatever looks it has
             settings = replace(settings, budget=replace(settings.budget, max_wall_s=max(most - ended.wall_s, 0.01)))
         return checked_runs(context, plan, ended, shared=options.limits is not None)

@@ -91,8 +91,9 @@ def run_helm(
     argv: Sequence[str],
     settings: HelmRunSettings,
     once_begun: Callable[[], str | None] = lambda: None,
+    watch: str | None = None,
 ) -> EndedHelmRun:
-    """Run helm-run to its end. `once_begun`: as in ProcessSpec.
+    """Run helm-run to its end. `once_begun`, `watch`: as in ProcessSpec.
 
     Raises:
         PrerequisiteError: the program is not there.
@@ -103,7 +104,7 @@ def run_helm(
     seen = {name: value for name, value in context.env.items() if name not in hidden}
     allowed = [*evaluation.key_names(), *evaluation.setting_names()]
     env = child_environment(seen, allowed, replace(settings, run_id=run_id, parent=os.getpid()).environment())
-    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun)
+    spec = ProcessSpec(argv, env, context.rundir, context.lock, run_id, context.redactor, once_begun, watch)
     started = time.monotonic()
     try:
         finished, events = run_shown(spec, context.screen)

@@ -36,6 +36,8 @@ class Options:
     """Roles whose endpoints are known to answer: whoever says so asked them, and nobody is asked before the run."""
     limits: SharedLimitsSettings | None = None
     """What this run shares with others; None: it has its limits for itself."""
+    watch: str | None = None
+    """Show a line for each answer as it comes: "figures", or "texts", with its beginning."""
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Called with what will be run and where, once the folder is locked and before anything is asked."""
     only_collect: bool = False

@@ -75,6 +75,11 @@ def test_quiet_prints_one_line_and_no_progress(run: Any) -> None:
     assert isinstance(failed.exception, BusyError), "the program's end prints it"
 
 
+def test_answers_are_watched_only_where_there_is_a_screen(run: Any) -> None:
+    assert "give one of --watch and --quiet" in str(run("--watch", "--quiet", ends=made()).exception)
+    assert run("--watch", "--json", ends=made()).exit_code == run("--watch=texts", ends=made()).exit_code == 0
+
+
 def test_a_job_that_was_submitted_is_no_result(run: Any) -> None:
     job = Submitted(Path("/results/x"), "submitted to Slurm\n  the same command shows it")
     assert run(ends=job).stdout == "submitted to Slurm\n  the same command shows it\n"

@@ -82,6 +82,7 @@ def test_the_model_comes_before_its_judges() -> None:
         ("HTTP 413: Payload Too Large", "max_length", "limit of a request"),
         ("HTTP 429 (rate limit): slow down", "requests_per_minute", "requests_per_minute in extra.judges"),
         ("HTTP 429 (rate limit): You exceeded your current quota", "no credit", "no credit"),
+        ("HTTP 429: You exceeded your current quota. * Quota exceeded for metric: x", "per_minute", "per_minute"),
         ("HTTP 400: filtered due to the content management policy", "filter", "filter"),
         ("HTTP 403: Input flagged", "filter", "filter"),
         ("no whole answer within 120 s", "request_timeout", "request_timeout"),

@@ -51,6 +51,8 @@ def run_as_job(
 ) -> Evaluated | Submitted:
     """Submit the run, or collect it where its job has ended; with `wait` both, one after the other.
     Raises EvalFactoryError: with the exit code that the run would have ended with here."""
+    if options.watch is not None:
+        raise ConfigError("--watch shows a run of this machine; of a job: eval-factory suite logs -f OUTPUT_DIR")
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
     claim(plan.rundir, fresh=options.fresh)

@@ -104,6 +104,12 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
         run.again(fresh=True)
 
 
+def test_its_answers_are_watched_in_its_log(run: Run) -> None:
+    with pytest.raises(ConfigError, match="of a job: eval-factory suite logs -f"):
+        run_as_job(run.evaluation(), Options(watch="texts"), wait=True, env=ENV, screen=run.screen)
+    assert not run.slurm.submitted
+
+
 def test_the_file_beside_it_is_the_same_run(run: Run) -> None:
     run.again(flags={"config.params.limit_samples": 7})
     document = yaml.safe_load((run.rundir.root / ".slurm" / "run_config.yml").read_text())
