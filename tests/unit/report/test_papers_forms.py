@@ -240,9 +240,3 @@ def test_the_items_are_those_of_the_table_and_each_that_is_filled_says_what_it_d
     assert list(items) == [f"{number}{letter}" for number in range(1, 20) for letter in LETTERS.get(number, [""])]
     assert len({one["topic"] for one in items.values()}) == len(items)
     assert all(one["unknown"] for one in items.values() if "known" in one)
-
-
-@pytest.mark.parametrize("config", [{}, CONFIG])
-def test_hostile_values_are_one_printable_line(config: dict[str, Any]) -> None:
-    for known in answers_of(hostile(), config, {}).values():
-        assert all(sentence.isprintable() for sentence in known)
