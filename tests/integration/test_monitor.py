@@ -288,7 +288,7 @@ def test_what_is_another_panel_is_refused_before_anything_is_asked(small: Watche
     asked = len(small.endpoint.requests)
     assert json.loads(small.call(str(small.file), "--json", "--executor", "slurm").stdout)["exit_code"] in (2, 3)
     (task,) = small.section["tasks"]
-    names = {
+    names: dict[str, tuple[dict[str, Any], str]] = {
         "size": ({"tasks": [{**task, "size": 50}]}, "what is asked"),
         "max_drop": ({"tasks": [{**task, "max_drop": 0.3}]}, "the limits"),
         "params": ({"params": {"temperature": 1.0}}, "what is asked"), "alpha": ({"alpha": 0.1}, "alpha"),

@@ -280,16 +280,8 @@ def test_the_alarm_and_its_beginning_are_marked() -> None:
         dashed = drawn.lines(**{"class": "plot-stroke-ink"}, stroke_dasharray="5")
         assert [one[0] for one in dashed] == [points[2][0]]
         assert words["since"][0] < points[2][0] < points[3][0] < words["alarm"][0]
-        sides = {one.text: one.get("text-anchor") for one in drawn.svg.iter("text")}
-        assert (sides["since"], sides["alarm"]) == ("end", "start")
-        assert max(words["since"][1], words["alarm"][1]) < min(
-            line[1] for line in drawn.lines(**LIMIT) + drawn.lines(**DATA)
-        )
-        assert [one[:3:2] for one in drawn.lines(**{"class": "plot-stroke-ink"}) if one[0] == one[2]] == [
-            (points[2][0],) * 2, (points[3][0],) * 2,
-        ]  # fmt: skip
-        assert len(drawn.tooltips("polygon")) == 1
-        assert drawn.tooltips("polygon")[0].startswith("look 3,")
+        (diamond,) = drawn.tooltips("polygon")
+        assert diamond.startswith("look 3,")
     assert "alarm" not in Picture(page, CHANGE).words()
 
 
@@ -374,9 +366,7 @@ def test_e_values_on_a_logarithmic_scale() -> None:
     thick, thin, thin_too = (drawn.points(name) for name in ("mean e-value", "notes", "letters"))
     (alarm,) = drawn.lines(**LIMIT)
     ten = (thin[1][1] - thin[2][1]) / 2
-    assert ten == pytest.approx((thin_too[1][1] - thin_too[2][1]) / 2, abs=0.02)
     assert thin[2][1] - alarm[1] == pytest.approx(ten * 0.30103, abs=0.03)
-    assert thin_too[2][1] == pytest.approx(alarm[1], abs=0.02)
     assert thin_too[2][1] < thick[2][1] < thin[2][1]
     assert {"1", "2", "alarm at 20", "0.1", "100"} <= set(drawn.words())
     assert drawn.words()["10"][1] == pytest.approx(thin[2][1], abs=5)
