@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from scripts import docs_navigation
-from scripts.make_site import loaded_from_elsewhere, settings
+from scripts.make_site import settings
 
 import test_docs_commands
 
@@ -76,22 +76,3 @@ def test_the_sites_navigation_has_every_page_once(tmp_path: Path) -> None:
     assert made[0] == {"Start": "README.md"}
     files = [file for section in made[1:] for pages in section.values() for page in pages for file in page.values()]
     assert sorted(files) == sorted(name for pages in docs_navigation.places().values() for name in pages)
-
-
-FROM_ELSEWHERE = [
-    '<script src="https://cdn.example.org/x.js"></script>', "<script async src=//cdn.example.org/x.js></script>",
-    '<link rel="stylesheet" href="https://fonts.example.org/css">', '<link href="https://fonts.example.org" rel="preconnect">',
-    '<img alt="x" src="https://example.org/x.png">', '<style>@import url("https://example.org/x.css");</style>',
-    "<style>a { background: url(//example.org/x.png) }</style>",
-]  # fmt: skip
-ONLY_NAMED = [
-    '<a href="https://example.org">to click</a>', '<script src="../assets/x.js"></script>',
-    '<link rel="canonical" href="https://example.org/">', '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
-    "<style>a { background: url(data:image/png;base64,AA) }</style>",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", [*FROM_ELSEWHERE, *ONLY_NAMED])
-def test_what_a_page_would_load_from_elsewhere_is_found(text: str, tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(text)
-    assert len(list(loaded_from_elsewhere(tmp_path))) == (text in FROM_ELSEWHERE)

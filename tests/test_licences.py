@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-import pytest
 from packaging.markers import Marker
 
 COPYLEFT = {
@@ -101,27 +100,3 @@ def test_the_oracle_of_alpha_is_copyleft_and_no_part_of_a_run(root: Path) -> Non
         if re.search(r"^\s*(?:import|from) krippendorff\b", file.read_text("utf-8"), re.MULTILINE)
     ]
     assert imported == []
-
-
-@pytest.mark.parametrize(("statement", "kinds"), [
-    ("GPL-3.0-or-later", {"GPL"}), ("License :: OSI Approved :: GNU General Public License v3 (GPLv3)", {"GPL"}),
-    ("AGPL-3.0", {"GPL"}), ("GNU Affero General Public License v3", {"GPL"}), ("gplv2", {"GPL"}),
-    ("MIT OR GPL-2.0-only", {"GPL"}), ("LGPL-2.1", {"LGPL"}), ("GNU Lesser General Public License v2 (LGPLv2)", {"LGPL"}),
-    ("GNU Library General Public License", {"LGPL"}), ("LGPLv3+ AND GPL-3.0", {"GPL", "LGPL"}),
-    ("MPL-2.0 AND MIT", {"MPL"}), ("Mozilla Public License 2.0 (MPL 2.0)", {"MPL"}), ("EUPL-1.2", {"other"}),
-    ("CC-BY-NC-4.0", {"other"}), ("CC BY-SA 4.0", {"other"}), ("MIT", set()), ("Apache-2.0 OR BSD-2-Clause", set()),
-    ("simple", set()), ("", set()),
-])  # fmt: skip
-def test_kinds_of_copyleft(statement: str, kinds: set[str]) -> None:
-    assert copyleft_in(statement) == kinds
-
-
-@pytest.mark.parametrize(("name", "statement", "said"), [
-    ("x", "", "no known licence"), ("x", "Dual License", "no known licence"), ("x", "MITRE", "no known licence"),
-    ("x", "GPL", r"copyleft \(GPL\)"), ("certifi", "GPL-3.0", r"copyleft \(GPL\)"), ("x", "MPL-2.0", r"copyleft \(MPL\)"),
-    ("tqdm", "MPL-2.0 AND LGPL-3.0 AND MIT", r"copyleft \(LGPL\)"), ("certifi", "MPL-2.0", None), ("x", "Apache-2.0", None), ("x", "BSD", None),
-])  # fmt: skip
-def test_what_speaks_against_a_package_is_said(name: str, statement: str, said: str | None) -> None:
-    found = objections(name, statement)
-    assert len(found) == (said is not None)
-    assert all(re.match(rf"{name}: {said}", one) for one in found)

@@ -35,7 +35,7 @@ from scripted_endpoint import ScriptedEndpoint
 TASK = "sample_medical_qa"
 INSTANCES, PARALLELISM = 40, 4
 ANSWER_S = 0.02
-KILLS = max(1, round(12 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))))
+KILLS = max(1, round(6 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1"))))
 SEED = os.environ.get("EVAL_FACTORY_FUZZ_SEED", "20261121")
 IN_A_ROW = 3
 AT_ONCE = 2
@@ -268,6 +268,7 @@ def test_what_a_killed_program_leaves_running_keeps_the_folder_and_asks_nothing(
     check_that_nothing_is_left(again.rundir)
 
 
+@pytest.mark.more_data
 def test_a_leaderboard_that_is_killed_in_the_middle_asks_nothing_twice_but_what_was_in_flight(tmp_path: Path) -> None:
     with Endpoint() as endpoint:
         argv = leaderboard_command(tmp_path, endpoint.url, "--parallelism", str(PARALLELISM), conf=TWO)

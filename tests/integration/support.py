@@ -19,14 +19,6 @@ import yaml
 
 TIMEOUT_S = 240
 CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
-TASK_DATA = {
-    "pubmed_qa": "pubmed_qa",
-    "medec": "medec",
-    "medcalc_bench": "medcalc_bench",
-    "head_qa": "head_qa",
-    "ehr_sql": "ehr_sql",
-    "race_based_med": "race_based_med",
-}
 
 
 def more_data(*values: object) -> list[Any]:

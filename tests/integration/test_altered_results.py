@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from eval_factory import api
+from eval_factory.cli.main import cli
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.reader import load_result
@@ -21,7 +23,7 @@ from eval_factory.workflows.annotate import import_sheets
 from eval_factory.workflows.recollect import last_state
 from eval_factory.workflows.verify import Verified
 from integration.jury_endpoint import CANARIES, JUDGES, MODEL, JuryEndpoint
-from integration.support import program
+from integration.support import more_data, program
 from integration.test_juries import medication_questions
 from rated_folder import exported, filled_in
 
@@ -148,7 +150,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("checksums", ["as they were", "made again"])
+@pytest.mark.parametrize("checksums", [*more_data("as they were"), "made again"])
 @pytest.mark.parametrize("result", KNOWN)
 def test_a_changed_value_in_any_file_is_found(result: str, checksums: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(result)
@@ -182,6 +184,6 @@ def test_a_changed_value_in_any_file_of_a_suite_is_found(suite: Path) -> None:
                 assert found.exit_code == 1, (where, found)
                 assert any(finding.file == name and str(finding) for finding in found.findings), (where, found.findings)
                 if name in own and place == 0:  # it looks at the table, and not into the runs
-                    told = program("suite", "check", str(suite), cwd=suite)
-                    assert told.returncode == 1, (where, told.stdout)
+                    told = CliRunner().invoke(cli, ["suite", "check", str(suite)])
+                    assert told.exit_code == 1, (where, told.stdout)
                     assert f"altered: {name}: " in told.stdout or name == "suite_config.yml", (where, told.stdout)

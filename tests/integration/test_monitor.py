@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,20 @@ import yaml
 from eval_factory.core.safe_files import json_line
 from eval_factory.monitor.ledger import Ledger
 from eval_factory.monitor.verify import verify_panel
-from integration.support import CANARY, program, program_environment, wait_until
+from integration.support import CANARY, program, program_each, program_environment, wait_until
 from scripted_endpoint import ScriptedEndpoint
 
 KEY = "PANEL_KEY"
 SIZE = 60
+CHANGES = round(30 * float(os.environ.get("EVAL_FACTORY_FUZZ_FACTOR", "1")))
+SHARE = 0.9
 
 
 class Model:
     """Knows the answer to a share of the questions; of the rest, and of some more, it guesses anew each time."""
 
     def __init__(self) -> None:
-        self.share, self.flips, self.chance = 0.9, 0.1, random.Random(1)  # noqa: S311
+        self.share, self.flips, self.chance = SHARE, 0.1, random.Random(1)  # noqa: S311
 
     def __call__(self, prompt: str) -> str:
         number, right = re.findall(r"Question (\d+), whose answer is (\w)", prompt)[-1]
@@ -48,6 +51,7 @@ class Watched:
 
     def __init__(self, folder: Path, endpoint: ScriptedEndpoint, model: Model, **changed: Any) -> None:
         self.folder, self.endpoint, self.model = folder, endpoint, model
+        self.asked: list[dict[str, Any]] = []
         folder.mkdir(exist_ok=True)
         (folder / "prompt.txt").write_text("Answer with one letter. {question}")
         rows = [
@@ -66,7 +70,7 @@ class Watched:
         }  # fmt: skip
         target = {"api_endpoint": {"url": endpoint.url, "model_id": "m/one", "type": "chat", "api_key": KEY}}
         self.section: dict[str, Any] = {
-            "output_dir": "panel", "looks": 12, "baseline": {"repeats": 3}, "tasks": [task], "target": target,
+            "output_dir": "panel", "looks": 12, "baseline": {"repeats": 2}, "tasks": [task], "target": target,
             "change": {"policy": "gate.yml"}, **changed,
         }  # fmt: skip
         self.write()
@@ -90,6 +94,9 @@ class Watched:
     def call(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         return program("monitor", *arguments, cwd=cwd or self.folder, **{KEY: CANARY})
 
+    def each(self, *commands: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
+        return program_each(*(("monitor", *words) for words in commands), cwd=self.folder, **{KEY: CANARY})
+
     def look(self, *arguments: str) -> dict[str, Any]:
         said = self.call(str(self.file), "--json", *arguments)
         assert said.stdout, said.stderr
@@ -99,15 +106,32 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """Three looks at a model that stays as it is, two after it became worse."""
-    model = Model()
-    with ScriptedEndpoint(model) as endpoint:
-        found = Watched(tmp_path_factory.mktemp("watched"), endpoint, model)
+def with_baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    with ScriptedEndpoint(model := Model()) as endpoint:
+        found = Watched(tmp_path_factory.mktemp("panels"), endpoint, model)
         assert found.look()["outcome"] == "baseline"
-        assert [found.look()["outcome"] for _ in range(3)] == ["in_control"] * 3
-        model.share = 0.5
+        yield found
+
+
+@contextmanager
+def copied(made: Watched, folder: Path) -> Iterator[Watched]:
+    """A panel of its own that begins with a baseline that was made once."""
+    answer = made.endpoint.answer
+    shutil.copytree(made.output, folder / "panel")
+    made.model.share = SHARE
+    yield Watched(folder, made.endpoint, made.model)
+    made.endpoint.answer, made.endpoint.status = answer, None
+
+
+@pytest.fixture(scope="module")
+def watched(with_baseline: Watched, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """Two looks at a model that stays as it is, two after it became worse."""
+    with copied(with_baseline, tmp_path_factory.mktemp("watched")) as found:
+        before = len(found.endpoint.requests)
+        assert [found.look()["outcome"] for _ in range(2)] == ["in_control"] * 2
+        found.model.share = 0.5
         assert [found.look()["outcome"] for _ in range(2)][-1] == "alarm"
+        found.asked = found.endpoint.requests[before:]
         yield found
 
 
@@ -121,24 +145,24 @@ def test_the_baseline_comes_first_and_says_what_it_can_find(watched: Watched) ->
     assert [one["drop"] for one in found["finds"]] == [0.05, 0.1, 0.2]
     assert found["finds"][2]["share"] > 0.5
     runs = {one["folder"] for one in first["repeats"]}
-    assert runs == {"baseline/1/1", "baseline/1/2", "baseline/1/3"}
+    assert runs == {"baseline/1/1", "baseline/1/2"}
 
 
 def test_each_look_asks_the_same_questions_anew(watched: Watched) -> None:
-    asked = Counter(re.findall(r"Question (\d+),", str(one["messages"]))[-1] for one in watched.endpoint.requests)
+    asked = Counter(re.findall(r"Question (\d+),", str(one["messages"]))[-1] for one in watched.asked)
     assert len(asked) == SIZE
-    assert set(asked.values()) >= {8}
+    assert set(asked.values()) == {4}
 
 
 def test_an_alarm_says_what_how_much_and_since_when_and_stays(watched: Watched) -> None:
     last = watched.lines[-1]["alarm"]
     assert last["what"] == "harm"
     assert "questions" in last["names"]
-    assert last["since"] in (3, 4, 5), "an estimate: a look beside the true one, by chance"
+    assert last["since"] in (2, 3, 4), "an estimate: a look beside the true one, by chance"
     assert last["drops"]["questions"] > 0.2
     said = watched.call("status", str(watched.file))
     assert said.returncode == 0
-    assert re.search(r"ALARM: questions is \d+\.\d points worse.*since about look [45]", said.stdout)
+    assert re.search(r"ALARM: questions is \d+\.\d points worse.*since about look [234]", said.stdout)
     pack = program("report", str(watched.output), "--for", "ruaih")
     assert pack.returncode == 0, pack.stderr
     assert "ALARM: a drop beyond its limit: questions" in pack.stdout
@@ -180,13 +204,12 @@ def _changed(value: Any) -> Any:
     return (not value) if isinstance(value, bool) else value + 1 if isinstance(value, (int, float)) else f"{value}x"
 
 
-@pytest.mark.parametrize("begin", range(0, 100, 25))
-def test_each_of_a_hundred_changes_to_the_ledger_is_found(watched: Watched, tmp_path: Path, begin: int) -> None:
+def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) -> None:
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     file = folder / "ledger.jsonl"
     whole, head = file.read_bytes(), (folder / "ledger.sha256").read_bytes()
     assert verify_panel(folder).intact
-    for seed in range(begin, begin + 25):
+    for seed in range(CHANGES):
         chance, lines = random.Random(seed), whole.splitlines(keepends=True)  # noqa: S311
         number, kind = chance.randrange(len(lines)), seed % 6
         if kind == 0:
@@ -238,22 +261,10 @@ def test_a_head_that_was_kept_elsewhere_shows_a_ledger_written_anew(watched: Wat
     assert watched.call("verify", str(folder), "--head", kept).returncode == 1
 
 
-@pytest.fixture(scope="module")
-def with_baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    model = Model()
-    with ScriptedEndpoint(model) as endpoint:
-        found = Watched(tmp_path_factory.mktemp("small"), endpoint, model, baseline={"repeats": 2})
-        found.look()
-        yield found
-
-
 @pytest.fixture
 def small(with_baseline: Watched, tmp_path: Path) -> Iterator[Watched]:
-    """A panel of its own, with its baseline of two runs."""
-    endpoint, answer = with_baseline.endpoint, with_baseline.endpoint.answer
-    shutil.copytree(with_baseline.output, tmp_path / "small" / "panel")
-    yield Watched(tmp_path / "small", endpoint, with_baseline.model, baseline={"repeats": 2})
-    endpoint.answer, endpoint.status = answer, None
+    with copied(with_baseline, tmp_path / "small") as found:
+        yield found
 
 
 def test_a_look_that_is_killed_goes_on_and_two_lookers_wait(small: Watched) -> None:
@@ -277,23 +288,20 @@ def test_what_is_another_panel_is_refused_before_anything_is_asked(small: Watche
     asked = len(small.endpoint.requests)
     assert json.loads(small.call(str(small.file), "--json", "--executor", "slurm").stdout)["exit_code"] in (2, 3)
     (task,) = small.section["tasks"]
-    for changed, named in (
-        ({"tasks": [{**task, "size": 50}]}, "what is asked"),
-        ({"tasks": [{**task, "max_drop": 0.3}]}, "the limits"),
-        ({"params": {"temperature": 1.0}}, "what is asked"),
-        ({"alpha": 0.1}, "alpha"),
-    ):
-        before = dict(small.section)
-        small.write(**changed)
-        said = small.call(str(small.file))
+    names: dict[str, tuple[dict[str, Any], str]] = {
+        "size": ({"tasks": [{**task, "size": 50}]}, "what is asked"),
+        "max_drop": ({"tasks": [{**task, "max_drop": 0.3}]}, "the limits"),
+        "params": ({"params": {"temperature": 1.0}}, "what is asked"), "alpha": ({"alpha": 0.1}, "alpha"),
+    }  # fmt: skip
+    for name, (changed, _) in names.items():
+        (small.folder / f"{name}.yml").write_text(yaml.safe_dump({"monitor": small.section | changed}))
+    for said, (_, named) in zip(small.each(*((f"{name}.yml",) for name in names)), names.values(), strict=True):
         assert said.returncode == 2, said.stdout
         assert named in said.stderr
         assert "--new_baseline" in said.stderr
-        small.section = before
     data = small.folder / "data.csv"
     whole = data.read_text()
     data.write_text(whole.replace("whose answer", "please: whose answer"))
-    small.write()
     assert "another panel" in small.call(str(small.file)).stderr
     data.write_text(whole)
     assert len(small.endpoint.requests) == asked
@@ -336,7 +344,6 @@ def test_a_plan_of_change_decides_by_the_gates_policy(small: Watched) -> None:
     assert kinds == ["baseline", "change", "change", "baseline"]
     assert small.call(str(small.file)).returncode == 2  # it still names the old one
     small.write(target={"api_endpoint": endpoint})
-    assert small.look()["line"]["epoch"] == 2
     (small.folder / "gate.yml").write_text("version: 1\nbenchmarks:\n  custom.watched: {max_drop: 0.9}\n")
     said = small.call("change", str(small.file), str(target))
     assert said.returncode == 2
@@ -347,12 +354,14 @@ def test_a_plan_of_change_decides_by_the_gates_policy(small: Watched) -> None:
 def test_a_note_has_a_name_and_is_part_of_the_chain(small: Watched, tmp_path: Path) -> None:
     other = Watched(tmp_path / "other", small.endpoint, small.model)
     assert other.call("note", str(other.file), "too early", "--by", "Dr. A").returncode == 3
-    assert small.call("note", str(small.file), "a\nnew <line>", "--by", "Dr. A").returncode == 0
-    assert small.call("note", str(small.file), " ", "--by", "Dr. A").returncode == 2
-    assert small.call("report", str(small.file)).returncode == 0
+    file = str(small.file)
+    noted, empty, reported, verified, told = small.each(
+        ("note", file, "a\nnew <line>", "--by", "Dr. A"), ("note", file, " ", "--by", "Dr. A"), ("report", file),
+        ("verify", file), ("status", str(small.output)),
+    )  # fmt: skip
+    assert [one.returncode for one in (noted, empty, reported, verified)] == [0, 2, 0, 0]
     assert "&lt;line&gt;" in (small.output / "report.html").read_text()
-    assert small.call("verify", str(small.file)).returncode == 0
-    assert "note of Dr. A" in small.call("status", str(small.output)).stdout
+    assert "note of Dr. A" in told.stdout
 
 
 def test_from_another_folder_it_is_the_same_panel(small: Watched, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from integration.support import Run
+from integration.support import Run, more_data
 from integration.test_run_eval import assert_nothing_leaked
 from scripted_endpoint import ScriptedEndpoint
 
@@ -26,7 +26,7 @@ class Echo(ScriptedEndpoint):
         return status, {**answer, headers["Authorization"]: {"url": path, "body": body}}
 
 
-@pytest.mark.parametrize("arguments", [(), ("--no_preflight",)])
+@pytest.mark.parametrize("arguments", [(), *more_data(("--no_preflight",))])
 def test_a_key_of_a_windows_file_that_the_endpoint_echoes(arguments: tuple[str, ...], run_program: Run) -> None:
     with Echo(lambda _prompt: f"B {KEY}") as endpoint:
         params = {**LIMIT, "extra": {"max_unreadable": 1.0}}  # a letter and a key are no letter

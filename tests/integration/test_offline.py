@@ -231,7 +231,7 @@ socket.getaddrinfo = getaddrinfo
 """
 
 
-@pytest.mark.parametrize("host", ["llm.svc.test.", "münchen.test"])
+@pytest.mark.parametrize("host", ["llm.svc.test.", *more_data("münchen.test")])
 def test_offline_the_endpoint_is_known_however_it_is_written(
     host: str, endpoint: ScriptedEndpoint, run_program: Run, tmp_path: Path
 ) -> None:

@@ -34,11 +34,10 @@ from helm.benchmark.scenarios.scenario import (
 )
 from helm.common.request import Request
 
-from eval_factory.core import logs
 from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, trivial_answers
 from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
-from eval_factory.helm_plugin import concordance_scenario, runner
+from eval_factory.helm_plugin import concordance_scenario
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
@@ -339,29 +338,6 @@ def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypa
     monkeypatch.undo()
     unwritten = score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0))
     assert str(unwritten).endswith("Error: it could not be written down")
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_run_goes_on_with_or_without_its_floors(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, Any]] = []
-    made: Any = object.__new__(runner.EvalRunner)
-    made.output_path, made.metric_service = str(tmp_path), None
-    made._session = SimpleNamespace(
-        events=SimpleNamespace(emit=lambda event, **more: told.append({"event": event, **more})),
-        cache=SimpleNamespace(seconds_before=lambda: 0.0),
-    )
-    run_spec = spec_of(EXACT)
-    made._annotated = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])
-    if fails:
-        monkeypatch.setattr(module, "create_metric", failing)
-    made._score_trivial_answers(run_spec)
-    assert [one["event"] for one in told] == [logs.WARNING] * fails
-    assert all("RuntimeError in" in one["message"] for one in told)
-    assert (tmp_path / names.TRIVIAL_SCORES_FILE).is_file()
-    assert made._annotated is None
-    (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
-    made._score_trivial_answers(run_spec)  # a run that was not made anew
-    assert not (tmp_path / names.TRIVIAL_SCORES_FILE).exists()
 
 
 @pytest.mark.medical_data

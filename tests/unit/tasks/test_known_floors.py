@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from scripts.make_known_floors import text_of
 
 from eval_factory.core.results import Floor
 from eval_factory.tasks import known_floors as module
@@ -39,10 +38,3 @@ def test_the_table_says_of_public_sets_what_is_known_of_them() -> None:
     for one in shipped.sets.values():
         for floor in one.floors.values():
             assert floor.value == floor.answers[floor.best] == max(floor.answers.values())
-
-
-def test_the_table_has_a_line_for_each_metric_and_is_read_as_it_was_written() -> None:
-    made = KnownFloors(errata_version=3, sets={"a" * 64: KnownSet(task="t", floors={"m": FLOOR, "n": FLOOR})})
-    text = text_of(made)
-    assert KnownFloors.of_text(text) == made
-    assert sum(line.startswith(('    "m": {"best"', '    "n": {"best"')) for line in text.splitlines()) == 2

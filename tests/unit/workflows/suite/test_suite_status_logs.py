@@ -16,8 +16,6 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.executors import progress
-from eval_factory.executors.progress import LineTail
 from eval_factory.workflows.suite.suite_folder import cancel, ignores_interrupts
 from eval_factory.workflows.suite.suite_status import NOT_KNOWN, CellJob, SuiteReader, SuiteStatus, find_cell, show_logs
 from suite_by_hand import CELLS, cell_ended, cell_started, ended, held, started, suite_folder, tell
@@ -72,14 +70,6 @@ def test_following_until_the_cell_ends(tmp_path: Path, monkeypatch: pytest.Monke
     with held(folder):
         found = shown(folder, "big/qa", follow=True)
     assert found == [f"==> {ours} <==", "one", f"==> {helms} <==", "two", f"==> {ours} <==", "three", "last"]
-
-
-def test_a_long_log_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "READ_BYTES", 3)
-    path = tmp_path / "log"
-    path.write_text("a\nlonger\nb")
-    tail = LineTail(path)
-    assert (list(tail.lines()), tail.rest) == ([b"a", b"longer"], b"b")
 
 
 TWELVE = [f"t/e{number}" for number in range(12)]
