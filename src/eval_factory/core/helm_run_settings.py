@@ -28,6 +28,7 @@ BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 PROBE_JUDGES = "EVAL_FACTORY_PROBE_JUDGES"
+ASKS_MODEL = "EVAL_FACTORY_ASKS_MODEL"
 SAMPLE = "EVAL_FACTORY_SAMPLE"
 
 ON_STDIN = "on standard input"
@@ -97,6 +98,8 @@ class HelmRunSettings:
     """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
     probe_judges: bool = False
     """Whether judges are asked about an answer that says nothing, too."""
+    asks_model: bool = True
+    """Whether the model is asked; else its stored answers are scored, and what is not stored ends the run."""
     sample: SampleSettings | None = None
     """None: HELM draws."""
     without: frozenset[str] = frozenset()
@@ -123,6 +126,7 @@ class HelmRunSettings:
             LIMITS: None if self.limits is None else json.dumps(vars(self.limits), default=dict),
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             PROBE_JUDGES: "1" if self.probe_judges else None,
+            ASKS_MODEL: None if self.asks_model else "0",
             SAMPLE: None if self.sample is None else json.dumps(vars(self.sample)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
@@ -151,6 +155,7 @@ class HelmRunSettings:
             file_lists=env.get(_FILE_LISTS),
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             probe_judges=env.get(PROBE_JUDGES) == "1",
+            asks_model=env.get(ASKS_MODEL) != "0",
             sample=None if sample is None else SampleSettings(**sample),
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),

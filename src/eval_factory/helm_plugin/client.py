@@ -215,6 +215,12 @@ class Endpoint:
         return _Reply(key, completion, latency, created, cached=True)
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
+        if self._role == MODEL_ROLE and not self._session.asks_model:
+            why = self._cache.failure_of(asked.key)
+            if why is None:
+                self._session.not_stored.add(asked.key)
+            raise RequestFailed(why or "not asked: the model's stored answers are scored")
+
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
             if error.status in (429, None):  # a rate limit, or silence: one line for a while; the journal has all
                 with self._lock:

@@ -93,6 +93,7 @@ class Plan:
     identity: str
     servers_before: Mapping[str, SameServers]
     """Of each role, in the folder's last run, where there were several, or are now."""
+    asks_model: bool = True
 
     @property
     def task_name(self) -> str:
@@ -105,8 +106,8 @@ class Plan:
 
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
-        """Those that are asked: not the model where the data hold the answers."""
-        return self.known_to_helm[self.has_answers :]
+        """Those that are asked: not the model where its answers are there already."""
+        return self.known_to_helm[self.has_answers or not self.asks_model :]
 
     @property
     def known_to_helm(self) -> tuple[EndpointPlan, ...]:

@@ -1,0 +1,74 @@
+"""A finished run's answers scored again, by other judges, metrics or rules: a run whose model is not asked.
+
+Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a change would ask the model
+anew is not there, and ends the run before a judge is asked.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from eval_factory.config.evaluation import Request, build_evaluation
+from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.results import Provenance
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.secrets import variables_in
+from eval_factory.endpoint.response_cache import read_origin, write_origin
+from eval_factory.plan.run_plan import make_plan
+from eval_factory.report.reader import load_result
+from eval_factory.tasks.framework import load_framework
+from eval_factory.workflows.evaluate import Evaluated, evaluate
+from eval_factory.workflows.options import Options
+from eval_factory.workflows.recollect import config_for
+
+NOT_NEEDED = "not-needed"
+"""Stands for secrets in what the model is sent; a placeholder is not redacted (`secrets.is_placeholder`)."""
+
+
+def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
+    """
+    Args:
+        folder: of the finished run; nothing in it is changed.
+        request: what is another now.
+
+    Raises:
+        PrerequisiteError: there is no result, its answers were altered, or the model would have to be asked.
+        ConfigError: `output_dir` holds answers of another run; and as `evaluate`.
+    """
+    then, rundir = load_result(folder).result.provenance, RunDir(output_dir)
+    document = config_for(folder, output_dir)
+    flags = {**request.flags, "config.output_dir": str(output_dir)}
+    request = Request(request.run_config, document, flags, request.overrides)
+    of_model = dict.fromkeys(variables_in(document["target"]), NOT_NEEDED)
+    evaluation = build_evaluation(request, load_framework(), {**of_model, **env})
+    plan = make_plan(evaluation)
+    needed = {name for judge in (*plan.judges, *plan.prescribed) for name in judge.secret_variables}
+    env = {**{name: value for name, value in of_model.items() if name not in needed}, **env}
+    options = Options(asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), then, rundir))
+    return evaluate(request, options, env=env, screen=screen, evaluation=evaluation)
+
+
+def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
+    """The answers of a finished run, of the model and of judges, into a folder without any; once.
+
+    Args:
+        then: of the finished run; its hash of cache.db says that nobody writes there, or wrote since.
+    """
+    origin = read_origin(rundir.cache_db)
+    if rundir.cache_db.exists():
+        if origin is None or origin.run_identity != then.run_identity:
+            raise ConfigError(f"--output_dir: {rundir.root} has answers of another run; choose another folder")
+        return
+    with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:  # SQLite writes beside what it reads
+        copy = Path(name) / rundir.cache_db.name
+        if source.cache_db.is_file():
+            shutil.copyfile(source.cache_db, copy)
+        if not copy.exists() or sha256_of(copy) != then.run_files.get(copy.name, sha256_of(copy)):
+            raise PrerequisiteError(f"{source.cache_db}: is not what the result was made of ('verify' says more)")
+        earlier = read_origin(copy)
+        write_origin(copy, then.run_identity, earlier.started_at if earlier else then.started_at or "an unknown time")
+        copy.replace(rundir.cache_db)
