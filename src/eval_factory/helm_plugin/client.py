@@ -98,8 +98,10 @@ class Endpoint:
         self._events, self._cache = session.events, session.cache
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
+        self._is_asked = session.asks_model or settings.role != MODEL_ROLE
         served = _demo_url() if settings.url.startswith("demo:") else None
-        self._secret_fields = settings.secret_fields(os.environ)
+        served = served if self._is_asked else "http://nobody.invalid"  # its server, or its URL's secret, may be gone
+        self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
         """Sent in every request, and stored nowhere."""
         answered = self._cache.has_answers(settings.role, settings.model_id)
         self._variants: list[Changes] = list(read_changes(self._cache.path, settings.url, settings.model_id))
@@ -215,7 +217,7 @@ class Endpoint:
         return _Reply(key, completion, latency, created, cached=True)
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
-        if self._role == MODEL_ROLE and not self._session.asks_model:
+        if not self._is_asked:
             why = self._cache.failure_of(asked.key)
             if why is None:
                 self._session.not_stored.add(asked.key)

@@ -18,15 +18,11 @@ from eval_factory.core.results import Provenance
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.secrets import variables_in
 from eval_factory.endpoint.response_cache import read_origin, write_origin
-from eval_factory.plan.run_plan import make_plan
 from eval_factory.report.reader import load_result
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.evaluate import Evaluated, evaluate
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.recollect import config_for
-
-NOT_NEEDED = "not-needed"
-"""Stands for secrets in what the model is sent; a placeholder is not redacted (`secrets.is_placeholder`)."""
 
 
 def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
@@ -43,11 +39,8 @@ def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[st
     document = config_for(folder, output_dir)
     flags = {**request.flags, "config.output_dir": str(output_dir)}
     request = Request(request.run_config, document, flags, request.overrides)
-    of_model = dict.fromkeys(variables_in(document["target"]), NOT_NEEDED)
-    evaluation = build_evaluation(request, load_framework(), {**of_model, **env})
-    plan = make_plan(evaluation)
-    needed = {name for judge in (*plan.judges, *plan.prescribed) for name in judge.secret_variables}
-    env = {**{name: value for name, value in of_model.items() if name not in needed}, **env}
+    not_sent = dict.fromkeys(variables_in(document["target"]), "not sent")
+    evaluation = build_evaluation(request, load_framework(), {**not_sent, **env})
     options = Options(asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), then, rundir))
     return evaluate(request, options, env=env, screen=screen, evaluation=evaluation)
 
