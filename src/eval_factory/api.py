@@ -358,11 +358,8 @@ def rescore(
     """Score the answers of an output folder again, in another folder; the model is not asked.
 
     Args:
-        run_config, flags, overrides: what is another now, as of `evaluate`; the rest is as it was.
-
-    Raises:
-        PrerequisiteError: the changes would ask the model something else.
-        EvalFactoryError: as `evaluate`.
+        run_config, flags, overrides: what is another now, as of `evaluate`; where that would ask the model something
+            else, PrerequisiteError is raised.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.rescore import rescore as run

@@ -213,11 +213,9 @@ class ResponseCache:
         row = self._reader().execute(query, (key,)).fetchone()
         return None if row is None else (openai_api.parse_cached(row[0]), row[1], row[2])
 
-    def failure_of(self, key: str) -> str | None:
-        """Why a request without an answer failed; None where it did not."""
-        query = "SELECT error FROM attempts WHERE key = ? AND outcome = 'failed' ORDER BY id DESC"
-        row = self._reader().execute(query, (key,)).fetchone()
-        return None if row is None else str(row[0])
+    def failures(self) -> dict[str, str]:
+        """Key of a request that failed -> why, the last time."""
+        return dict(self._reader().execute("SELECT key, error FROM attempts WHERE outcome = 'failed' ORDER BY id"))
 
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""

@@ -99,6 +99,7 @@ class Endpoint:
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
         self._is_asked = session.asks_model or settings.role != MODEL_ROLE
+        self._failures = {} if self._is_asked else self._cache.failures()
         served = _demo_url() if settings.url.startswith("demo:") else None
         served = served if self._is_asked else "http://nobody.invalid"  # its server, or its URL's secret, may be gone
         self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
@@ -218,11 +219,9 @@ class Endpoint:
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
         if not self._is_asked:
-            why = self._cache.failure_of(asked.key)
-            if why is None:
+            if asked.key not in self._failures:
                 self._session.not_stored.add(asked.key)
-            raise RequestFailed(why or "not asked: the model's stored answers are scored")
-
+            raise RequestFailed(self._failures.get(asked.key, "not asked: the model's stored answers are scored"))
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
             if error.status in (429, None):  # a rate limit, or silence: one line for a while; the journal has all
                 with self._lock:

@@ -26,10 +26,7 @@ from eval_factory.workflows.recollect import config_for
 
 
 def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
-    """
-    Args:
-        folder: of the finished run; nothing in it is changed.
-        request: what is another now.
+    """`request`: what is another now than in the finished run of `folder`, in which nothing is changed.
 
     Raises:
         PrerequisiteError: there is no result, its answers were altered, or the model would have to be asked.
