@@ -222,6 +222,7 @@ class Endpoint:
             if asked.key not in self._failures:
                 self._session.not_stored.add(asked.key)
             raise RequestFailed(self._failures.get(asked.key, "not asked: the model's stored answers are scored"))
+
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
             if error.status in (429, None):  # a rate limit, or silence: one line for a while; the journal has all
                 with self._lock:

@@ -190,9 +190,8 @@ def session_for(root: Path) -> Session:
             tracker = SpendingTrackers(trackers) if trackers else None
             spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
             form = jury_form_in(rundir.model_configs)
-            session = Session(
-                cache, events, redactor, spending, limits=limits, jury_form=form, asks_model=settings.asks_model
-            )
+            session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
+            session.asks_model = settings.asks_model
             spending.watch(session.ask_no_more)
             if limits is not None:
                 limits.watch(session.ask_no_more)

@@ -62,7 +62,7 @@ CHANGES_RESULTS = frozenset(
         "benchmark",  # by what its files hold, wherever they are
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
-        "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
+        "version", "num_train_trials", "metrics", "criteria_per_request", "shuffle_choices", "upstream",
         "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
         "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images",
     )
@@ -323,7 +323,7 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
     switches = ("probe_judges", "judges_see_images", *ASKED_AGAIN_IF)
-    usual_values = {"upstream": HELM.name, **dict.fromkeys(switches, False)}
+    usual_values = {"upstream": HELM.name, "metrics": None, **dict.fromkeys(switches, False)}
     usual_values |= dict.fromkeys(
         ("criteria_per_request", "shuffle_choices", "sample_seed", "instances", "max_image_side", *ASKED_AGAIN_BY)
     )

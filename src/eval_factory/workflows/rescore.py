@@ -53,12 +53,10 @@ def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
         if origin is None or origin.run_identity != then.run_identity:
             raise ConfigError(f"--output_dir: {rundir.root} has answers of another run; choose another folder")
         return
+    if not source.cache_db.is_file() or sha256_of(source.cache_db) != then.run_files.get(source.cache_db.name):
+        raise PrerequisiteError(f"{source.cache_db}: is not what the result was made of ('verify' says more)")
     with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:  # SQLite writes beside what it reads
-        copy = Path(name) / rundir.cache_db.name
-        if source.cache_db.is_file():
-            shutil.copyfile(source.cache_db, copy)
-        if not copy.exists() or sha256_of(copy) != then.run_files.get(copy.name, sha256_of(copy)):
-            raise PrerequisiteError(f"{source.cache_db}: is not what the result was made of ('verify' says more)")
+        copy = Path(shutil.copyfile(source.cache_db, Path(name) / rundir.cache_db.name))
         earlier = read_origin(copy)
         write_origin(copy, then.run_identity, earlier.started_at if earlier else then.started_at or "an unknown time")
         copy.replace(rundir.cache_db)
