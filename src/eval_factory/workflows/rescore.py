@@ -56,7 +56,7 @@ def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
     if not source.cache_db.is_file() or sha256_of(source.cache_db) != then.run_files.get(source.cache_db.name):
         raise PrerequisiteError(f"{source.cache_db}: is not what the result was made of ('verify' says more)")
     with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:  # SQLite writes beside what it reads
-        copy = Path(shutil.copyfile(source.cache_db, Path(name) / rundir.cache_db.name))
+        copy = Path(shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name))  # and its mode: it holds answers
         earlier = read_origin(copy)
         write_origin(copy, then.run_identity, earlier.started_at if earlier else then.started_at or "an unknown time")
         copy.replace(rundir.cache_db)
