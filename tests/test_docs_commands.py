@@ -36,7 +36,7 @@ PREVIEWED = ("run_eval", "run_suite", "leaderboard run")
 NOT_RUN = {
     "data pull", "data pack", "data unpack", "data import", "data verify",  # a network, or a bundle
     "upstream install",  # a network, and an environment of 760 MB
-    "verify", "reproduce", "export", "view",  # whole runs
+    "verify", "reproduce", "rescore", "export", "view",  # whole runs
     "report", "suite", "annotate",  # files that no page makes
 }  # fmt: skip
 """Commands, or groups of them, that are parsed only: they have tests of their own."""

@@ -68,7 +68,7 @@ __all__ = [
     "Finding", "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
     "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "Submitted", "SuiteOptions", "SuiteReport",
     "TaskInfo", "Verified", "calibrate", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate",
-    "list_tasks", "load_result", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
+    "list_tasks", "load_result", "reproduce", "rescore", "run_again", "run_suite", "served_pages", "submit", "verify",
 ]  # fmt: skip
 
 
@@ -343,6 +343,30 @@ def run_again(
     from eval_factory.workflows.recollect import run_again as run
 
     return run(one_run(folder, "reproduce"), Path(output_dir), env=_env(env), screen=screen or io.StringIO())
+
+
+def rescore(
+    folder: Path | str,
+    output_dir: Path | str,
+    run_config: Path | str | None = None,
+    *,
+    flags: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    env: Mapping[str, str] | None = None,
+    screen: TextIO | None = None,
+) -> Evaluated:
+    """Score the answers of an output folder again, in another folder; the model is not asked.
+
+    Args:
+        run_config, flags, overrides: what is another now, as of `evaluate`; where that would ask the model something
+            else, PrerequisiteError is raised.
+    """
+    from eval_factory.report.reader import one_run
+    from eval_factory.workflows.rescore import rescore as run
+
+    request, folder = arguments_of(run_config, None, flags, overrides), one_run(folder, "rescore")
+    with interruptible():
+        return run(folder, request, Path(output_dir), env=_env(env), screen=screen or io.StringIO())
 
 
 def export_pages(

@@ -102,7 +102,7 @@ def test_all_that_it_promises_is_there() -> None:
         "GateResult", "HelmError", "InterruptedRunError", "NotReportableError", "Options", "ParameterInfo",
         "PrerequisiteError", "Reproduction", "Reran", "StoredResult", "SuiteOptions", "SuiteReport", "TaskInfo",
         "Verified", "calibrate", "compare", "dry_run", "estimate", "evaluate", "export_pages", "gate", "list_tasks", "load_result",
-        "Submitted", "reproduce", "run_again", "run_suite", "served_pages", "submit", "verify",
+        "Submitted", "reproduce", "rescore", "run_again", "run_suite", "served_pages", "submit", "verify",
     }  # fmt: skip
     assert all(hasattr(api, name) for name in api.__all__)
 

@@ -1,4 +1,4 @@
-"""`verify`, `reproduce`, `view`, `annotate` and `export`: what can be done with an output folder."""
+"""`verify`, `reproduce`, `rescore`, `view`, `annotate` and `export`: what can be done with an output folder."""
 
 from __future__ import annotations
 
@@ -97,6 +97,26 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
         stdout.writelines(own_lines(f"  {line}") + "\n" for line in (*again.scores, *again.differences))
     if not again.is_the_same:
         raise NotReportableError(f"{output_dir} is not the same evaluation as {folder}: {'; '.join(again.differences)}")
+
+
+@click.command("rescore")
+@click.argument("folder", type=HomePath(), metavar="DIR")
+@click.option("--output_dir", type=HomePath(), required=True, help="A new folder, for the result.")
+@click.option("--run_config", type=HomePath(), help="A run config whose values go over those of DIR.")
+@click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
+def rescore(folder: Path, output_dir: Path, run_config: Path | None, overrides: tuple[str, ...]) -> None:
+    """Score the answers in DIR again: by other judges, metrics, rules. The model is not asked, its key not needed.
+
+    Judges that are the same are not asked again either. A change that would ask the model something else ends with
+    exit code 3, before a judge is asked. Nothing in DIR is changed.
+    """
+    from eval_factory import api
+
+    evaluated = api.rescore(folder, output_dir, run_config, overrides=overrides, screen=lasting(sys.stderr))
+    with not_to_be_hung_up():
+        lasting(sys.stdout).write(evaluated.summary + "\n")
+    if evaluated.not_reportable is not None:
+        raise NotReportableError(evaluated.not_reportable)
 
 
 @click.command("view")

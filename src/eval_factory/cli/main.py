@@ -43,7 +43,7 @@ _LATER = {
     "run_command": ("run_eval", "doctor"),
     "suite_command": ("run_suite", "suite", "import_config", "leaderboard"),
     "result_commands": ("compare", "gate", "report", "calibrate"),
-    "folder_commands": ("verify", "reproduce", "view", "annotate", "export"),
+    "folder_commands": ("verify", "reproduce", "rescore", "view", "annotate", "export"),
     "data": ("data", "upstream"),
     "monitor_command": ("monitor",),
 }

@@ -71,7 +71,7 @@ class Request:
 
     run_config: Path | None = None
     document: Mapping[str, Any] | None = None
-    """What a run config would hold, given by a program instead of a file."""
+    """What a run config would hold, given by a program instead of a file, or below it."""
     flags: Mapping[str, Any] = field(default_factory=dict)
     """Dotted path of the value -> value."""
     overrides: tuple[str, ...] = ()
@@ -205,7 +205,7 @@ def _user_layers(request: Request, env: Mapping[str, str], problems: list[str]) 
     layers: list[Layer] = []
     if request.document is not None:
         layers.append((Source.FILE, plain_document(request.document)))
-    elif request.run_config is not None:
+    if request.run_config is not None:
         layers.append((Source.FILE, load_run_config(request.run_config)))
     layers += [(Source.FLAG, nested(request.flags)), (Source.OVERRIDE, parse_overrides(request.overrides))]
     layers = [(source, interpolate(tree, env, "", problems)) for source, tree in layers]

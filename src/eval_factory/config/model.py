@@ -258,6 +258,8 @@ PriceTable = Annotated[list[TokenPrice], Field(min_length=1)]
 
 ExecutorName = Literal["local", "slurm"]
 
+MoreMetric = Literal["exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match", "f1_score",
+                     "rouge_l", "bleu_4"]  # fmt: skip
 Seed = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
@@ -318,6 +320,7 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
+    metrics: Annotated[list[MoreMetric], Field(min_length=1), AfterValidator(_no_name_twice)] | None
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
     repeats: Annotated[int, Field(strict=True, ge=2, le=MAX_REPEATS)] | None
     perturb: Annotated[list[str], Field(min_length=1), AfterValidator(_no_name_twice)] | None

@@ -173,6 +173,10 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
         problems.append(f"{_EXTRA}.criteria_per_request: {task.name} is not scored by a rubric; leave it out")
     if params.extra.probe_judges and not task.helm.judges:
         problems.append(f"{_EXTRA}.probe_judges: {task.name} is not scored by judges that can be named; leave it out")
+    own = BENCHMARK_KEY in task.helm.parameters
+    none = own or task.helm.rubric or option_texts_of(task) or (task.helm.any_run_spec and not task.helm.main_metrics)
+    why = f"{task.name} takes none: it has a file that names them, or a rubric, or options, or no main metric"
+    problems += [f"{_EXTRA}.metrics: {why}"] if params.extra.metrics and none else []
     problems += judges_cannot_see(task, params.extra)
     if params.extra.instances is not None:
         others = {"limit_samples": limits_instances(run, task), "stop_when": bool(params.extra.stop_when.rules)}
@@ -191,7 +195,6 @@ def with_task_rules(run: RunConfig, task: Task, problems: list[str]) -> RunConfi
     problems += wrong_with_made_pictures(run, task)
     problems += cannot_be_shuffled(task, params.extra)
     problems += cannot_be_asked_again(task, params.extra, endpoint)
-    own = BENCHMARK_KEY in task.helm.parameters
     # HELM splits a run entry at commas and offers no way to quote one.
     if (own or task.helm.judges) and "," in os.path.abspath(run.config.output_dir):
         which = "custom benchmarks" if own else "a task with judges"

@@ -29,6 +29,7 @@ PRICES = "EVAL_FACTORY_PRICES"
 ALL_FILES = "MEDICAL_DATA_ALL_FILES"
 PROBE_JUDGES = "EVAL_FACTORY_PROBE_JUDGES"
 ONLY_GENERATE = "EVAL_FACTORY_ONLY_GENERATE"
+ASKS_MODEL = "EVAL_FACTORY_ASKS_MODEL"
 SAMPLE = "EVAL_FACTORY_SAMPLE"
 
 ON_STDIN = "on standard input"
@@ -100,6 +101,8 @@ class HelmRunSettings:
     """Whether judges are asked about an answer that says nothing, too."""
     only_generate: bool = False
     """Whether metrics that look at pictures are left out."""
+    asks_model: bool = True
+    """Whether the model is asked; else its stored answers are scored, and what is not stored ends the run."""
     sample: SampleSettings | None = None
     """None: HELM draws."""
     without: frozenset[str] = frozenset()
@@ -127,6 +130,7 @@ class HelmRunSettings:
             ALL_FILES: None if self.all_files is None else str(int(self.all_files)),
             PROBE_JUDGES: "1" if self.probe_judges else None,
             ONLY_GENERATE: "1" if self.only_generate else None,
+            ASKS_MODEL: None if self.asks_model else "0",
             SAMPLE: None if self.sample is None else json.dumps(vars(self.sample)),
             WITHOUT: ",".join(sorted(self.without)) or None,
             BUDGET: json.dumps(vars(self.budget)) if self.budget else None,
@@ -156,7 +160,8 @@ class HelmRunSettings:
             all_files=env[ALL_FILES] == "1" if ALL_FILES in env else None,
             probe_judges=env.get(PROBE_JUDGES) == "1",
             only_generate=env.get(ONLY_GENERATE) == "1",
-            sample=None if sample is None else SampleSettings(**sample),
+            asks_model=env.get(ASKS_MODEL) != "0",
+            sample=None if sample is None else SampleSettings(**{**sample, "ids": tuple(sample["ids"])}),
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),
             budget=Budget(**(_json(env, BUDGET) or {})),

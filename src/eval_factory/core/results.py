@@ -622,6 +622,8 @@ class Provenance:
     """The month in which the model's training data end, as the user says that its maker states it."""
     pictures: str | None = None
     """How pictures were made smaller before they were sent; None where they were sent as they are."""
+    rescored_from: str | None = None
+    """Where the model was not asked: the identity of the run whose answers these are."""
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
     upstream: str = "helm"

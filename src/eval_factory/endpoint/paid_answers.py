@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.budget import BY_ENDPOINT, BY_TABLE, BYTES_PER_TOKEN, Price, Spending
+from eval_factory.endpoint.response_cache import read_origin
 
 PRICES_TABLE = """
 CREATE TABLE IF NOT EXISTS prices (
@@ -51,7 +52,7 @@ SELECT a.run_id, a.role, a.prompt_tokens, a.completion_tokens, {USAGE},
     CASE WHEN json_valid(r.request) THEN {_ASKED} END, CASE WHEN json_valid(r.response) THEN ({_ANSWERED}) END
 FROM attempts a
 LEFT JOIN responses r ON r.key IN (a.key, a.key || '#' || a.started) AND r.created = a.started
-WHERE a.outcome = 'answered' ORDER BY a.id
+WHERE a.outcome = 'answered' AND a.id > ? ORDER BY a.id
 """  # noqa: S608 - of constants
 
 
@@ -137,9 +138,9 @@ def read_prices(cache_db: Path) -> dict[tuple[str, str], Price]:
     return {(run_id, role): Price.from_dict(json.loads(price)) for run_id, role, price in rows}
 
 
-def read_paid(cache_db: Path) -> Iterator[Paid]:
-    """Every answer that was paid for, in the order of the journal."""
-    for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, _PAID):
+def read_paid(cache_db: Path, after: int = 0) -> Iterator[Paid]:
+    """Every answer that was paid for, in the order of the journal. `after`: a line of it."""
+    for run_id, role, prompt, completion, usage, asked, said in _rows(cache_db, _PAID, after):
         stated = None if usage is None else json.loads(usage)
         yield Paid(run_id, role, (prompt, completion), stated, (asked or 0, said or 0))
 
@@ -149,11 +150,13 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
 
     `prices`: role -> its price now: the user's table holds for all answers, another for those of runs that stored none.
     """
-    sent = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused')"
-    (requests,) = next(_rows(cache_db, sent), (0,))
+    origin = read_origin(cache_db)
+    copied = 0 if origin is None else origin.attempts  # of another folder's journal
+    sent = "SELECT count(*) FROM attempts WHERE outcome IN ('answered', 'retried', 'failed', 'refused') AND id > ?"
+    (requests,) = next(_rows(cache_db, sent, copied), (0,))
     then = read_prices(cache_db)
     tokens, cost = 0, 0.0
-    for paid in read_paid(cache_db):
+    for paid in read_paid(cache_db, copied):
         counted = limit_tokens(paid.tokens, paid.sizes)
         tokens += sum(counted)
         now = prices.get(paid.role)
@@ -162,8 +165,8 @@ def spent_so_far(cache_db: Path, prices: Mapping[str, Price]) -> Spending:
     return Spending(requests, tokens, cost)
 
 
-def _rows(cache_db: Path, query: str) -> Iterator[tuple[Any, ...]]:
+def _rows(cache_db: Path, query: str, *values: int) -> Iterator[tuple[Any, ...]]:
     if not cache_db.is_file():
         return
     with closing(sqlite3.connect(cache_db, timeout=30)) as connection:
-        yield from connection.execute(query)
+        yield from connection.execute(query, values)

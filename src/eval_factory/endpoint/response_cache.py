@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.endpoint import bridge, openai_api
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -129,6 +130,15 @@ FROM attempts WHERE run_id != ? GROUP BY run_id)
 _SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 """Only in the file of a run that asked several servers of one model."""
 
+_ORIGIN = """
+CREATE TABLE IF NOT EXISTS answers_of (run_identity TEXT NOT NULL, started_at TEXT NOT NULL, attempts INTEGER NOT NULL)
+"""
+"""Only in the file of a run whose model was not asked: the answers are a copy of another run's."""
+_TAKEN = """
+SELECT * FROM answers_of
+WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE id > answers_of.attempts AND role = :role AND outcome = 'answered')
+"""
+
 _MARKS = ("application_id", "user_version")
 _TABLES = frozenset({"responses", "attempts", "request_changes"})
 
@@ -168,6 +178,16 @@ class Answer:
         return openai_api.tokens_of(self.response)
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The run whose answers of the model were copied; the fields are the columns, in their order."""
+
+    run_identity: str
+    started_at: str
+    attempts: int
+    """The last line of the journal that was copied."""
+
+
 class DamagedCacheError(Exception):
     """The file is no cache of ours, or cannot be read as one."""
 
@@ -192,6 +212,10 @@ class ResponseCache:
         query = "SELECT response, latency_s, created FROM responses WHERE key = ?"
         row = self._reader().execute(query, (key,)).fetchone()
         return None if row is None else (openai_api.parse_cached(row[0]), row[1], row[2])
+
+    def failures(self) -> dict[str, str]:
+        """Key of a request that failed -> why, the last time."""
+        return dict(self._reader().execute("SELECT key, error FROM attempts WHERE outcome = 'failed' ORDER BY id"))
 
     def has_answers(self, role: str, model_id: str) -> bool:
         """Whether this model answered in this role before."""
@@ -324,3 +348,19 @@ def read_rows(path: Path, query: str, then: str | None = None, **values: str | N
         connection.row_factory = sqlite3.Row
         for row in connection.execute(query, values):
             yield dict(row if then is None else connection.execute(then, row).fetchone())
+
+
+def read_origin(path: Path) -> Origin | None:
+    """None where this folder asked the model itself, or asked it more."""
+    if next(read_rows(path, "SELECT 1 FROM sqlite_master WHERE name = 'answers_of'"), None) is None:
+        return None
+    return next((Origin(**row) for row in read_rows(path, _TAKEN, role=MODEL_ROLE)), None)
+
+
+def write_origin(path: Path, run_identity: str, started_at: str) -> None:
+    """Of a copy of another run's file."""
+    with closing(_connect(path)) as connection, connection:
+        connection.execute(_ORIGIN)
+        connection.execute("DELETE FROM answers_of")
+        last = "INSERT INTO answers_of SELECT ?, ?, COALESCE(MAX(id), 0) FROM attempts"
+        connection.execute(last, (run_identity, started_at))

@@ -42,6 +42,7 @@ def run_entry(plan: Plan) -> str:
     params = plan.evaluation.run.config.params
     chosen = {
         "criteria_per_request": params.extra.criteria_per_request,
+        "more_metrics": "+".join(params.extra.metrics) if params.extra.metrics else None,
         "shuffle_choices": params.extra.shuffle_choices,
         "repeats": params.extra.repeats,
         "perturb": "+".join(params.extra.perturb) if params.extra.perturb else None,

@@ -100,8 +100,11 @@ class Endpoint:
         self._events, self._cache = session.events, session.cache
         for name in settings.secret_variables:
             session.redactor.learn(secret_in(os.environ, name) or "")
+        self._is_asked = session.asks_model or settings.role != MODEL_ROLE
+        self._failures = {} if self._is_asked else self._cache.failures()
         served = _demo_url() if settings.url.startswith("demo:") else None
-        self._secret_fields = settings.secret_fields(os.environ)
+        served = served if self._is_asked else "http://nobody.invalid"  # its server, or its URL's secret, may be gone
+        self._secret_fields = settings.secret_fields(os.environ) if self._is_asked else {}
         """Sent in every request, and stored nowhere."""
         self._made_pictures = RunDir(self._cache.path.parent).made_pictures
         answered = self._cache.has_answers(settings.role, settings.model_id)
@@ -228,6 +231,11 @@ class Endpoint:
         return _Reply(key, completion, latency, created, cached=True)
 
     def _ask(self, asked: _KeyedRequest) -> _Reply:
+        if not self._is_asked:
+            if asked.key not in self._failures:
+                self._session.not_stored.add(asked.key)
+            raise RequestFailed(self._failures.get(asked.key, "not asked: the model's stored answers are scored"))
+
         def note(number: int, outcome: str, error: RequestFailed, started: float, latency: float) -> None:
             if error.status in (429, None):  # a rate limit, or silence: one line for a while; the journal has all
                 with self._lock:

@@ -198,6 +198,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _after_asking(self) -> None:
         self._session.report(MODEL_ROLE, final=True)
+        if missing := len(self._session.not_stored):  # before a judge is paid
+            which = f"{missing} of {self._session.counters[MODEL_ROLE].total} answers of the model are not stored"
+            raise PrerequisiteError(f"{which}: this change asks the model something else; run_eval asks it")
         patch_registry.apply_patches(Stage.SCORING)
         patch_registry.record_patches(Path(self.output_path) / names.PATCHES_FILE)
 

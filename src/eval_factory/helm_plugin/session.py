@@ -111,6 +111,9 @@ class Session:
     """What this run shares with others; None: it has its limits for itself."""
     jury_form: JuryForm = HELMS_FORM
     """What the judges of this run may say."""
+    asks_model: bool = True
+    not_stored: set[str] = field(default_factory=set)
+    """Where the model is not asked: keys of requests that it was never asked."""
     limit_reached: str | None = None
     """The name of the run's limit at which nothing more is asked."""
 
@@ -188,6 +191,7 @@ def session_for(root: Path) -> Session:
             spending = RunSpending(settings, rundir.cache_db, this_run, tracker)
             form = jury_form_in(rundir.model_configs)
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
+            session.asks_model = settings.asks_model
             spending.watch(session.ask_no_more)
             if limits is not None:
                 limits.watch(session.ask_no_more)

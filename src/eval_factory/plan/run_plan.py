@@ -62,7 +62,7 @@ CHANGES_RESULTS = frozenset(
         "benchmark",  # by what its files hold, wherever they are
         "judges",  # but for JUDGE_RUNTIME_ONLY
         "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
-        "version", "num_train_trials", "criteria_per_request", "shuffle_choices", "upstream",
+        "version", "num_train_trials", "metrics", "criteria_per_request", "shuffle_choices", "upstream",
         "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
         "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images", "only_generate",
     )
@@ -93,6 +93,7 @@ class Plan:
     identity: str
     servers_before: Mapping[str, SameServers]
     """Of each role, in the folder's last run, where there were several, or are now."""
+    asks_model: bool = True
 
     @property
     def task_name(self) -> str:
@@ -105,8 +106,8 @@ class Plan:
 
     @property
     def endpoints(self) -> tuple[EndpointPlan, ...]:
-        """Those that are asked: not the model where the data hold the answers."""
-        return self.known_to_helm[self.has_answers :]
+        """Those that are asked: not the model where its answers are there already."""
+        return self.known_to_helm[self.has_answers or not self.asks_model :]
 
     @property
     def known_to_helm(self) -> tuple[EndpointPlan, ...]:
@@ -322,7 +323,7 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
     known: dict[str, Any] = {"values": leaves, "judges": judges}
     del leaves["config.params.extra.benchmark"]
     switches = ("probe_judges", "judges_see_images", "only_generate", *ASKED_AGAIN_IF)
-    usual_values: dict[str, Any] = {"upstream": HELM.name, **dict.fromkeys(switches, False)}
+    usual_values: dict[str, Any] = {"upstream": HELM.name, "metrics": None, **dict.fromkeys(switches, False)}
     usual_values |= dict.fromkeys(
         ("criteria_per_request", "shuffle_choices", "sample_seed", "instances", "max_image_side", *ASKED_AGAIN_BY)
     )

@@ -28,6 +28,7 @@ from eval_factory.core.this_process import Clock
 from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
 from eval_factory.endpoint import media
+from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
@@ -190,6 +191,7 @@ def provenance_of(
         published=None if replaced else about.published,
         answers_public=None if replaced else about.answers_public,
         training_cutoff=endpoint.training_cutoff,
+        rescored_from=None if (origin := read_origin(plan.rundir.cache_db)) is None else origin.run_identity,
         pictures=_pictures(plan.model.max_image_side, environment),
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from eval_factory.core import formats
 from eval_factory.core.results import Instances, Provenance, Score
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import output
 from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
@@ -42,6 +43,9 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
     if plan.has_answers:
         no_model = "no model was asked: the answers are in the data, and target.api_endpoint.model_id only names them"
         yield Note(Importance.BACKGROUND, no_model)
+    if (origin := read_origin(plan.rundir.cache_db)) is not None:
+        then = f"the model's answers are those of the run of {origin.started_at}"
+        yield Note(Importance.BACKGROUND, f"{then}; nothing of the model's was asked again")
     found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
     if plan.evaluation.stop_when is not None and (drawn := output.drawn_sample(plan.rundir.helm)) is not None:
         found = drawn.of
@@ -69,7 +73,8 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
             what = "0" if tally.ratings.form.lowest > 0 else "a failure"
             how += f", but in the jury's score: {what} is no mark of a jury's, they are left out of it and stand inside"
             how += " its bounds"
-        again = "; the same command asks them again" if tally.something_to_ask else ""
+        asks_again = tally.something_to_ask and read_origin(plan.rundir.cache_db) is None
+        again = "; the same command asks them again" if asks_again else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
     for reason, count in Counter(tally.unscorable.values()).most_common():
         unscorable = f"{count} of the failed were answered, and HELM cannot score the answer: {reason}"

@@ -81,13 +81,14 @@ def evaluate(
     argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
     look_for_prerequisites(evaluation, plan)
-    refuse_what_cannot_be_held(plan)
+    asking = replace(plan, asks_model=options.asks_model)
+    refuse_what_cannot_be_held(asking)
     bundle = find_bundle(plan, env)
-    with lock_folder(plan, env, screen, fresh=options.fresh, debug=options.debug) as context:
+    with lock_folder(asking, env, screen, fresh=options.fresh, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
-        settings = data_settings(plan, bundle, context.env)
-        settings = replace(settings, limits=options.limits, budget=budget_of(plan))
+        settings = data_settings(asking, bundle, context.env)
+        settings = replace(settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model)
         before = resume.written_before(plan.rundir)
         forget_checksums(plan.rundir)
         read = data_read(context, plan, bundle)
@@ -101,7 +102,7 @@ def evaluate(
                     "  give the same command with --fresh: it runs again"
                 )
             make_room(plan.model.parallelism * len(plan.endpoints))
-            settings = replace(settings, prices=prices_to_keep(plan))
+            settings = replace(settings, prices=prices_to_keep(asking))
             place_data(context, plan, bundle)
             ran, argv = asked(context, plan, argv, settings, options, read)
         elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
@@ -127,7 +128,8 @@ def asked(
         refuse_full_disk(plan.rundir.root)
         # no daemon: it would die with an import locked
         threading.Thread(target=get_ready_to_collect, args=(plan.upstream,)).start()
-        probed = probe_all(context, plan.endpoints, options.limits) if settings.is_being_probed else None
+        endpoints = replace(plan, asks_model=options.asks_model).endpoints
+        probed = probe_all(context, endpoints, options.limits) if settings.is_being_probed else None
         plan.rundir.run_state.unlink(missing_ok=True)
         if settings.is_being_probed:  # a further look probes nobody
             settings = replace(settings, probed=probed, is_being_probed=False)

@@ -42,6 +42,8 @@ class Options:
     """Called with what will be run and where, once the folder is locked and before anything is asked."""
     only_collect: bool = False
     """Ask nobody: the run is complete, or it ends with an error. Of who collects what was run elsewhere."""
+    asks_model: bool = True
+    """Else its answers are in the folder: what is not there ends the run, and its key is not needed."""
 
 
 @dataclass(frozen=True)

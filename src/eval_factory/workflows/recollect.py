@@ -299,13 +299,7 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     rundir = RunDir(folder)
     evaluation, missing = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
-    original, other = folder.resolve(), target.resolve()
-    if original == other or original in other.parents or other in original.parents:
-        raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
-    document = stored_document(rundir)
-    # all values that were used, but those that were left to the benchmark
-    config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
-    config["config"]["output_dir"] = str(target)
+    config = config_for(folder, target)
     then = stored.result.provenance
     named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
     text = f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n{to_yaml(config)}"
@@ -317,6 +311,18 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
         file = output_dir / "reproduce.yml"
         write_atomic(file, text)
     return Reproduction(text, found, tuple(_needs(plan, env)), file)
+
+
+def config_for(folder: Path, target: Path) -> dict[str, Any]:
+    """What was run in a folder, for another: all values that were used, but those that were left to the benchmark.
+    Raises ConfigError: it is the original's folder."""
+    original, other = folder.resolve(), target.resolve()
+    if original == other or original in other.parents or other in original.parents:
+        raise ConfigError(f"--output_dir: {target} is, or holds, or is in the original {folder}; choose another folder")
+    document = stored_document(RunDir(folder))
+    config: dict[str, Any] = without_unset({name: document[name] for name in ("config", "target")})
+    config["config"]["output_dir"] = str(target)
+    return config
 
 
 def without_unset(tree: Any) -> Any:

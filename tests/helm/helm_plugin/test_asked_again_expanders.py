@@ -13,7 +13,8 @@ from helm.benchmark.run_expander import RUN_EXPANDERS
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, PassageQuestionInput, Reference
 
-import eval_factory.helm_plugin.choice_order_expander  # noqa: F401 - it registers an expander
+import eval_factory.helm_plugin.choice_order_expander
+import eval_factory.helm_plugin.more_metrics  # noqa: F401 - they register expanders
 from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.tasks.asked_again import ABSTENTION
 
@@ -96,3 +97,12 @@ def test_a_run_whose_inputs_helm_perturbs_is_refused() -> None:
     spec = replace(sample_medical_qa(), data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))
     with pytest.raises(ValueError, match="exclude each other"):
         RUN_EXPANDERS["repeats"](2).expand(spec)
+
+
+def test_more_metrics_stand_beside_those_of_the_run() -> None:
+    own = sample_medical_qa().metric_specs
+    *before, added = expanded(("more_metrics", "exact_match+f1_score"), method="generation").metric_specs
+    assert (before, added.args) == (own, {"names": ["f1_score"]})
+    assert expanded(("more_metrics", "exact_match"), method="generation").metric_specs == own
+    with pytest.raises(ValueError, match="has options"):
+        expanded(("more_metrics", "f1_score"))

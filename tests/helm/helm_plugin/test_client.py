@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -425,3 +426,26 @@ def test_an_answer_of_unknown_cost(server: ScriptedEndpoint, tmp_path: Path, mon
         endpoint.make_request(asking("other"))
     here.report_limit()
     assert at("max_cost", tmp_path)[0]["countable"] is False
+
+
+def test_a_model_that_is_not_asked(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is as it was; what is not stored is counted, and leaves no trace by which it would have failed."""
+    then, copy, secret = tmp_path / "then", tmp_path / "copy", {**ADAPTER, "params_to_add": {"account": "${CANARY}"}}
+    then.mkdir()
+    monkeypatch.setenv("CANARY", "sk-canary-0123456789abcdef")
+    endpoint = endpoint_at(server, then, adapter=secret)
+    assert endpoint.make_request(REQUEST).success
+    server.status = 422
+    failed = endpoint.make_request(asking("bad"))
+    shutil.copytree(then, copy)
+    server.status = None
+    monkeypatch.setenv("EVAL_FACTORY_ASKS_MODEL", "0")
+    monkeypatch.delenv("CANARY")
+    here, endpoint, before = session.session_for(copy), endpoint_at(server, copy, adapter=secret), outcomes(then)
+    assert endpoint.make_request(REQUEST).cached
+    assert endpoint.make_request(asking("bad")).error == failed.error
+    assert here.not_stored == set()
+    assert not any(endpoint.make_request(asking("other")).success for _ in range(2))
+    assert (len(here.not_stored), outcomes(copy)) == (1, [*before, "cached"])
+    assert endpoint_at(server, copy, role="gpt").make_request(asking("judge it")).success
+    assert len(server.requests) == 3

@@ -50,7 +50,7 @@ def bare(kind: type[runner.EvalRunner], tmp_path: Path) -> tuple[Any, Told]:
     made.output_path, made.runs_path = str(tmp_path), str(tmp_path / "runs")
     made._session = SimpleNamespace(
         events=told, redactor=Redactor([KEY]), report=lambda *_, **__: None,
-        report_limit=lambda: told.ends.append(len(told.events)),
+        report_limit=lambda: told.ends.append(len(told.events)), not_stored=(),
     )  # fmt: skip
     made._guard = None
     return made, told

@@ -234,6 +234,14 @@ def test_it_makes_another_run_and_helm_run_is_told() -> None:
     assert "shuffle_choices" not in run_entry(plain)
 
 
+def test_more_metrics_are_for_free_text_and_a_known_main_metric() -> None:
+    more = {"config.params.extra.metrics": ["f1_score", "rouge_l"]}
+    assert ":more_metrics=f1_score+rouge_l," in run_entry(plan({"config.type": "medec", **more}))
+    for type_ in ("sample_medical_qa", "healthbench", "helm:covid_dialog", "custom"):
+        with pytest.raises(ConfigError, match=r"extra\.metrics: .* takes none"):
+            evaluation({"config.type": type_, **more})
+
+
 @pytest.mark.parametrize("task", ["medi_qa", "healthbench", "aci_bench", "helm:live_qa"])
 @pytest.mark.parametrize("key", ["pushback", "confidence", "allow_abstain"])
 def test_what_needs_an_answer_that_is_right_or_wrong_is_refused_where_judges_read(task: str, key: str) -> None:

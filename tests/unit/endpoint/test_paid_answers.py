@@ -12,7 +12,7 @@ import pytest
 from eval_factory.core.budget import Price, Spending
 from eval_factory.endpoint import paid_answers
 from eval_factory.endpoint.paid_answers import cost_of, limit_cost, read_paid, spent_so_far, write_prices
-from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
+from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache, read_origin, write_origin
 
 PRICE = Price(1.0, 10.0, 0.5)
 
@@ -143,6 +143,15 @@ def test_a_folder_has_spent_what_all_its_runs_did(cache: ResponseCache) -> None:
     assert spent_so_far(cache.path, {}).cost == pytest.approx(0.502)
     # but for the user's own table of now, as in the result: a limit and the cost that is shown are of the same money
     assert spent_so_far(cache.path, {"model": PRICE}).cost == pytest.approx(0.5002)
+
+
+def test_answers_that_were_copied_are_none_that_this_folder_paid(cache: ResponseCache) -> None:
+    save(cache, "a", {"prompt_tokens": 100, "completion_tokens": 10})
+    write_origin(cache.path, "v1-x", "then")
+    save(cache, "b", {"prompt_tokens": 7, "completion_tokens": 3}, role="gpt")
+    assert (spent_so_far(cache.path, {}), read_origin(cache.path) is None) == (Spending(1, 10), False)
+    save(cache, "c", {"prompt_tokens": 1, "completion_tokens": 1})
+    assert read_origin(cache.path) is None, "the model was asked in this folder"
 
 
 def test_a_folder_without_answers_has_spent_nothing(tmp_path: Path) -> None:

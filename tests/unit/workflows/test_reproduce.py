@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.rundir import RunDir
 from eval_factory.demo.example import write_example
+from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect as module
 from eval_factory.workflows.recollect import reproduce, run_again, scores_beside, what_was_asked, without_unset
+from eval_factory.workflows.rescore import copy_answers
 from finished_folder import finished_folder
 from unit.builders import evaluation
 
@@ -131,3 +133,25 @@ def test_data_of_the_package_are_hashed_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(module, "packaged_data", lambda _: {"package:demo/sample/data.csv": "0" * 64})
     (line,) = reproduce(folder.root, None, env=KEYS).differences
     assert line.startswith(f"data: package:demo/sample/data.csv has SHA-256 {'0' * 64}; it had ")
+
+
+def test_answers_to_rescore_are_copied_once_and_from_one_run(folder: RunDir, tmp_path: Path) -> None:
+    then, new, before = (
+        load_result(folder.root).result.provenance,
+        RunDir(tmp_path / "new"),
+        folder.cache_db.read_bytes(),
+    )
+    new.create()
+    for _ in range(2):
+        copy_answers(folder, then, new)
+    origin = read_origin(new.cache_db)
+    assert origin is not None
+    assert (origin.run_identity, origin.started_at, origin.attempts) == (then.run_identity, then.started_at, 4)
+    assert folder.cache_db.read_bytes() == before
+    with pytest.raises(ConfigError, match="has answers of another run"):
+        copy_answers(folder, replace(then, run_identity="v1-other"), new)
+    new.cache_db.unlink()
+    write_origin(folder.cache_db, "v1-first", "then")
+    with pytest.raises(PrerequisiteError, match="not what the result was made of"):
+        copy_answers(folder, then, new)
+    assert not list(new.root.glob("*cache.db"))
