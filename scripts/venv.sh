@@ -91,7 +91,7 @@ make_medhelm_venv() {
 }
 
 # MLflow with a server, and what reads a result, for the one test that needs them: no lock has MLflow, whose server needs
-# some hundred packages. `pip install 'eval-factory-helm[mlflow]'` is what a user installs.
+# some hundred packages. `pip install mlflow-skinny` is what a user installs.
 make_mlflow_venv() {
   if [ ! -x .venv-mlflow/bin/mlflow ]; then
     rm -rf .venv-mlflow

@@ -229,7 +229,7 @@ def mlflow_client(tracking_uri: str) -> Any:
         from mlflow.exceptions import MlflowException
     except ImportError as error:
         raise PrerequisiteError(
-            f"MLflow is not installed ({error})\n  pip install 'eval-factory-helm[mlflow]'"
+            f"MLflow is not installed ({error})\n  pip install 'mlflow-skinny>=2.14'"
         ) from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
@@ -288,7 +288,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
         import wandb
     except ImportError as error:
         raise PrerequisiteError(
-            f"the client of W&B is not installed ({error})\n  pip install 'eval-factory-helm[wandb]'"
+            f"the client of W&B is not installed ({error})\n  pip install 'wandb>=0.18'"
         ) from None
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(
