@@ -22,7 +22,9 @@ from test_docs_commands import blocks, functions_of_venv_sh
 from test_project import packages_of
 
 RELEASE = Path(os.environ.get("EVAL_FACTORY_RELEASE", "/dev/null"))
-needs_release = pytest.mark.skipif(not RELEASE.is_dir(), reason="needs a release: .venv-lint/bin/nox -s release makes it")
+needs_release = pytest.mark.skipif(
+    not RELEASE.is_dir(), reason="needs a release: .venv-lint/bin/nox -s release makes it"
+)
 NO_NETWORK = ("bwrap", "--dev-bind", "/", "/", "--unshare-net")
 TIMEOUT_S = 580
 
@@ -41,8 +43,9 @@ def done(*argv: str, cwd: Path | None = None, **env: str) -> str:
 
 def assert_runs(programs: Path, folder: Path, *before: str) -> None:
     """The sample benchmark, with HELM and without torch; `before` is a program that starts it."""
-    arguments = ["run_eval", "--eval_type", "sample_medical_qa", "--model_url", "demo://baseline", "--model_id", "demo/baseline"]
-    assert "exact_match" in done(*before, str(programs / "eval-factory"), *arguments, "--output_dir", str(folder))
+    target = ("--model_url", "demo://baseline", "--model_id", "demo/baseline", "--output_dir", str(folder))
+    program = (*before, str(programs / "eval-factory"), "run_eval", "--eval_type", "sample_medical_qa")
+    assert "exact_match" in done(*program, *target)
     assert done(str(programs / "python"), "-c", "import importlib.util as u; print(u.find_spec('torch'))") == "None\n"
 
 
@@ -83,9 +86,8 @@ def test_the_steps_of_the_image_make_what_runs(root: Path, tmp_path: Path) -> No
     build = copied(root, tmp_path / "build")
     first = [rest for word, rest in instructions(root) if word == "RUN"][:-1]  # the last adds a user
     for step in first:
-        here = step.replace("/opt/eval-factory", f"{tmp_path}/made").replace("/tmp/tried", f"{tmp_path}/tried")
-        done("bash", "-euo", "pipefail", "-c", here, cwd=build)
-    assert (tmp_path / "tried" / "evaluation_config.yaml").is_file()
+        done("bash", "-euo", "pipefail", "-c", step.replace("/opt/eval-factory", f"{tmp_path}/made"), cwd=build)
+    assert (build / "tried" / "evaluation_config.yaml").is_file()
     shutil.rmtree(build)
     assert_runs(tmp_path / "made" / "bin", tmp_path / "result")
 
@@ -109,7 +111,8 @@ def test_a_release_lists_its_files_and_its_packages_and_no_index(root: Path) -> 
 @needs_release
 def test_the_one_command_of_the_docs_installs_a_release_without_torch(root: Path, tmp_path: Path) -> None:
     lines = [line for block in blocks(root / "docs" / "install.md", "bash") for line in block.splitlines()]
-    (command,) = (line.replace("dist", str(RELEASE)) for line in lines if line.startswith("pip install") and "-r dist" in line)
+    (command,) = (line for line in lines if line.startswith("pip install") and "-r dist" in line)
+    command = command.replace("dist", str(RELEASE))
     done(sys.executable, "-m", "venv", str(tmp_path / "venv"))
     done("bash", "-c", command, PATH=f"{tmp_path}/venv/bin{os.pathsep}{os.environ['PATH']}")
     assert_runs(tmp_path / "venv" / "bin", tmp_path / "result")
