@@ -30,10 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 NAME = "eval-factory-helm"
 
 
-def sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def component(name: str, version: str, hashes: list[str], **more: object) -> Component:
     """`hashes`: SHA-256 of each file of that version that may be installed."""
     purl = PackageURL("pypi", name=name, version=version)
@@ -51,17 +47,15 @@ def locked(lock: str) -> Iterator[Component]:
         yield component(name, version, re.findall(r"sha256:(\w+)", package), scope=scope)
 
 
-def sbom(version: str, lock: str, digest: str, made: datetime) -> str:
+def bill(version: str, lock: str, digest: str, made: datetime) -> str:
     """Raises ValueError: it does not follow CycloneDX's schema."""
-    root = component(
-        NAME, version, [digest], type=ComponentType.APPLICATION, licenses=[DisjunctiveLicense(id="Apache-2.0")]
-    )
+    licence = DisjunctiveLicense(id="Apache-2.0")
+    root = component(NAME, version, [digest], type=ComponentType.APPLICATION, licenses=[licence])
     bom = Bom(components=locked(lock), serial_number=uuid.uuid5(uuid.NAMESPACE_OID, digest + lock))
     bom.metadata.component, bom.metadata.timestamp = root, made
     bom.register_dependency(root, bom.components)
     text: str = JsonV1Dot6(bom).output_as_string(indent=1)
-    error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
-    if error is not None:
+    if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"the SBOM: {error}")
     return text + "\n"
 
@@ -69,18 +63,17 @@ def sbom(version: str, lock: str, digest: str, made: datetime) -> str:
 def main() -> None:
     folder = Path(sys.argv[1])
     (wheel,) = folder.glob("*.whl")
-    version, digest = wheel.name.split("-")[1], sha256(wheel)
+    version, digest = wheel.name.split("-")[1], hashlib.sha256(wheel.read_bytes()).hexdigest()
     lock = (ROOT / "requirements.lock").read_text("utf-8")
     committed = ["git", "log", "-1", "--format=%ct"]
     seconds = int(subprocess.run(committed, cwd=ROOT, check=True, capture_output=True).stdout)
     made = datetime.fromtimestamp(seconds, timezone.utc)
-    stem = folder / f"{NAME}-{version}"
     own = f"{NAME}=={version} \\\n    --hash=sha256:{digest}\n"
-    Path(f"{stem}.lock").write_text(lock + own, "utf-8")
-    Path(f"{stem}.cdx.json").write_text(sbom(version, lock, digest, made), "utf-8")
-    sums = [f"{sha256(file)}  {file.name}\n" for file in sorted(folder.iterdir())]
-    (folder / "SHA256SUMS").write_text("".join(sums), "utf-8")
-    print(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir()))}")
+    (folder / f"{NAME}-{version}.lock").write_text(lock + own, "utf-8")
+    (folder / f"{NAME}-{version}.cdx.json").write_text(bill(version, lock, digest, made), "utf-8")
+    listed = ["sha256sum", "--", *sorted(file.name for file in folder.iterdir())]
+    sums = subprocess.run(listed, cwd=folder, check=True, capture_output=True).stdout
+    (folder / "SHA256SUMS").write_bytes(sums)
 
 
 if __name__ == "__main__":

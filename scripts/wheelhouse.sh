@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
-# Into a new or empty folder: every wheel that an install without a network needs, for this system and this Python (PYTHON
-# chooses one), and install.sh, which takes packages from nowhere else. Usage: wheelhouse.sh FOLDER
+# Into an empty folder: all wheels that an install without a network needs, for this system and Python (PYTHON chooses
+# one), and install.sh, which takes packages from nowhere else. Usage: wheelhouse.sh FOLDER
 set -euo pipefail
 mkdir -p "${1:?usage: wheelhouse.sh FOLDER}"
 folder=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 source scripts/venv.sh
-if [ -n "$(ls -A "$folder")" ]; then
-  echo "$folder is not empty: install.sh would install what is in it" >&2
-  exit 2
-fi
+[ -z "$(ls -A "$folder")" ] || { echo "$folder is not empty: install.sh would take what is in it" >&2; exit 2; }
 python=$(find_python)
 version=$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")')
 tools=$(mktemp -d)
@@ -28,12 +25,9 @@ set -eu
 here=\$(cd "\$(dirname "\$0")" && pwd)
 python=\${PYTHON:-python$version}
 "\$python" -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$version")' || {
-  echo "these wheels are for Python $version: set PYTHON to one" >&2
-  exit 3
-}
+  echo "these wheels are for Python $version: set PYTHON to one" >&2; exit 3; }
 "\$python" -m venv "\${1:?usage: install.sh FOLDER}"
 "\$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-index \\
   --find-links "\$here" --no-deps --require-hashes -r "\$here/wheels.lock"
 echo "installed: \$1/bin/eval-factory"
 END
-echo "$(ls "$folder"/*.whl | wc -l) wheels for Python $version, $(uname -sm): sh $folder/install.sh FOLDER"
