@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import nox
 
@@ -85,9 +86,13 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """`build`, and the wheel installed by pip into an empty environment."""
-    build(session)
-    bash(session, "bash scripts/test.sh", "-n", "0", "tests/integration/test_package_install.py")
+    """A release's files in the folder after `--` (dist/), installed into empty environments, also without a network."""
+    target = str(Path(session.posargs[0] if session.posargs else "dist").resolve())
+    bash(session, 'make_dev_venv; make_release_venv; "$venv/bin/python" scripts/check_release.py', target)
+    bash(session, ".venv-release/bin/python scripts/release_files.py", target)
+    tests = ["tests/integration/test_release.py", "tests/integration/test_package_install.py"]
+    env = {"EVAL_FACTORY_EVERY_TEST": "1", "EVAL_FACTORY_RELEASE": target}
+    bash(session, "bash scripts/test.sh", "-n", "0", *tests, **env)
 
 
 @nox.session

@@ -23,9 +23,9 @@ PACKAGE = "eval_factory"
 
 def built(project: Path, target: str, folder: Path) -> Path:
     """The one file that hatchling makes of a project; `target` is `wheel` or `sdist`."""
-    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder / target)]
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
     subprocess.run(command, cwd=project, check=True, stdout=subprocess.DEVNULL)
-    (file,) = (folder / target).iterdir()
+    (file,) = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
     return file
 
 
@@ -84,7 +84,7 @@ def main() -> int:
         print(f"{folder} is not empty: what is in it could be taken for what is built now", file=sys.stderr)
         return 2
     found = problems(ROOT, folder)
-    print("\n".join(found) or f"sound: {', '.join(sorted(path.name for path in folder.glob('*/*')))}")
+    print("\n".join(found) or f"sound: {', '.join(sorted(path.name for path in folder.glob('*')))}")
     return bool(found)
 
 

@@ -16,7 +16,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "tutorial.md": "half an hour, step by step",
     },
     "How to begin": {
-        "install.md": "pip, pipx, uv, without torch",
+        "install.md": "without torch, without a network",
         "coming-from.md": "EvalFactory, helm-run, lm_eval, inspect_ai, NeMo Evaluator",
         "python.md": "programs, notebooks, data frames",
     },
@@ -69,7 +69,8 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "upstreams.md": "crfm-helm or medhelm",
         "glossary.md": "the terms",
         "design.md": "where to look for what",
-        "development.md": "checks, tests, locks, releases",
+        "development.md": "checks, tests, locks",
+        "release.md": "its steps and files",
     },
 }
 INTRODUCTION = """\

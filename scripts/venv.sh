@@ -24,6 +24,11 @@ install_lock() {
   "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes -r "$2"
 }
 
+# The project itself, or a wheel of it, with the hatchling of requirements.lock.
+install_project() {
+  "$1/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps "${@:2}"
+}
+
 # The linters have an environment of their own: .venv stays as small as a user's. nox, which starts everything, is there too.
 make_lint_venv() { make_tools_venv .venv-lint requirements-lint.lock; }
 
@@ -54,7 +59,7 @@ make_venv() {
     echo "$stamp" > "$venv/.made-from"
   fi
   if [ ! -x "$venv/bin/eval-factory" ] || [ pyproject.toml -nt "$venv/bin/eval-factory" ]; then
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+    install_project "$venv" --editable .
     touch "$venv/bin/eval-factory"
   fi
 }
@@ -86,7 +91,7 @@ make_medhelm_venv() {
 }
 
 # MLflow with a server, and what reads a result, for the one test that needs them: no lock has MLflow, whose server needs
-# some hundred packages. `pip install 'eval-factory-helm[mlflow]'` is what a user installs.
+# some hundred packages. `pip install mlflow-skinny` is what a user installs.
 make_mlflow_venv() {
   if [ ! -x .venv-mlflow/bin/mlflow ]; then
     rm -rf .venv-mlflow
@@ -105,5 +110,15 @@ make_exports_venv() {
       filelock jsonschema rich jinja2
     .venv-exports/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
     touch .venv-exports/made
+  fi
+}
+
+# What writes a release's SBOM.
+make_release_venv() {
+  if [ ! -e .venv-release/made ]; then
+    rm -rf .venv-release
+    "$(find_python)" -m venv .venv-release
+    .venv-release/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-python-lib[json-validation]~=11.0'
+    touch .venv-release/made
   fi
 }

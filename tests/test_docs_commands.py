@@ -42,7 +42,7 @@ NOT_RUN = {
 """Commands, or groups of them, that are parsed only: they have tests of their own."""
 OTHER_PROGRAMS = {
     "bash", "cat", "cosign", "cp", "curl", "docker", "echo", "export", "git", "gpg", "head", "helm-run", "helm-server",
-    "helm-summarize", "kubectl", "minisign", "mkdir", "pip", "pipx", "printf", "python", "sed", "sha256sum", "source", "uv",
+    "helm-summarize", "kubectl", "minisign", "mkdir", "pip", "pipx", "printf", "python", "sed", "sh", "sha256sum", "source", "uv",
     "uvx",
 }  # fmt: skip
 """Programs that are not ours; scripts of the project that they start are looked for."""

@@ -216,7 +216,7 @@ def png(drawing: Drawing) -> bytes:
         from matplotlib.transforms import Affine2D
     except ImportError:
         raise PrerequisiteError(
-            "plots as files need matplotlib, which is not installed\n  pip install 'eval-factory-helm[plots]'"
+            "plots as files need matplotlib, which is not installed\n  pip install 'matplotlib>=3.9'"
         ) from None
 
     width, height = (math.ceil(length * DPI / CSS_DPI) for length in (drawing.width, drawing.height))

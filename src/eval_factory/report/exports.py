@@ -228,9 +228,7 @@ def mlflow_client(tracking_uri: str) -> Any:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
     except ImportError as error:
-        raise PrerequisiteError(
-            f"MLflow is not installed ({error})\n  pip install 'eval-factory-helm[mlflow]'"
-        ) from None
+        raise PrerequisiteError(f"MLflow is not installed ({error})\n  pip install 'mlflow-skinny>=2.14'") from None
     try:
         return MlflowClient(tracking_uri=tracking_uri)
     except (MlflowException, ImportError) as error:  # the latter: `mlflow-skinny` has no databases
@@ -287,9 +285,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     try:
         import wandb
     except ImportError as error:
-        raise PrerequisiteError(
-            f"the client of W&B is not installed ({error})\n  pip install 'eval-factory-helm[wandb]'"
-        ) from None
+        raise PrerequisiteError(f"the client of W&B is not installed ({error})\n  pip install 'wandb>=0.18'") from None
     folder.mkdir(parents=True, exist_ok=True)
     settings = wandb.Settings(
         console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True

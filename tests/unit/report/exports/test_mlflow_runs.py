@@ -170,7 +170,7 @@ def test_a_client_tells_nobody_else_and_gives_up_soon(monkeypatch: pytest.Monkey
 
 def test_without_mlflow_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(PrerequisiteError, match=r"pip install 'eval-factory-helm\[mlflow\]'"):
+    with pytest.raises(PrerequisiteError, match=r"pip install 'mlflow-skinny>=2.14'"):
         mlflow_client("http://host.example")
 
 

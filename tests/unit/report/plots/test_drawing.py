@@ -195,7 +195,7 @@ def test_letters_that_the_font_does_not_have_are_spelled() -> None:
 
 def test_without_matplotlib_it_is_said_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PrerequisiteError, match=r"need matplotlib(.|\n)*pip install 'eval-factory-helm\[plots\]'"):
+    with pytest.raises(PrerequisiteError, match=r"need matplotlib(.|\n)*pip install 'matplotlib>=3.9'"):
         drawings.write_plot_files({"one": drawn()}, tmp_path / "plots")
     assert not (tmp_path / "plots").exists()
 
