@@ -111,6 +111,19 @@ def test_one_command_installs_what_a_jury_needs(installed: Path, run_program: Ru
         )
         assert here.scores() == scores, "the tests' environment has summ-eval, the new one has not"
 
+        for words in (
+            ("new_benchmark", "mine", "--kind", "rubric"),
+            ("run_eval", "--run_config", "mine/run_config.yml", "--output_dir", "rubric"),
+            ("run_suite", "--preset", "smoke", "--output_dir", "suite"),
+        ):
+            done = subprocess.run(
+                [str(installed / "eval-factory"), *words], env=env, cwd=tmp_path, capture_output=True, text=True,
+                timeout=240, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+        for result in ("rubric/evaluation_config.yaml", "suite/suite_results.yaml"):
+            assert (tmp_path / result).is_file()
+
         python = str(installed / "python")
         assert run(python, "-c", "import summ_eval").returncode != 0
         assert run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "crfm-helm").returncode == 0

@@ -161,7 +161,7 @@ class HelmRunSettings:
             probe_judges=env.get(PROBE_JUDGES) == "1",
             only_generate=env.get(ONLY_GENERATE) == "1",
             asks_model=env.get(ASKS_MODEL) != "0",
-            sample=None if sample is None else SampleSettings(**{**sample, "ids": tuple(sample["ids"])}),
+            sample=None if sample is None else SampleSettings(**{**sample, "ids": tuple(sample.get("ids", ()))}),
             without=frozenset(filter(None, env.get(WITHOUT, "").split(","))),
             limits=None if limits is None else SharedLimitsSettings(**limits),
             budget=Budget(**(_json(env, BUDGET) or {})),

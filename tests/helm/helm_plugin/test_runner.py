@@ -154,6 +154,11 @@ def request(prompt: str = "", **fields: Any) -> Request:
     return Request(model="m/m", model_deployment="m/m", prompt=prompt, max_tokens=5, **fields)
 
 
+def asking(asked: Request) -> Any:
+    """As much of HELM's request state as is looked at."""
+    return SimpleNamespace(request=asked, instance=SimpleNamespace(input=SimpleNamespace(multimedia_content=None)))
+
+
 def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
     assert runner.prompt_bytes(request("Fieber über 39")) == len("Fieber über 39") + 1
     messages = [{"role": "system", "content": "ab"}, {"role": "user", "content": "cde"}]
@@ -162,7 +167,7 @@ def test_what_a_model_has_to_read_is_measured_in_bytes() -> None:
 
 def test_a_measured_run_ends_where_it_would_begin_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, told = bare(runner.MeasuringRunner, tmp_path)
-    asked = [SimpleNamespace(request=one) for one in (request("abcd"), request("abcdef", num_completions=3))]
+    asked = [asking(one) for one in (request("abcd"), request("abcdef", num_completions=3))]
     state = SimpleNamespace(request_states=asked, annotator_specs=None)
 
     def run_one(self: Any, _run_spec: Any) -> None:
@@ -180,7 +185,7 @@ def test_pictures_are_measured_as_they_will_be_sent(tmp_path: Path, monkeypatch:
     (tmp_path / "x.png").write_bytes(picture("red", side=1024))
     shown = MediaObject("image/png", location=str(tmp_path / "x.png"))
     asked = request(multimodal_prompt=MultimediaObject([MediaObject("text/plain", text="Red?"), shown, shown]))
-    state = SimpleNamespace(request_states=[SimpleNamespace(request=asked)], annotator_specs=None)
+    state = SimpleNamespace(request_states=[asking(asked)], annotator_specs=None)
     for side, tokens in ((None, 2 * 765), (512, 2 * 255)):
         spec = ClientSpec("x", {} if side is None else {"max_image_side": side})
         monkeypatch.setitem(DEPLOYMENT_NAME_TO_MODEL_DEPLOYMENT, "m/m", ModelDeployment("m/m", spec))

@@ -34,6 +34,8 @@ from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 ROOM = "eval_factory.helm_plugin"
 
+_OF = "a module of "
+
 
 class Stage(Enum):
     """When a patch is applied."""
@@ -98,7 +100,12 @@ class Patch:
         if self.when == "math is not asked":  # nor any run spec, where nobody knows which
             return "math" not in (run_specs or {"math"})
         # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
-        return self.when.removeprefix("imported ") in sys.modules
+        wanted = self.when.removeprefix("imported ")
+        if not wanted.startswith(_OF):
+            return wanted in sys.modules
+        # HELM imports a package of that package with its run specs, whichever is run
+        below = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == wanted.removeprefix(_OF)]
+        return any(not hasattr(module, "__path__") for module in below)
 
     def load(self) -> Callable[..., Any]:
         """Its function."""

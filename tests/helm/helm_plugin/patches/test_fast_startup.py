@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 import yaml
 from helm.benchmark import run_spec
 from helm.benchmark.metrics import nltk_helper
+from helm.benchmark.window_services.window_service_factory import WindowServiceFactory
 from helm.common import general
 
+from eval_factory.core import this_process
 from eval_factory.helm_plugin.patches import speed
+from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import load_index
 from patching import ApplyPatch
 
@@ -25,6 +29,15 @@ def test_yaml_is_read_by_the_c_parser(apply_patch: ApplyPatch, monkeypatch: pyte
     apply_patch("read_yaml_with_the_c_parser")
     assert vars(yaml)["SafeLoader"] is yaml.CSafeLoader
     assert yaml.safe_load("a: [1, x]") == {"a": [1, "x"]}
+
+
+def test_garbage(apply_patch: ApplyPatch) -> None:
+    before = gc.get_threshold()
+    try:
+        apply_patch("look_for_garbage_less_often")
+        assert gc.get_threshold() == (this_process.THRESHOLD, 20, 20)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_metrics_are_imported_without_what_few_runs_use() -> None:
@@ -44,6 +57,12 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
+
+
+def test_the_scenario_of_math_is_imported_whole_where_it_may_be_asked() -> None:
+    patch = next(one for one in PATCHES if one.name == "import_metrics_without_what_few_runs_use")
+    for asked, expected in (({"medec"}, True), ({"math"}, False), (set(), False)):
+        assert patch.is_asked_for(asked, {}) is expected
 
 
 def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +105,20 @@ def test_run_specs(
     apply_patch("import_only_the_run_specs_that_are_asked")
     run_spec.discover_run_spec_functions()
     assert (found, bool(looked)) == (imported, looked_for)
+
+
+def test_one_window_service(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def build(name: str, service: object) -> tuple[str, object]:
+        built.append(name)
+        return name, service
+
+    monkeypatch.setattr(WindowServiceFactory, "get_window_service", staticmethod(build))
+    apply_patch("one_window_service")
+    for name in ("a", "b", "a", "b"):
+        assert WindowServiceFactory.get_window_service(name, "tokenizer") == (name, "tokenizer")
+    assert built == ["a", "b"]
 
 
 def test_a_file_that_is_there_gets_no_lock(apply_patch: ApplyPatch, tmp_path: Path) -> None:
