@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,20 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         yield f"{_WHERE}: excludes data_augmentation, which changes the questions in another way; {_LEAVE_OUT}"
 
 
+def _wrong_confidence(task: Task, extra: Extra, endpoint: ApiEndpoint, others: Collection[str]) -> Iterator[str]:
+    if extra.confidence == STATED_ONLY and others:
+        both = f"{STATED_ONLY} excludes {', '.join(sorted(others))}"
+        yield f"{_EXTRA}.confidence: {both} (each answer would hold its confidence there, too); take {STATED}"
+    if extra.confidence == STATED_ONLY and BENCHMARK_KEY in task.helm.parameters:
+        from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC  # few runs are of a custom benchmark
+
+        if task.helm.run_spec == CONVERSATION_RUN_SPEC:
+            yield f"{_EXTRA}.confidence: conversations have no instructions to put {STATED_ONLY} into; take {STATED}"
+    adapter = endpoint.adapter_config
+    if extra.confidence == LOGPROBS and "logprobs" in {*adapter.params_to_add, *adapter.params_to_remove}:
+        yield f"{_EXTRA}.confidence: logprobs asks for them; leave them out of target.api_endpoint.adapter_config"
+
+
 def shows_no_pictures(task: Task) -> bool:
     """Of `custom` itself, whose benchmark could not be read, nobody knows."""
     is_unread = BENCHMARK_KEY in task.helm.parameters and load_framework().task(task.name) is not None
@@ -77,12 +91,7 @@ def cannot_be_asked_again(task: Task, extra: Extra, endpoint: ApiEndpoint) -> It
     for name in given:
         if name in NEED_SHORT_ANSWERS and not _has_short_answers(task):
             yield f"{_EXTRA}.{name}: {task.name} has no answers that are right or wrong by themselves; {_LEAVE_OUT}"
-    if extra.confidence == STATED_ONLY and (others := given.keys() - {"confidence"}):
-        both = f"{STATED_ONLY} excludes {', '.join(sorted(others))}"
-        yield f"{_EXTRA}.confidence: {both} (each answer would hold its confidence there, too); take {STATED}"
-    adapter = endpoint.adapter_config
-    if extra.confidence == LOGPROBS and "logprobs" in {*adapter.params_to_add, *adapter.params_to_remove}:
-        yield f"{_EXTRA}.confidence: logprobs asks for them; leave them out of target.api_endpoint.adapter_config"
+    yield from _wrong_confidence(task, extra, endpoint, given.keys() - {"confidence"})
     if extra.perturb is None:
         return
     from eval_factory.tasks.perturbations import FAMILIES, not_offered  # few runs have one

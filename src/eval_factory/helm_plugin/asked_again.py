@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_MULTIPLE_CHOICE_JOINT, AdapterSpec
+from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, ADAPT_MULTIPLE_CHOICE_JOINT, AdapterSpec
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import Perturbation, PerturbationSpec
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
@@ -121,7 +121,9 @@ def _spec(kind: type, **args: Any) -> PerturbationSpec:
 
 
 def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
-    """Asks for answer and confidence in one."""
+    """Asks for answer and confidence in one. Raises ValueError: HELM's adapter for chats sends no instructions."""
+    if adapter.method == ADAPT_CHAT:
+        raise ValueError(f"extra.confidence: {STATED_ONLY} takes instructions, which this run spec sends none of")
     instructions = "\n".join(filter(None, (adapter.instructions.strip(), ANSWER_WITH_CONFIDENCE, ""))) + "\n"
     tokens = adapter.max_tokens + CONFIDENCE_TOKENS
     return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])

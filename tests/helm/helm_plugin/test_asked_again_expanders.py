@@ -37,6 +37,12 @@ def expanded(*given: tuple[str, object], method: str | None = None) -> RunSpec:
     return spec
 
 
+def test_confidence_is_not_asked_for_where_no_instructions_are_sent() -> None:
+    assert "Confidence" in expanded(("confidence", "stated_only")).adapter_spec.instructions
+    with pytest.raises(ValueError, match="stated_only takes instructions"):
+        expanded(("confidence", "stated_only"), method="chat")
+
+
 def made(spec: RunSpec, instances: Iterable[Instance]) -> list[Instance]:
     found: list[Instance] = DataPreprocessor(spec.data_augmenter_spec).preprocess(list(instances))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,17 @@ def test_short_answers_can_be_doubted(task: str) -> None:
         1,
         True,
     )
+
+
+def test_conversations_have_no_place_for_stated_only(tmp_path: Path) -> None:
+    row = {"messages": [{"role": "user", "content": "A. a B. b"}], "correct_answer": "A", "incorrect_answers": ["B"]}
+    (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")
+    about = {"name": "mine", "description": "d", "dataset_file": "c.jsonl", "metrics": [{"name": "exact_match"}]}
+    (tmp_path / "b.yaml").write_text(json.dumps(about))
+    custom = {"config.type": "custom", f"{EXTRA}.benchmark": str(tmp_path / "b.yaml")}
+    assert evaluation({**custom, f"{EXTRA}.confidence": "stated"}).task.name == "custom.mine"
+    with pytest.raises(ConfigError, match="no instructions to put stated_only into; take stated"):
+        evaluation({**custom, f"{EXTRA}.confidence": "stated_only"})
 
 
 @pytest.mark.parametrize(
