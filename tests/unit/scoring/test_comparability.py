@@ -195,6 +195,12 @@ def test_a_sample_of_another_draw(limit: int, asked: int, settings: list[str]) -
         assert found["limit_samples"].effect == "999 were asked", "no part of the leaderboard's"
 
 
+def test_named_instances_are_no_sample() -> None:
+    flags = {"config.type": "ehr_sql", f"{EXTRA}.instances": ["id1", "id2"]}
+    sampled = [one for one in deviations(flags, asked=2) if one.setting in ("instances", "limit_samples")]
+    assert sampled == [Deviation("instances", "HELM's draw", "2 by name", "they are no sample of the benchmark")]
+
+
 def test_a_run_that_was_stopped_has_another_sample(tmp_path: Path) -> None:
     flags = {"config.type": "ehr_sql", "config.output_dir": str(tmp_path), f"{EXTRA}.stop_when.half_width": 0.1}
     for asked, settings in ((100, ["limit_samples", "stop_when"]), (2909, ["limit_samples"])):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_factory.helm import output
-from eval_factory.scoring.corrections import Case, Corrections, Rule, rule_of
+from eval_factory.scoring.corrections import Case, Corrections, Rule, medec_flag, rule_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.errata import Erratum, load_errata
 from unit.builders import plan
@@ -184,6 +184,8 @@ def test_every_rule_of_the_list_is_known_and_no_other() -> None:
     assert all(callable(rule_of(entry)) for entry in load_errata().errata if entry.rule is not None)
     with pytest.raises(KeyError):
         rule_of(listed("medec-sentence").model_copy(update={"rule": "other"}))
+    of_a_plug_in = listed("medec-sentence").model_copy(update={"rule": "eval_factory.scoring.corrections:medec_flag"})
+    assert rule_of(of_a_plug_in) is medec_flag
 
 
 def key(number: int) -> InstanceKey:

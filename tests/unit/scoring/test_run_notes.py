@@ -16,6 +16,7 @@ from eval_factory.config.rules import with_extra
 from eval_factory.core.errors import HelmError
 from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.response_cache import create_or_check, write_origin
 from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
 from eval_factory.helm.output import RequestState
 from eval_factory.plan.run_plan import Plan
@@ -71,6 +72,33 @@ def test_another_number_of_instances_is_said_where_all_were_asked(
 ) -> None:
     assert told(tmp_path, requested=2 * WHOLE, scored=2 * WHOLE, empty=3, truncated=4, filtered=5) == []
     assert told(tmp_path, flags, asked(found)) == (_other_data(found, known) if known else [])
+
+
+def test_a_score_of_named_instances_is_none_of_the_benchmark(tmp_path: Path) -> None:
+    flags = {"config.params.extra.instances": ["id0", "id1", "id7"]}
+    said = "the score is of 3 instances that extra.instances names, not of the benchmark"
+    assert told(tmp_path, flags, asked(3)) == [(Importance.DOUBTFUL, said)], "and nothing of other data"
+
+
+def test_pictures_that_were_made_and_not_scored(tmp_path: Path) -> None:
+    flags = {
+        "config.type": "helm:radiology", "target.api_endpoint.type": "images",
+        "config.params.extra.only_generate": True,
+    }  # fmt: skip
+    ((importance, text),) = told(tmp_path, flags)
+    assert importance is Importance.NO_RESULT
+    assert text.startswith("only_generate: HELM's metrics of pictures were left out; they need clip, ")
+    assert "without only_generate, the same command scores" in text
+
+
+def test_answers_of_another_run_are_told(tmp_path: Path) -> None:
+    flags = {"config.output_dir": str(tmp_path / "new")}
+    (tmp_path / "new").mkdir()
+    create_or_check(tmp_path / "new" / "cache.db")
+    assert told(tmp_path, flags) == []
+    write_origin(tmp_path / "new" / "cache.db", "an-identity", "2026-01-02T03:04:05Z")
+    said = "the model's answers are those of the run of 2026-01-02T03:04:05Z; nothing of the model's was asked again"
+    assert told(tmp_path, flags) == [(Importance.BACKGROUND, said)]
 
 
 FAILED = {"failed": {("id0", 0, None), ("id1", 0, None)}}
