@@ -43,7 +43,7 @@ STYLES: Mapping[str, str] = {
 """Of each status; the first are shown where there is no room for all."""
 _STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
-LONGEST_NAME = 36
+MAX_NAME = 36
 """Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
 _GOES_ON = "the same command goes on:"
 
@@ -305,7 +305,7 @@ def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
     lines = [state_line(status, now), counts_line(status), spent_line(status)]
     head = [*map(_cut, lines), *(_cut(line, "yellow") for line in pause_lines(status.pauses, now))]
     head = head[: max(1, height // 2)]
-    name_width = min(LONGEST_NAME, max((len(cell.name) for cell in status.cells), default=0))
+    name_width = min(MAX_NAME, max((len(cell.name) for cell in status.cells), default=0))
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
     shown, others = rows_that_fit(found, max(0, height - len(head) - 1))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1), expand=True)

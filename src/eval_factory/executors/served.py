@@ -39,10 +39,10 @@ from eval_factory.executors.process import TAIL_LINES, copy_lines, end_group, st
 
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
-ASKED_EVERY_S, WATCHED_EVERY_S, LONGEST_ANSWER_S = 0.2, 2.0, 10.0
+ASKED_EVERY_S, WATCHED_EVERY_S, MAX_ANSWER_S = 0.2, 2.0, 10.0
 TO_BE_GONE_S, COPY_S = 5.0, 2.0
 """Beyond the grace that the server itself has; for its last lines when it has ended."""
-MOST_PORTS, MOST_TRIES = 5, 200
+MAX_PORTS, MAX_TRIES = 5, 200
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below those that systems give to connections of their own, so that none takes it between now and its use."""
 LAST_LINES = 5
@@ -234,7 +234,7 @@ class ServedModel(AbstractContextManager["ServedModel"]):
         if one.restarts >= most:
             one.state, one.why = OUT, (
                 f"{one.called} {why}, and is not started again (serve.max_restarts: {most}); its log: {one.log};"
-                " what was answered is kept: mend it, then run the same command again"
+                " what was answered is kept: correct it, then run the same command again"
             )  # fmt: skip
             return False
         one.restarts += 1
@@ -277,13 +277,13 @@ class ServerGuard:
 
     def serve(self) -> None:
         """Until the server has ended, with all of its group. Raises PrerequisiteError: it did not get ready."""
-        for same in (self._order["port"], *[None] * (MOST_PORTS - 1)):
+        for same in (self._order["port"], *[None] * (MAX_PORTS - 1)):
             port = same or free_port()
             if self._serves_at(port):
                 return
             _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
         raise PrerequisiteError(
-            f"{self._its} was not started: {MOST_PORTS} ports in a row, free before, were taken by other programs; run"
+            f"{self._its} was not started: {MAX_PORTS} ports in a row, free before, were taken by other programs; run"
             " the same command again"
         )
 
@@ -369,7 +369,7 @@ class ServerGuard:
         while time.monotonic() - answered < limit:
             with suppress(subprocess.TimeoutExpired):
                 return _how_it_ended(process.wait(min(WATCHED_EVERY_S, limit / 4)))
-            if answers(url, min(LONGEST_ANSWER_S, limit)):
+            if answers(url, min(MAX_ANSWER_S, limit)):
                 answered = time.monotonic()
         return f"hangs: {url} has not answered for {time.monotonic() - answered:.0f} s"
 
@@ -378,7 +378,7 @@ class ServerGuard:
         return text.replace(PORT, str(port)).replace(REPLICA, str(self._order["replica"]))
 
 
-def answers(url: str, timeout_s: float = LONGEST_ANSWER_S) -> bool:
+def answers(url: str, timeout_s: float = MAX_ANSWER_S) -> bool:
     """Whether a health URL answers with 200. No proxy is asked."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
@@ -393,7 +393,7 @@ def answers(url: str, timeout_s: float = LONGEST_ANSWER_S) -> bool:
 
 def free_port() -> int:
     """Raises PrerequisiteError where none is found."""
-    for port in random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), MOST_TRIES):
+    for port in random.SystemRandom().sample(range(FIRST_PORT, LAST_PORT + 1), MAX_TRIES):
         if is_free(port):
             return port
     raise PrerequisiteError(

@@ -34,7 +34,7 @@ from eval_factory.report.plot_kinds import Axis, axis_of
 _Line = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, TOP, LOWEST, BOTTOM = 480.0, 62.0, 408.0, 32.0, 184.0, 202.0
 """Of a plot: narrower than others, so that its letters are read on a phone; its edges; the lowest value."""
-FEWEST, MOST_NUMBERED = 10, 8
+FEWEST, MAX_NUMBERED = 10, 8
 """A plot has room for so many looks at least; so many lines in it have a number at their end."""
 LEAST, MOST = 1e-3, 1e5
 """E-values beyond are drawn at a plot's edge."""
@@ -62,7 +62,7 @@ def monitor_page(name: str, lines: Sequence[_Line], head: str) -> str:
     return tables_page(
         "panel.html.j2", _STYLE,
         name=one_line(name), head=head, lines=lines, epoch=epoch, history=History, edge_of=edge_of, named=_named,
-        markup=markup, one_line=one_line, formats=formats, status=status, most_numbered=MOST_NUMBERED,
+        markup=markup, one_line=one_line, formats=formats, status=status, most_numbered=MAX_NUMBERED,
     )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ class _Epoch:
             plot.line(found, name, "faint" if is_harm else "data")
         if is_harm:
             plot.line(mean, "mean e-value")
-        if 1 < len(each) <= MOST_NUMBERED:
+        if 1 < len(each) <= MAX_NUMBERED:
             plot.ends([([*found.values()][-1], str(place)) for place, found in enumerate(each, start=1)])
         return plot.drawing("Evidence of a drop beyond a limit" if is_harm else "Evidence of any change")
 

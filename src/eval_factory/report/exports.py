@@ -290,17 +290,17 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
     settings = wandb.Settings(
         console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True
     )  # what it would note of this machine
-    begun = wandb.init(
+    started = wandb.init(
         project=project, name=run.name, id=run.tags[RESULT_TAG][:32], dir=str(folder), mode="offline",
         config={**run.params, **run.tags}, settings=settings,
     )  # fmt: skip
-    begun.summary.update(dict(run.metrics))
+    started.summary.update(dict(run.metrics))
     files = wandb.Artifact("result", type="evaluation")
     for path in run.artifacts:
         files.add_file(str(path), name=path.name)
-    begun.log_artifact(files)
-    begun.finish()
-    return str(Path(begun.dir).parent)
+    started.log_artifact(files)
+    started.finish()
+    return str(Path(started.dir).parent)
 
 
 def write_parquet(stored: StoredResult, path: Path) -> int:

@@ -34,7 +34,7 @@ class PlugIn:
     def refused(self, why: object) -> ConfigError:
         return ConfigError(
             f"the package {self.package}, which adds tasks ({GROUP}), cannot be used: {why}\n"
-            f"  mend it, or take it out: pip uninstall {self.package}"
+            f"  correct it, or take it out: pip uninstall {self.package}"
         )
 
 

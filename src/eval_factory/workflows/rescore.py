@@ -1,7 +1,7 @@
 """A finished run's answers scored again, by other judges, metrics or rules: a run whose model is not asked.
 
 Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a change would ask the model
-anew is not there, and ends the run before a judge is asked.
+again is not stored, and ends the run before a judge is asked.
 """
 
 from __future__ import annotations

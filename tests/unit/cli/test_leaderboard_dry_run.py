@@ -44,7 +44,7 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert {argv[argv.index("--suite") + 1] for argv in (summarize, server)} == {name}
     assert {argv[argv.index("--output-path") + 1] for argv in (summarize, server)} == {str(folder / "helm")}
     schema = Path(summarize[summarize.index("--schema-path") + 1])
-    assert (schema.name, schema.is_file()) == (row.schema_file, not row.mended), (
+    assert (schema.name, schema.is_file()) == (row.schema_file, not row.schema_changes), (
         "one of ours is written with the tables"
     )
     assert list(tmp_path.iterdir()) == []

@@ -96,7 +96,7 @@ class Board:
 
     row: Leaderboard
     schema: Path
-    """HELM's; of a row with `mended` the one that is written from it."""
+    """HELM's; of a row with `schema_changes` the one that is written from it."""
     models: Mapping[str, str]
     """Target of the suite -> the model's id."""
     folder: Path
@@ -155,7 +155,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
     if data_dir is not None:
         refuse_inside(data_dir, folder, "an output folder")
     models = {slug_of(model): model for model in request.model or (evaluation.run.target.api_endpoint.model_id,)}
-    schema = RunDir(folder / "helm").model_configs / schema.name if row.mended else schema
+    schema = RunDir(folder / "helm").model_configs / schema.name if row.schema_changes else schema
     board = Board(row, schema, models, folder, evaluation.run.config.params.limit_samples or row.max_eval_instances)
     return _with_runs(board, chosen, evaluation, env, screen, dry_run=request.dry_run)
 

@@ -197,7 +197,7 @@ def tables_of(
         if runs:
             lay_out([run for run, _ in runs], suite, copies=False)
             original = registry.schema_path(board.row)
-            if board.row.mended and original is not None:
+            if board.row.schema_changes and original is not None:
                 write_atomic(board.schema, registry.schema_text(board.row, original))
             models = {run.model: row.model_id for run, row in runs}
             make_tables(work, lock, models, _summarize_command(board), env, screen)

@@ -45,7 +45,7 @@ class Leaderboard(StrictModel):
     needs: tuple[str, ...] = ()
     judges: dict[Role, str] = {}
     """Role of a judge -> the name that HELM asks it by."""
-    mended: dict[str, str] = {}
+    schema_changes: dict[str, str] = {}
     """A text in HELM's schema -> what has to stand there for HELM to make its tables."""
 
     @property
@@ -109,9 +109,9 @@ def schema_path(row: Leaderboard) -> Path | None:
 
 
 def schema_text(row: Leaderboard, schema: Path) -> str:
-    """HELM's schema, mended."""
+    """HELM's schema with the row's changes."""
     text = schema.read_text(encoding="utf-8")
-    for wrong, right in row.mended.items():
+    for wrong, right in row.schema_changes.items():
         text = text.replace(wrong, right)
     return text
 
