@@ -49,7 +49,7 @@ def test_pictures_are_made_once_and_are_files(tmp_path: Path, run_program: Run) 
     assert program("verify", str(tmp_path / "elsewhere"), cwd=tmp_path).returncode == 1
 
 
-@pytest.mark.skipif(find_spec("torch") is not None, reason="what the metrics need is installed here")
+@pytest.mark.skipif(find_spec("torch") is not None, reason="needs an environment without torch")
 def test_packages_of_the_metrics_are_named_before_anything_is_paid(run_program: Run) -> None:
     with DrawingEndpoint() as endpoint:
         outcome = run_program(ENTRY, endpoint.url, params={"limit_samples": 2}, model_type="images")

@@ -196,10 +196,10 @@ def test_helms_tables_and_their_pages(lead: Lead, tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "site").rglob("*") if path.is_symlink()]
 
 
-HEARS = ("ffmpeg", "jiwer", "librosa", "soundfile")
+OF_SOUNDS = ("ffmpeg", "jiwer", "librosa", "soundfile")
 
 
-@pytest.mark.skipif(not all(map(find_spec, HEARS)), reason="what reads and scores sounds is not installed here")
+@pytest.mark.skipif(not all(map(find_spec, OF_SOUNDS)), reason=f"needs {', '.join(OF_SOUNDS)}")
 def test_what_a_child_says_is_played_to_the_model(lead: Lead, tmp_path: Path) -> None:
     """HELM's SLPHelm: its schema has other names than its runs, and the table is there all the same."""
     rows = [

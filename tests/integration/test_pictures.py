@@ -192,7 +192,7 @@ def test_a_model_that_takes_no_pictures_is_found_out_before(tmp_path: Path, run_
 HAS_CIDER = find_spec("pycocoevalcap") is not None
 
 
-@pytest.mark.skipif(HAS_CIDER, reason="what the metrics need is installed here")
+@pytest.mark.skipif(HAS_CIDER, reason="needs an environment without pycocoevalcap")
 def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program: Run) -> None:
     with SeeingEndpoint(sees) as endpoint:
         outcome = run_program("vqa_rad", endpoint.url)
@@ -202,7 +202,7 @@ def test_a_package_for_the_metrics_is_named_before_anything_is_asked(run_program
 
 
 @pytest.mark.medical_data
-@pytest.mark.skipif(not HAS_CIDER, reason="what the metrics need is not installed here")
+@pytest.mark.skipif(not HAS_CIDER, reason="needs pycocoevalcap: pip install --no-deps pycocoevalcap")
 def test_vqa_rad(medical_data: Path, tmp_path: Path, run_program: Run) -> None:
     """Gold answers are in small letters; questions about one picture are not independent, nor do they repeat each other."""
     rows = [

@@ -171,10 +171,10 @@ class Endpoint:
             self._stop("benchmarks that ask for pictures take target.api_endpoint.type: images, and no others do")
         fields["image_generation_parameters"] = None if parameters is None else vars(parameters)
         shown = [] if request.multimodal_prompt is None else request.multimodal_prompt.media_objects
-        pictures = [] if self._role == MODEL_ROLE else judged_pictures()
-        if pictures and self._settings.sees_images:
-            shown = [*pictures, MediaObject("text/plain", text=request.prompt)]
-        elif pictures:
+        of_question = [] if self._role == MODEL_ROLE else judged_pictures()
+        if of_question and self._settings.sees_images:
+            shown = [*of_question, MediaObject("text/plain", text=request.prompt)]
+        elif of_question:
             fields["prompt"] = request.prompt.replace(PLACE, NOT_SHOWN)
         if not shown:
             return _KeyedRequest(self._settings, self._settings.body_of(fields), request.random)
