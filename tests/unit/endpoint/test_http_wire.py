@@ -167,6 +167,7 @@ def test_an_answer_has_a_largest_size(more: int, packed: bool, monkeypatch: pyte
     size = 100_000 - (0 if packed else len(answer("Content-Length: 99999"))) + more
     body, coding = (gzip.compress(b"a" * size), ["Content-Encoding: gzip"]) if packed else (b"a" * size, [])
     sent = answer(*coding, f"Content-Length: {len(body)}", body=body)
-    first, (_, connections) = ours(Server(sent, hangs_up=bool(more)))
+    ends = bool(more) and not packed  # of a packed one the end is known: the connection is used again
+    first, (_, connections) = ours(Server(sent, hangs_up=ends))
     assert first == (f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
-    assert connections == 1 + more
+    assert connections == 1 + ends
