@@ -18,10 +18,8 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import open_regular
 
-_LEAST = 2
-"""Answers of each stratum, if it has so many."""
-_LETTERS = "bcdfghjkmnpqrstvwxz"
-"""Of codes: no spreadsheet takes them for a number, a date or a word."""
+_LEAST = 2  # answers of each stratum, if it has so many
+_LETTERS = "bcdfghjkmnpqrstvwxz"  # of codes: no spreadsheet takes them for a number, a date or a word
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,7 @@ class Candidate:
     """An answer that can be drawn."""
 
     key: AnswerKey
-    value: float
-    """Its score by the main metric."""
+    value: float  # its score by the main metric
     group: str = ""
 
 
@@ -107,8 +104,7 @@ class Draw:
     count: int
     seed: int
     raters: tuple[str, ...]
-    identity: str
-    """Of the run."""
+    identity: str  # of the run
 
 
 def drawn(
@@ -168,10 +164,8 @@ SHEET, RATER, ITEM, _NUMBER, ASKED, _RATING, COMMENT = (
     "sheet", "rater", "item", "number", "asked", "rating", "comment",
 )  # fmt: skip
 COLUMNS = (SHEET, RATER, ITEM, _NUMBER, "question", "answer", "reference", ASKED, "choices", _RATING, COMMENT)
-BOM = "\ufeff"
-"""Excel reads UTF-8 with it, and the system's encoding without."""
-_MAX_CELL = 30_000
-"""Characters: Excel takes 32,767."""
+BOM = "\ufeff"  # Excel reads UTF-8 with it, and the system's encoding without
+_MAX_CELL = 30_000  # characters: Excel takes 32,767
 _CUT = " [cut: the HTML form has all of it]"
 _BREAKS = re.compile(r"\s*(?:\r\n|[\r\n\v\f\u0085\u2028\u2029])\s*")
 _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
@@ -222,8 +216,7 @@ class Returned:
 
     ratings: list[Rating] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    empty: int = 0
-    """Rows without a rating."""
+    empty: int = 0  # rows without a rating
 
 
 @dataclass(frozen=True)

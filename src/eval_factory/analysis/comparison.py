@@ -47,11 +47,9 @@ FLIP_COLUMNS: Mapping[str, str] = dict.fromkeys(("task", "metric", "a", "b", "id
 class Model:
     """One of the folders."""
 
-    label: str
-    """A, B, C ..., as messages call it."""
+    label: str  # a, B, C ..., as messages call it
     folder: Path
-    name: str
-    """The evaluated model, as it was asked for."""
+    name: str  # the evaluated model, as it was asked for
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,7 @@ class Failed:
 class Flips:
     """Ids of the instances whose values differ."""
 
-    a_only: tuple[Key, ...]
-    """Right in a alone; of values that are not 0 or 1: better in a."""
+    a_only: tuple[Key, ...]  # right in a alone; of values that are not 0 or 1: better in a
     b_only: tuple[Key, ...]
 
 
@@ -87,19 +84,16 @@ class Comparison:
     paired: PairedDifference
     scale: tuple[float, float] | None
     higher_is_better: bool
-    right_or_wrong: bool
-    """Whether all values are 0 or 1."""
+    right_or_wrong: bool  # whether all values are 0 or 1
     flips: Flips
     failed: Failed
     bounds: tuple[float, float] | None
     """The difference if every instance that failed were at the worst, or best, end of the scale for b; None where the
     scale has no ends."""
     margin: float | None = None
-    non_inferiority: Evidence | None = None
-    """Of b, against a; None without a margin."""
+    non_inferiority: Evidence | None = None  # of b, against a; None without a margin
     equivalence: Evidence | None = None
-    p_holm: float | None = None
-    """The p value, corrected for the number of pairs."""
+    p_holm: float | None = None  # the p value, corrected for the number of pairs
 
     @property
     def pair(self) -> str:
@@ -136,11 +130,9 @@ class Compared:
 
     models: tuple[Model, ...]
     reasons: tuple[Reason, ...]
-    accepted: tuple[Reason, ...]
-    """Reasons that the user accepted."""
+    accepted: tuple[Reason, ...]  # reasons that the user accepted
     comparisons: tuple[Comparison, ...]
-    ranks: tuple[Ranked, ...]
-    """Of three models or more."""
+    ranks: tuple[Ranked, ...]  # of three models or more
 
     @property
     def comparable(self) -> bool:

@@ -12,8 +12,7 @@ from eval_factory.core.results import MODEL_ROLE, PASSPORT_FILE, InstanceRecord,
 from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED
 
-Key = str
-"""The id of an instance; split and perturbation are those of the score."""
+Key = str  # the id of an instance; split and perturbation are those of the score
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class InstanceValues:
     values: Mapping[Key, float]
     """The mean over trials. An instance without a value in some trial (failed, unjudged) is in `failed` instead."""
     failed: AbstractSet[Key]
-    prompts: Mapping[Key, bytes]
-    """A short hash of what was asked, over all trials."""
+    prompts: Mapping[Key, bytes]  # a short hash of what was asked, over all trials
     unscored: AbstractSet[Key] = frozenset()
     """Those of `failed` that were answered, and that the metric says nothing of."""
     clusters: Mapping[Key, str] = field(default_factory=dict)

@@ -18,8 +18,7 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.paired import MCNEMAR
 
-Texts = Mapping[str, Mapping[str, str]]
-"""Instance id -> `prompt`, `references`, and the answers, `A` and `B`."""
+Texts = Mapping[str, Mapping[str, str]]  # instance id -> `prompt`, `references`, and the answers, `A` and `B`
 
 
 def texts_of_flips(comparison: Comparison) -> Texts:
@@ -40,10 +39,8 @@ def texts_of_flips(comparison: Comparison) -> Texts:
     return found
 
 
-MAX_FLIPS = 8
-"""Ids of flipped instances that the text shows; JSON has all."""
-MAX_TEXT = 1_000
-"""Characters of a prompt or an answer that the text shows, its last ones; JSON has all."""
+MAX_FLIPS = 8  # ids of flipped instances that the text shows; JSON has all
+MAX_TEXT = 1_000  # characters of a prompt or an answer that the text shows, its last ones; JSON has all
 _FINDINGS = {
     Evidence.SHOWN: "is shown",
     Evidence.REFUTED: "is refuted: the whole interval is beyond the margin",

@@ -28,16 +28,13 @@ _OF_EVIDENCE = {
 class Check:
     """One limit of one score."""
 
-    limit: str
-    """`min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit against."""
+    limit: str  # `min`, `max_drop`, `max_relative_drop`; `result` where there is nothing to hold a limit against
     outcome: Verdict
     message: str
-    group: str | None = None
-    """`field=value`; None: all instances."""
+    group: str | None = None  # `field=value`; None: all instances
     allowed: float | None = None
     """The limit, in the metric's own unit; of a drop, how far the candidate may be below the baseline."""
-    observed: float | None = None
-    """The candidate's score, or its difference from the baseline's (candidate - baseline)."""
+    observed: float | None = None  # the candidate's score, or its difference from the baseline's (candidate - baseline)
     ci_low: float | None = None
     ci_high: float | None = None
 
@@ -49,10 +46,8 @@ class BenchmarkOutcome:
     metric: str | None
     outcome: Verdict
     checks: tuple[Check, ...]
-    counted_as: Verdict
-    """What it is to the gate: an inconclusive one may count as passed, an advisory one always does."""
-    candidate: Path | None = None
-    """The output folder of the result; None where there is none."""
+    counted_as: Verdict  # what it is to the gate: an inconclusive one may count as passed, an advisory one always does
+    candidate: Path | None = None  # the output folder of the result; None where there is none
 
 
 @dataclass(frozen=True)
@@ -61,12 +56,9 @@ class GateResult:
     policy_sha256: str
     outcome: Verdict
     benchmarks: tuple[BenchmarkOutcome, ...]
-    not_in_policy: tuple[str, ...]
-    """Tasks of candidates that the policy does not name; they count for nothing."""
-    locked_at: datetime | None = None
-    """When the policy was locked; None where it is not."""
-    notes: tuple[str, ...] = ()
-    """What a reader has to know of the lock."""
+    not_in_policy: tuple[str, ...]  # tasks of candidates that the policy does not name; they count for nothing
+    locked_at: datetime | None = None  # when the policy was locked; None where it is not
+    notes: tuple[str, ...] = ()  # what a reader has to know of the lock
 
     @property
     def exit_code(self) -> int:
@@ -220,8 +212,7 @@ class _Change:
     old: StoredResult
     comparison: Comparison
     higher_is_better: bool
-    unchanged: bool
-    """The same model gave the same answers: there is no change that a limit could be held against."""
+    unchanged: bool  # the same model gave the same answers: there is no change that a limit could be held against
 
     def drops(self, found: PairedDifference, limits: Limits, group: str | None = None) -> Iterator[Check]:
         """Non-inferiority of the candidate by the paired interval; the baseline's score is taken as it is.

@@ -21,8 +21,7 @@ Tier = Literal["critical", "supporting", "advisory"]
 Direction = Literal["higher_is_better", "lower_is_better"]
 OnInconclusive = Literal["fail", "pass"]
 
-EVERY_VALUE = "*"
-"""In the place of a group's value: each group of the field has to keep these limits."""
+EVERY_VALUE = "*"  # in the place of a group's value: each group of the field has to keep these limits
 
 
 class Limits(DescribedModel):
@@ -47,10 +46,8 @@ class Defaults(Limits):
 
     tier: Tier | None = None
     """An advisory benchmark is shown and counts for nothing; the others block. supporting if not given."""
-    metric: str | None = None
-    """The score's name; the task's main metric if not given."""
-    direction: Direction | None = None
-    """Which way the metric is better; the metric's own if not given."""
+    metric: str | None = None  # the score's name; the task's main metric if not given
+    direction: Direction | None = None  # which way the metric is better; the metric's own if not given
     on_inconclusive: OnInconclusive | None = None
     """What it counts as where the sample is too small to say; the policy's if not given."""
 
@@ -96,8 +93,7 @@ class BenchmarkPolicy(BenchmarkLimits):
 @dataclass(frozen=True)
 class Policy:
     path: Path
-    sha256: str
-    """Of the file as it stands."""
+    sha256: str  # of the file as it stands
     benchmarks: tuple[BenchmarkPolicy, ...]
 
 

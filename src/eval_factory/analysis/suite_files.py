@@ -247,8 +247,7 @@ def _runs(results: SuiteResults, root: Path) -> Table:
     return Table(head, rows, 6)
 
 
-_PAID = ("prompt tokens", "answer tokens", "cost")
-"""Heads of `suite_words.paid`."""
+_PAID = ("prompt tokens", "answer tokens", "cost")  # heads of `suite_words.paid`
 
 
 def _runs_of_page(results: SuiteResults, root: Path) -> Table:

@@ -25,12 +25,9 @@ class FinishedCell(OfCell):
     """One run of a suite, as the runner leaves it."""
 
     status: RunStatus
-    folder: Path
-    """Its output folder."""
-    reason: str | None = None
-    """Why it failed or is partial."""
-    attempts: int = 0
-    """How often it was begun in the last invocation."""
+    folder: Path  # its output folder
+    reason: str | None = None  # why it failed or is partial
+    attempts: int = 0  # how often it was begun in the last invocation
 
 
 @dataclass(frozen=True)
@@ -38,16 +35,13 @@ class Took:
     """What a run needed, which another run of the same would not need again to the digit."""
 
     attempts: int
-    requests: int
-    """All that were sent from the folder; those that were tried again among them."""
+    requests: int  # all that were sent from the folder; those that were tried again among them
     retries: int
     cached: int
-    wall_s: float
-    """Seconds of the last part of the run."""
+    wall_s: float  # seconds of the last part of the run
     latency_p50_s: float | None
     latency_p95_s: float | None
-    inference_runtime_s: float | None
-    """HELM's efficiency: mean seconds an answer of the main split, nothing perturbed."""
+    inference_runtime_s: float | None  # HELM's efficiency: mean seconds an answer of the main split, nothing perturbed
 
 
 @dataclass(frozen=True)
@@ -57,40 +51,30 @@ class CellResult(OfCell):
     status: RunStatus
     folder: Path
     reason: str | None = None
-    model: str | None = None
-    """As it was asked for."""
+    model: str | None = None  # as it was asked for
     task: str | None = None
-    upstream: str | None = None
-    """By its name and version, where it is not HELM."""
+    upstream: str | None = None  # by its name and version, where it is not HELM
     main_metric: str | None = None
     value: float | None = None
     ci_low: float | None = None
     ci_high: float | None = None
-    n: int | None = None
-    """Instances that the value is of."""
+    n: int | None = None  # instances that the value is of
     higher_is_better: bool | None = None
     scale: tuple[float, float] | None = None
     unit: str | None = None
     reportable: bool = False
-    not_reportable: tuple[str, ...] = ()
-    """Why it is not reportable, in short."""
-    requested: int | None = None
-    """Instances that were to be scored."""
-    failed: int | None = None
-    """Those of them that have no answer."""
+    not_reportable: tuple[str, ...] = ()  # why it is not reportable, in short
+    requested: int | None = None  # instances that were to be scored
+    failed: int | None = None  # those of them that have no answer
     coverage: float | None = None
-    cost: float | None = None
-    """US dollars of all that was paid for in the folder; None where no price is known."""
-    unpriced: int = 0
-    """Answers that it does not hold the cost of."""
+    cost: float | None = None  # US dollars of all that was paid for in the folder; None where no price is known
+    unpriced: int = 0  # answers that it does not hold the cost of
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     group_scores: tuple[GroupScore, ...] = ()
     asked_again: AskedAgain | None = None
-    as_it_is: float | None = None
-    """The score of the questions as they are, where they were asked again."""
-    collected_by: str | None = None
-    """The version of eval-factory that wrote the result."""
+    as_it_is: float | None = None  # the score of the questions as they are, where they were asked again
+    collected_by: str | None = None  # the version of eval-factory that wrote the result
     took: Took | None = None
 
     @property
@@ -104,8 +88,7 @@ class LeftOut:
     """What does not enter the win rates although there is a value."""
 
     evaluation: str
-    target: str | None
-    """None: the whole benchmark."""
+    target: str | None  # None: the whole benchmark
     reason: str
 
     @property
@@ -119,8 +102,7 @@ class ComparedBenchmark:
 
     evaluation: str
     pairs: tuple[Pair, ...]
-    ranks: tuple[Ranked, ...]
-    """Of the models that could be compared with another."""
+    ranks: tuple[Ranked, ...]  # of the models that could be compared with another
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -143,13 +125,10 @@ class SuiteResults:
     status: RunStatus
     targets: tuple[str, ...]
     evaluations: tuple[str, ...]
-    cells: tuple[CellResult, ...]
-    """In the order of the suite."""
-    win_rates: tuple[WinRate, ...]
-    """Of the main metrics, as HELM's leaderboards have them."""
+    cells: tuple[CellResult, ...]  # in the order of the suite
+    win_rates: tuple[WinRate, ...]  # of the main metrics, as HELM's leaderboards have them
     left_out: tuple[LeftOut, ...]
-    group_win_rates: Mapping[str, tuple[WinRate, ...]]
-    """In HELM's metric groups that a run computed."""
+    group_win_rates: Mapping[str, tuple[WinRate, ...]]  # in HELM's metric groups that a run computed
     benchmarks: tuple[ComparedBenchmark, ...]
     missing: tuple[Missing, ...]
 
@@ -162,8 +141,7 @@ class SuiteResults:
         return next((one for one in self.cells if (one.target, one.evaluation) == (target, evaluation)), None)
 
 
-_MAX_REASON = 2_000
-"""Characters."""
+_MAX_REASON = 2_000  # characters
 _NOT_OURS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading a document can lead to that somebody changed by hand, where it still has the shape of a result."""
 

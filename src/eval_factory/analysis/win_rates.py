@@ -21,8 +21,7 @@ from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
 ACCURACY, EFFICIENCY = "accuracy", "efficiency"
-_MAIN = ""
-"""In place of a metric's name: the benchmark's main metric."""
+_MAIN = ""  # in place of a metric's name: the benchmark's main metric
 _WORST = ".worst"
 """What the label of a perturbation ends with where HELM took the worst value of each instance's variants."""
 
@@ -33,8 +32,7 @@ class GroupMetric:
 
     metric: str
     perturbation: str | None = None
-    lower_is_better: bool | None = None
-    """None of the main metric: its own direction counts."""
+    lower_is_better: bool | None = None  # None of the main metric: its own direction counts
 
 
 _BIAS = (
@@ -59,8 +57,7 @@ class GroupScore:
     """A score of a run that belongs to a group."""
 
     group: str
-    label: str
-    """The score's name in the result."""
+    label: str  # the score's name in the result
     value: float
     ci_low: float | None
     ci_high: float | None
@@ -94,15 +91,13 @@ class Column:
     """One metric of one benchmark: what a leaderboard has a column of."""
 
     name: str
-    values: Mapping[str, float]
-    """Model -> its value; a model without one is not there."""
+    values: Mapping[str, float]  # model -> its value; a model without one is not there
     lower_is_better: bool | None
     shown: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
     """(better, worse): differences that the tests of this column show."""
     certain: AbstractSet[tuple[str, str]] = field(default_factory=frozenset)
     """Those that are shown at `ALPHA_OF_EACH` with all columns together."""
-    source: str | None = None
-    """What it shares its questions with; None: with no other column."""
+    source: str | None = None  # what it shares its questions with; None: with no other column
 
     @property
     def counts(self) -> bool:
@@ -116,15 +111,12 @@ class WinRate:
 
     model: str
     win_rate: float | None
-    columns: int
-    """Columns that it is the mean of."""
+    columns: int  # columns that it is the mean of
     best_rank: int | None = None
     worst_rank: int | None = None
-    won: int | None = None
-    """Other models in all columns that it is shown to be better than."""
+    won: int | None = None  # other models in all columns that it is shown to be better than
     lost: int | None = None
-    undecided: int | None = None
-    """Neither of the two, though one value be greater than the other."""
+    undecided: int | None = None  # neither of the two, though one value be greater than the other
 
 
 def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool) -> tuple[WinRate, ...]:

@@ -107,8 +107,7 @@ def _is_utf_8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == "utf-8"
 
 
-_WIDTH = 80
-"""Columns of what is printed, on a wide terminal and where there is none."""
+_WIDTH = 80  # columns of what is printed, on a wide terminal and where there is none
 _NARROWEST = 20
 _WORD = r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )"
 """What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
@@ -179,8 +178,7 @@ FOLDED = ("what it measures", "parameters", "needs", "where")
 """Columns whose cells are broken into lines; all others are shown uncut, or not at all. The first of these in a table
 stays with the names."""
 
-MIN_FOLDED = 20
-"""Characters in a line of such a column."""
+MIN_FOLDED = 20  # characters in a line of such a column
 
 _GAP = 2
 

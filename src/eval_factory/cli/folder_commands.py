@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 """Of who evaluated to the model's developer, as the schema of Every Eval Ever has them."""
 EXPORTS = "eval_factory.exports"
-MAX_SHOWN = 20
-"""Findings of one file; `--json` has all."""
+MAX_SHOWN = 20  # findings of one file; `--json` has all
 
 
 @click.command("verify")

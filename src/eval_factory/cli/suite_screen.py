@@ -43,8 +43,7 @@ STYLES: Mapping[str, str] = {
 """Of each status; the first are shown where there is no room for all."""
 _STATUS_WIDTH = max(map(len, journal.STATUSES))
 _INTERVAL_S = 1.0
-MAX_NAME = 36
-"""Columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere."""
+MAX_NAME = 36  # columns that a cell's name may take on a screen of 80; a longer one is cut there, and never elsewhere
 _GOES_ON = "the same command goes on:"
 
 

@@ -72,8 +72,7 @@ class Request:
     run_config: Path | None = None
     document: Mapping[str, Any] | None = None
     """What a run config would hold, given by a program instead of a file, or below it."""
-    flags: Mapping[str, Any] = field(default_factory=dict)
-    """Dotted path of the value -> value."""
+    flags: Mapping[str, Any] = field(default_factory=dict)  # dotted path of the value -> value
     overrides: tuple[str, ...] = ()
 
 
@@ -85,10 +84,8 @@ class Evaluation:
     framework: Framework
     run: RunConfig
     sources: ValueSources
-    benchmark: Benchmark | None = None
-    """The custom benchmark, if it is one; `task` is then made for it."""
-    warnings: tuple[str, ...] = ()
-    """What of the configuration has no effect."""
+    benchmark: Benchmark | None = None  # the custom benchmark, if it is one; `task` is then made for it
+    warnings: tuple[str, ...] = ()  # what of the configuration has no effect
     executor: RunExecutor = field(default_factory=RunExecutor)
 
     @property

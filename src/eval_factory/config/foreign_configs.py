@@ -60,8 +60,7 @@ class Translation:
     document: Mapping[str, Any]
     findings: tuple[str, ...]
     """A line each: the key in the file; why it is not in the document, or not as it was; what the user can do."""
-    unchanged: bool
-    """The file runs here as it is."""
+    unchanged: bool  # the file runs here as it is
 
     @property
     def text(self) -> str:
@@ -110,8 +109,7 @@ class _Import:
     framework: Framework
     document: Mapping[str, Any]
     findings: list[str] = field(default_factory=list)
-    serve: _Tree | None = None
-    """The server of every target."""
+    serve: _Tree | None = None  # the server of every target
     keys: set[str] = field(default_factory=set)
     """Variables of the container that hold a key: what is written names the user's in their place."""
 
@@ -360,8 +358,7 @@ class _Run:
     task: Task
     renamed: Mapping[str, str | None] = field(default_factory=dict)
     """Variable of the container -> the user's that it is filled from."""
-    prefix: str = ""
-    """Of the paths of findings: where in the file the layer at hand stands."""
+    prefix: str = ""  # of the paths of findings: where in the file the layer at hand stands
 
     def document(self, layers: Iterable[_Layer]) -> _Tree:
         parts = []

@@ -26,8 +26,7 @@ _Schema = dict[str, Any]
 _MEANT_FOR_OTHERS = ("$defs", "title", "required", "default", "description")
 """What is taken from no model: references are resolved, and defaults and descriptions come from here."""
 
-_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}
-"""`${NAME}` may stand for a value of any type."""
+_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}  # `${NAME}` may stand for a value of any type
 _NAME_OF_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$|\$\{"
 _URL = rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$|\$\{{"
 _CUTOFF = rf"^{MONTH}$|\$\{{"
@@ -36,8 +35,7 @@ _PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{", "training_cu
 )
 _PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
 _PATTERN_OF_FOLDER = NAME.pattern.replace(r"\Z", "$") + r"|\$\{"
-_SHARED = ("params", "api_endpoint", "type")
-"""Keys of a suite that are those of a run config."""
+_SHARED = ("params", "api_endpoint", "type")  # keys of a suite that are those of a run config
 _SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
 """Path in a suite -> where the descriptions of the same are."""
 

@@ -106,11 +106,9 @@ def _one_line(text: str) -> str:
 
 VariableName = Annotated[str, AfterValidator(_variable_name)]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
-PathText = Annotated[OneLineText, AfterValidator(expanded)]
-"""A path as the user wrote it, but for `~`."""
+PathText = Annotated[OneLineText, AfterValidator(expanded)]  # a path as the user wrote it, but for `~`
 
-MAX_COUNT = 10**9
-"""Of anything that is counted: beyond it, a number is a slip of the keyboard."""
+MAX_COUNT = 10**9  # of anything that is counted: beyond it, a number is a slip of the keyboard
 
 Positive = Annotated[int, Field(strict=True, ge=1, le=MAX_COUNT)]
 _SHARE = {"type": "number", "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0}
@@ -171,8 +169,7 @@ def _of_one_kind(urls: list[str]) -> list[str]:
     return urls
 
 
-Url = Annotated[str | list[str], BeforeValidator(_servers)]
-"""Of one server, or of several that serve the same model."""
+Url = Annotated[str | list[str], BeforeValidator(_servers)]  # of one server, or of several that serve the same model
 
 
 def urls_in(url: str | list[str] | None) -> tuple[str, ...]:
@@ -239,8 +236,7 @@ def _no_name_twice(names: list[str]) -> list[str]:
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
 
-Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]
-"""US dollars; nothing costs less than nothing."""
+Amount = Annotated[Number, Field(ge=0.0, le=float(MAX_COUNT))]  # US dollars; nothing costs less than nothing
 Some = Annotated[Number, Field(gt=0.0, le=float(MAX_COUNT))]
 
 
@@ -423,10 +419,8 @@ LIST_FORMS = {
 }
 """Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
 
-UNKNOWN_KEY = "unknown key "
-"""The beginning of a problem that does not prevent other checks."""
-MAX_SHOWN = 200
-"""Characters of a wrong value."""
+UNKNOWN_KEY = "unknown key "  # the beginning of a problem that does not prevent other checks
+MAX_SHOWN = 200  # characters of a wrong value
 
 
 def problems_with(

@@ -137,11 +137,9 @@ def option_texts_of(task: Task) -> str | None:
 SCENARIO_PARAMETERS = ("data_path", "subject", "condition", "subset", "language", "category", "version")
 """Keys of params.extra that only mean something to the tasks that declare them."""
 
-BENCHMARK_KEY = "benchmark"
-"""The key of params.extra that names a custom benchmark; HELM is given a file made of it."""
+BENCHMARK_KEY = "benchmark"  # the key of params.extra that names a custom benchmark; HELM is given a file made of it
 
-_ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}
-"""Whose models the default judges are."""
+_ROLES = {"openai": "gpt", "meta": "llama", "anthropic": "claude"}  # whose models the default judges are
 
 _NOT_IN_A_ROLE = re.compile(r"[^a-z0-9_-]+")
 
@@ -364,8 +362,7 @@ def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
 class OwnData:
     """Files of the user's that a run reads."""
 
-    where: str
-    """The key of the run config that names them."""
+    where: str  # the key of the run config that names them
     path: Path
     layout: tuple[FileLayout, ...]
     values: Mapping[str, str | None]

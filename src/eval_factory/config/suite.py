@@ -143,8 +143,7 @@ def origins_of(one: Combination, section: Mapping[str, Any]) -> dict[str, tuple[
 
 @dataclass(frozen=True)
 class Cell(OfCell):
-    document: Mapping[str, Any]
-    """The run config: `config` and `target`, with an absolute `output_dir`."""
+    document: Mapping[str, Any]  # the run config: `config` and `target`, with an absolute `output_dir`
     folder: Path
 
     @property
@@ -159,19 +158,14 @@ class Suite:
     folder: SuiteDir
     cells: tuple[Cell, ...]
     budget: Budget
-    max_processes: int
-    """Cells that run at once: bounds memory, for each is a helm-run."""
-    max_attempts: int
-    """Attempts of a cell in one invocation, where another attempt can help."""
-    max_outage_s: float
-    """Seconds that cells wait for an endpoint that is gone."""
+    max_processes: int  # cells that run at once: bounds memory, for each is a helm-run
+    max_attempts: int  # attempts of a cell in one invocation, where another attempt can help
+    max_outage_s: float  # seconds that cells wait for an endpoint that is gone
     limit_groups: Mapping[str, str]
     """Target -> name of the limits that it shares; targets with the same URL have the same name."""
-    document: Mapping[str, Any]
-    """The suite as it is run, `extends` and presets resolved: what suite_config.yml holds."""
+    document: Mapping[str, Any]  # the suite as it is run, `extends` and presets resolved: what suite_config.yml holds
     executor: str
-    slurm: Mapping[str, Mapping[str, Any]]
-    """Target -> what its cells ask of Slurm: every key of `SlurmSection`."""
+    slurm: Mapping[str, Mapping[str, Any]]  # target -> what its cells ask of Slurm: every key of `SlurmSection`
     serve: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Target whose servers are started for its cells -> every key of `ServeSection`, in a job with `LAUNCH`."""
 

@@ -37,8 +37,7 @@ TOP = "suite"
 HANDED = ("judges", "prices", "max_cost", "max_tokens_total")
 """Keys of a suite that are handed to cells as config.params.extra has them. A limit of all is one of each, too: so each
 knows what of its answers has to be counted."""
-NAMED = ("evaluations", "targets", "variants")
-"""Lists whose entries are merged by name."""
+NAMED = ("evaluations", "targets", "variants")  # lists whose entries are merged by name
 _GIVEN_ELSEWHERE = (("url",), ("model_id",))
 """What an endpoint needs and another file may have: looked for when all files are merged."""
 
@@ -93,14 +92,11 @@ _PRESETS = Path(__file__).with_name("presets")
 class SuiteLayer:
     """A suite's section in one file or other source."""
 
-    origin: str
-    """The file or other source; empty for a program's mapping."""
-    tree: dict[str, Any]
-    """What stands under `suite`, variables filled in."""
+    origin: str  # the file or other source; empty for a program's mapping
+    tree: dict[str, Any]  # what stands under `suite`, variables filled in
     folder: Path | None = None
     is_preset: bool = False
-    wins: bool = False
-    """A flag or an override: its lists replace those of files, its `params` hold for every cell."""
+    wins: bool = False  # a flag or an override: its lists replace those of files, its `params` hold for every cell
 
     @property
     def begin(self) -> str:

@@ -33,8 +33,7 @@ LAUNCH = "launch"
 """Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
 _MAX_NAME_LENGTH = 100
 NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}\Z")
-OF_THE_SUITE = "suite_"
-"""What the suite's own files beside the targets' folders begin with."""
+OF_THE_SUITE = "suite_"  # what the suite's own files beside the targets' folders begin with
 
 
 def _refused(is_wrong: Callable[[str], object], message: str) -> AfterValidator:

@@ -28,8 +28,7 @@ _PATHS = (
     *ONLY,
     *(INTERCEPTORS, TASK, "command", "framework_name"),
 )
-Foreign = dict[str, Any]
-"""Dotted path of such a key -> what the configuration says of it."""
+Foreign = dict[str, Any]  # dotted path of such a key -> what the configuration says of it
 EXECUTOR, SLURM = "executor", "slurm"
 KEYS = (EXECUTOR, SLURM)
 
@@ -103,8 +102,7 @@ def warning_of(foreign: Foreign) -> str | None:
 @dataclass(frozen=True)
 class RunExecutor:
     name: str = "local"
-    slurm: Mapping[str, Any] = field(default_factory=dict)
-    """Every key of `SlurmSection`."""
+    slurm: Mapping[str, Any] = field(default_factory=dict)  # every key of `SlurmSection`
 
     @property
     def is_slurm(self) -> bool:

@@ -43,17 +43,14 @@ class RatingChoice(NamedTuple):
     """One of the ratings that there are."""
 
     value: float
-    label: str
-    """As a rater reads it, and as it stands in a CSV file."""
+    label: str  # as a rater reads it, and as it stands in a CSV file
 
 
 class Question(NamedTuple):
     """One thing that a rater says of an answer."""
 
-    name: str
-    """Of a jury's criterion; the text of a rubric's; the metric."""
-    points: float = 1.0
-    """What it counts if it is met, for a rubric; may be negative."""
+    name: str  # of a jury's criterion; the text of a rubric's; the metric
+    points: float = 1.0  # what it counts if it is met, for a rubric; may be negative
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,7 @@ class SampledAnswer:
     shown_sha256: str
     """Of question, answer and criteria, as they were shown: another answer under the same key is not the one rated."""
     stratum: int
-    probability: float
-    """With which it came into the sample."""
+    probability: float  # with which it came into the sample
     questions: tuple[Question, ...]
 
 
@@ -79,12 +75,9 @@ class Sample:
     raters: tuple[str, ...]
     choices: tuple[RatingChoice, ...]
     metric: str
-    scale: tuple[float, float] | None
-    """Of the main metric: the least and the greatest score of an answer."""
-    strata: tuple[str, ...]
-    """What each stratum holds, in an order in which neighbours are alike."""
-    stratum_of: Mapping[str, int]
-    """Every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum."""
+    scale: tuple[float, float] | None  # of the main metric: the least and the greatest score of an answer
+    strata: tuple[str, ...]  # what each stratum holds, in an order in which neighbours are alike
+    stratum_of: Mapping[str, int]  # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
     answers: tuple[SampledAnswer, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -136,8 +129,7 @@ class Rating:
 
     sheet: str
     code: str
-    number: int
-    """Of the question about this answer, from 1."""
+    number: int  # of the question about this answer, from 1
     rater: str
     value: float
     comment: str = ""
@@ -220,15 +212,12 @@ class ShownAnswer:
     """What a rater sees of an answer. Neither the model nor a judge is named, and no score."""
 
     key: AnswerKey
-    turns: tuple[tuple[str, str], ...]
-    """(role, text) of what the answer is the answer to."""
+    turns: tuple[tuple[str, str], ...]  # (role, text) of what the answer is the answer to
     answer: str
     references: tuple[str, ...]
     questions: tuple[Question, ...]
-    sha256: str
-    """Of the prompt, the answer and the questions."""
-    media: tuple[Mapping[str, Any], ...] = ()
-    """As `InstanceRecord.media`."""
+    sha256: str  # of the prompt, the answer and the questions
+    media: tuple[Mapping[str, Any], ...] = ()  # as `InstanceRecord.media`
 
 
 @dataclass(frozen=True)
@@ -236,16 +225,12 @@ class Asked:
     """Of one result what raters are asked."""
 
     kind: str
-    metric: str
-    """HELM's name of the main metric."""
+    metric: str  # HELM's name of the main metric
     score: Score
-    jury: tuple[str, ...]
-    """The criteria of a jury, in its order; none where the main score is no jury's."""
+    jury: tuple[str, ...]  # the criteria of a jury, in its order; none where the main score is no jury's
     choices: tuple[RatingChoice, ...]
-    hidden: frozenset[str] = frozenset()
-    """System messages that are the same for every question: they say who answers."""
-    meanings: Mapping[str, str] = field(default_factory=dict)
-    """What the benchmark says of a criterion of its jury."""
+    hidden: frozenset[str] = frozenset()  # system messages that are the same for every question: they say who answers
+    meanings: Mapping[str, str] = field(default_factory=dict)  # what the benchmark says of a criterion of its jury
     judged: bool = False
     """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
 

@@ -11,8 +11,7 @@ class Share:
     """Of questions, or their mean, with its 95 % interval."""
 
     value: float
-    count: int
-    """Of how many it is a share."""
+    count: int  # of how many it is a share
     ci_low: float | None = None
     ci_high: float | None = None
 
@@ -21,20 +20,16 @@ class Share:
 class Change:
     """The main metric of the same questions, asked as they are and in another way. None where it cannot be said."""
 
-    questions: int
-    """That have a value both times."""
+    questions: int  # that have a value both times
     before: float
     after: float
-    difference: float
-    """After less before, paired."""
+    difference: float  # after less before, paired
     ci_low: float | None = None
     ci_high: float | None = None
-    p_value: float | None = None
-    """Of no difference, two-sided."""
+    p_value: float | None = None  # of no difference, two-sided
     right_to_wrong: Share | None = None
     """Of the questions whose answer had the full value before: those whose answer has less then."""
-    wrong_to_right: Share | None = None
-    """Of the others: those whose answer has the full value then."""
+    wrong_to_right: Share | None = None  # of the others: those whose answer has the full value then
 
 
 @dataclass(frozen=True)
@@ -42,20 +37,14 @@ class Repeats:
     """Each question was asked several times in the same words."""
 
     times: int
-    questions: int
-    """With a value each time."""
-    mean: Share | None = None
-    """Over questions of each one's mean; its interval holds both parts of chance."""
-    stderr_between: float | None = None
-    """Of that mean: by which questions were drawn."""
-    stderr_within: float | None = None
-    """Of that mean: by what the model happened to answer."""
+    questions: int  # with a value each time
+    mean: Share | None = None  # over questions of each one's mean; its interval holds both parts of chance
+    stderr_between: float | None = None  # of that mean: by which questions were drawn
+    stderr_within: float | None = None  # of that mean: by what the model happened to answer
     same_each_time: Share | None = None
     """Questions whose answers agree, by the option or label; of open text, whose values do."""
-    pairs_agree: Share | None = None
-    """The mean over questions of the share of pairs of answers that agree."""
-    majority: Share | None = None
-    """The main metric of the most frequent answer, of equals the first; None of open text."""
+    pairs_agree: Share | None = None  # the mean over questions of the share of pairs of answers that agree
+    majority: Share | None = None  # the main metric of the most frequent answer, of equals the first; None of open text
     best_of_n: Share | None = None
     """Of the best answer of each question: what a reader could choose who knew the right one."""
 
@@ -65,45 +54,35 @@ class InOtherWords:
     """What a family of changes did to the score."""
 
     change: Change
-    unchanged: int
-    """Questions that the family leaves alone, and that were not asked again."""
-    p_holm: float | None = None
-    """Corrected for the number of families (Holm)."""
+    unchanged: int  # questions that the family leaves alone, and that were not asked again
+    p_holm: float | None = None  # corrected for the number of families (Holm)
     groups: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
     """Field of the instances -> its value -> the change there; of ten questions and more."""
-    lost: tuple[str, ...] = ()
-    """Instances that were right and are not then: the first of them."""
+    lost: tuple[str, ...] = ()  # instances that were right and are not then: the first of them
 
 
 @dataclass(frozen=True)
 class Pushback:
     """After its answer somebody doubted it, several times; never with what is right."""
 
-    turns: tuple[Change, ...]
-    """The answer after each turn, against the first."""
-    changed_at: Mapping[str, int]
-    """Turn -> how many answers were first another one there; "never" for those that stood."""
+    turns: tuple[Change, ...]  # the answer after each turn, against the first
+    changed_at: Mapping[str, int]  # turn -> how many answers were first another one there; "never" for those that stood
 
 
 @dataclass(frozen=True)
 class ConfidenceBin:
     count: int
-    confidence: float
-    """The mean of it."""
-    right: float
-    """The share that was right."""
+    confidence: float  # the mean of it
+    right: float  # the share that was right
 
 
 @dataclass(frozen=True)
 class Confidence:
     """How sure the model was of its answers, and how often it was right."""
 
-    source: str
-    """`stated`: asked after the answer; `logprobs`: the probability of the answer's tokens."""
-    questions: int
-    """Whose answer has a value, and whose confidence can be read."""
-    unread: int
-    """Whose confidence cannot be read, or was not given."""
+    source: str  # `stated`: asked after the answer; `logprobs`: the probability of the answer's tokens
+    questions: int  # whose answer has a value, and whose confidence can be read
+    unread: int  # whose confidence cannot be read, or was not given
     mean: Share | None = None
     right: Share | None = None
     calibration_error: Share | None = None
@@ -117,8 +96,7 @@ class Confidence:
     """Parts of the Brier score: reliability - resolution + uncertainty, of the same groups, each without its bias."""
     risk_coverage: tuple[tuple[float, float], ...] = ()
     """(share of the questions that is answered, the surest first; share of wrong answers among them)."""
-    area: Share | None = None
-    """Under that curve: the mean share of wrong answers; 0 is best."""
+    area: Share | None = None  # under that curve: the mean share of wrong answers; 0 is best
 
 
 @dataclass(frozen=True)
@@ -128,10 +106,8 @@ class Abstention:
     cost_of_wrong: float
     abstained: Share | None = None
     right_of_answered: Share | None = None
-    score: Share | None = None
-    """1 for a right answer, the cost (negative) for a wrong one, 0 for none."""
-    score_before: Share | None = None
-    """Of the questions as they are, at the same cost."""
+    score: Share | None = None  # 1 for a right answer, the cost (negative) for a wrong one, 0 for none
+    score_before: Share | None = None  # of the questions as they are, at the same cost
     abstained_when_wrong: Share | None = None
     """Of the questions whose plain answer is wrong: there it is right not to know."""
     abstained_when_right: Share | None = None

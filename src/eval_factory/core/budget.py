@@ -18,10 +18,8 @@ MAX_COST, MAX_REQUESTS, MAX_TOKENS, MAX_WALL = "max_cost", "max_requests", "max_
 class Budget:
     """Limits of all roles together, judges among them; None: there is none."""
 
-    max_cost: float | None = None
-    """US dollars."""
-    max_requests: int | None = None
-    """Requests that are sent, those that fail and are tried again among them."""
+    max_cost: float | None = None  # US dollars
+    max_requests: int | None = None  # requests that are sent, those that fail and are tried again among them
     max_tokens_total: int | None = None
     """Of prompts and answers, as the endpoint counts them; estimated where it does not, or counts too little."""
     max_wall_s: float | None = None
@@ -46,8 +44,7 @@ class Spending:
 
     requests: int = 0
     tokens: int = 0
-    cost: float = 0.0
-    """US dollars; of what has a known price."""
+    cost: float = 0.0  # US dollars; of what has a known price
 
     def by_limit(self, seconds: float) -> dict[str, float]:
         """Name of the limit that counts it -> how much of it is used. `seconds`: of this invocation."""
@@ -119,8 +116,7 @@ class SpendingTrackers:
             tracker.spend(tokens=tokens, cost=cost)
 
 
-BYTES_PER_TOKEN = 4
-"""Of text, where nobody counted: more than most tokenizers make of English."""
+BYTES_PER_TOKEN = 4  # of text, where nobody counted: more than most tokenizers make of English
 
 BY_ENDPOINT, BY_TABLE, BY_LIBRARY = "endpoint", "table", "genai-prices"
 """Who says what an answer costs: the answer itself, the user's table, the library (with its version)."""
@@ -140,8 +136,7 @@ class Rates:
 class LongPrompts(Rates):
     """Other rates, for all tokens of a request whose prompt is long."""
 
-    above: int = 0
-    """Prompt tokens; a longer prompt has these rates."""
+    above: int = 0  # prompt tokens; a longer prompt has these rates
 
 
 @dataclass(frozen=True)
@@ -177,14 +172,10 @@ class Price(Rates):
 class Cost:
     """What answers cost, as far as it is known."""
 
-    value: float
-    """Of the requests that have a price."""
-    source: str
-    """Who says so; several where they differ between requests."""
-    priced_requests: int
-    """Requests that were answered and whose cost is known."""
+    value: float  # of the requests that have a price
+    source: str  # who says so; several where they differ between requests
+    priced_requests: int  # requests that were answered and whose cost is known
     unpriced_requests: int
     """Requests that were answered and whose cost is not: their endpoint has no known price, or counted no tokens."""
     currency: str = "USD"
-    price: Price | None = None
-    """What was used, of one role; None where answers said themselves what they cost."""
+    price: Price | None = None  # what was used, of one role; None where answers said themselves what they cost

@@ -12,10 +12,8 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, FailureCause
 
 MAX_CAUSE = 300
-_MAX_SHOWN = 120
-"""On the screen; the files have it all."""
-_MAX_CAUSES = 20
-"""Of one role; what is rarer is counted together."""
+_MAX_SHOWN = 120  # on the screen; the files have it all
+_MAX_CAUSES = 20  # of one role; what is rarer is counted together
 _OTHERS = "other errors (see `error` in results.jsonl)"
 _UNKNOWN = "no error was recorded"
 VARIES = "..."
@@ -32,8 +30,7 @@ _PART = re.compile(
 class _Group:
     """Errors with the same words."""
 
-    pieces: list[str]
-    """Words, and between them what may differ: `...` where it does."""
+    pieces: list[str]  # words, and between them what may differ: `...` where it does
     first: str
     count: int = 0
 

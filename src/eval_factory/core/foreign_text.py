@@ -11,16 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-MAX_FOREIGN_TEXT = 500
-"""Characters of a foreign text that are shown."""
+MAX_FOREIGN_TEXT = 500  # characters of a foreign text that are shown
 MAX_LOG_LINE = 10_000
 LOOKED_AT = 16
 """So many times the characters that are shown are looked at: escapes and tags make a text longer than it looks."""
 
 NO_MESSAGE = "an error without a message"
 QUOTED_PROMPT = "[text of the prompt]"
-SHORTEST_QUOTE = 24
-"""Characters that an error and a prompt have in common by more than chance."""
+SHORTEST_QUOTE = 24  # characters that an error and a prompt have in common by more than chance
 _PIECE = SHORTEST_QUOTE // 2
 
 _MESSAGE_FIELDS = ("message", "msg", "error_description", "detail", "error", "errors", "title", "code", "type")

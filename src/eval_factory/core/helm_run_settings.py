@@ -21,8 +21,7 @@ PROXIES = "EVAL_FACTORY_PROXIES"
 PINS = "EVAL_FACTORY_PINS"
 _FILE_LISTS = "EVAL_FACTORY_FILE_LISTS"
 WITHOUT = "EVAL_FACTORY_WITHOUT"
-MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"
-"""Names medhelm's environment, where it is not in the user's folder of data."""
+MEDHELM_HOME = "EVAL_FACTORY_MEDHELM"  # names medhelm's environment, where it is not in the user's folder of data
 LIMITS = "EVAL_FACTORY_LIMITS"
 BUDGET = "EVAL_FACTORY_BUDGET"
 PRICES = "EVAL_FACTORY_PRICES"
@@ -32,36 +31,30 @@ ONLY_GENERATE = "EVAL_FACTORY_ONLY_GENERATE"
 ASKS_MODEL = "EVAL_FACTORY_ASKS_MODEL"
 SAMPLE = "EVAL_FACTORY_SAMPLE"
 
-ON_STDIN = "on standard input"
-"""What PROBED says while the endpoints are still being asked."""
+ON_STDIN = "on standard input"  # what PROBED says while the endpoints are still being asked
 
 PROXY_VARIABLES = frozenset(
     {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 )
 """An offline helm-run does not see them: what they name would be a way round."""
 
-Place = tuple[str, int]
-"""(host, port)"""
+Place = tuple[str, int]  # (host, port)
 
 
 @dataclass(frozen=True)
 class Pins:
     """What HELM downloads, at the revisions of our table of sources."""
 
-    files: Mapping[str, str] = field(default_factory=dict)
-    """URL that HELM asks for -> the same file at a commit."""
-    hub: Mapping[str, str] = field(default_factory=dict)
-    """Data set of the Hub -> revision."""
+    files: Mapping[str, str] = field(default_factory=dict)  # URL that HELM asks for -> the same file at a commit
+    hub: Mapping[str, str] = field(default_factory=dict)  # data set of the Hub -> revision
 
 
 @dataclass(frozen=True)
 class SharedLimitsSettings:
     """Where a run asks for its share of the limits that several runs have together."""
 
-    address: str
-    """A socket's path."""
-    groups: Mapping[str, str]
-    """Role -> name of its limits."""
+    address: str  # a socket's path
+    groups: Mapping[str, str]  # role -> name of its limits
 
 
 @dataclass(frozen=True)
@@ -69,12 +62,9 @@ class SampleSettings:
     """With what the instances of a limited run are drawn, where HELM does not draw them."""
 
     seed: int
-    source: str | None = None
-    """The field of an instance that names what it shares with others: no group."""
-    in_one_order: bool = False
-    """Whatever groups they come in: a greater sample holds the smaller one exactly."""
-    ids: Sequence[str] = ()
-    """Of the instances that are asked: none is drawn."""
+    source: str | None = None  # the field of an instance that names what it shares with others: no group
+    in_one_order: bool = False  # whatever groups they come in: a greater sample holds the smaller one exactly
+    ids: Sequence[str] = ()  # of the instances that are asked: none is drawn
 
 
 @dataclass(frozen=True)
@@ -82,37 +72,25 @@ class HelmRunSettings:
     """None, or empty: not set."""
 
     run_id: str | None = None
-    parent: int | None = None
-    """The id of the process that started helm-run, and with which it ends."""
-    probed: frozenset[str] | None = None
-    """The roles whose endpoints answered the probe before the run."""
+    parent: int | None = None  # the id of the process that started helm-run, and with which it ends
+    probed: frozenset[str] | None = None  # the roles whose endpoints answered the probe before the run
     is_being_probed: bool = False
     """They are asked while HELM is imported: `probed` comes on standard input, and nothing is asked before."""
-    allowed: tuple[Place, ...] | None = None
-    """Offline: what may be contacted."""
-    proxies: Mapping[str, str] | None = None
-    """Offline: URL of an endpoint -> the proxy that leads there."""
+    allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
+    proxies: Mapping[str, str] | None = None  # offline: URL of an endpoint -> the proxy that leads there
     pins: Pins | None = None
-    file_lists: str | None = None
-    """A folder of <scenario>.json: the names of files that GitHub would be asked for."""
-    all_files: bool | None = None
-    """Whether more files are read than GitHub's own list, of 1,000 entries, holds."""
-    probe_judges: bool = False
-    """Whether judges are asked about an answer that says nothing, too."""
-    only_generate: bool = False
-    """Whether metrics that look at pictures are left out."""
+    file_lists: str | None = None  # a folder of <scenario>.json: the names of files that GitHub would be asked for
+    all_files: bool | None = None  # whether more files are read than GitHub's own list, of 1,000 entries, holds
+    probe_judges: bool = False  # whether judges are asked about an answer that says nothing, too
+    only_generate: bool = False  # whether metrics that look at pictures are left out
     asks_model: bool = True
     """Whether the model is asked; else its stored answers are scored, and what is not stored ends the run."""
-    sample: SampleSettings | None = None
-    """None: HELM draws."""
-    without: frozenset[str] = frozenset()
-    """Patches of HELM that the user switched off."""
+    sample: SampleSettings | None = None  # None: HELM draws
+    without: frozenset[str] = frozenset()  # patches of HELM that the user switched off
     limits: SharedLimitsSettings | None = None
     """None: the run has its limits for itself. Not in the file: they end with the runs that share them."""
-    budget: Budget = field(default_factory=Budget)
-    """What the run may ask and cost."""
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """Role -> what its tokens cost, where that is known."""
+    budget: Budget = field(default_factory=Budget)  # what the run may ask and cost
+    prices: Mapping[str, Price] = field(default_factory=dict)  # role -> what its tokens cost, where that is known
     libraries: Mapping[str, str] = field(default_factory=dict)
     """Variables that tell libraries where data are (HF_HOME ...)."""
 

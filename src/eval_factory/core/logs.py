@@ -27,18 +27,13 @@ PROGRESS = "progress"
 RUN_DONE = "run_done"
 RUN_FAILED = "run_failed"
 FATAL = "fatal"
-REFUSED = "refused"
-"""The run entry stands for what cannot be evaluated here."""
+REFUSED = "refused"  # the run entry stands for what cannot be evaluated here
 WARNING = "warning"
-MEASURED = "measured"
-"""The requests of a run were made to be counted; none was sent."""
-LIMIT_REACHED = "limit_reached"
-"""Nothing more was asked: the run's own limit of cost, requests, tokens or time."""
-BLOCKED = "blocked"
-"""Offline, something wanted a host that is not an endpoint's."""
+MEASURED = "measured"  # the requests of a run were made to be counted; none was sent
+LIMIT_REACHED = "limit_reached"  # nothing more was asked: the run's own limit of cost, requests, tokens or time
+BLOCKED = "blocked"  # offline, something wanted a host that is not an endpoint's
 
-LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"
-"""The phases of a run."""
+LOADING, ASKING, JUDGING, SCORING = "loading data", "asking the model", "judging", "scoring"  # the phases of a run
 
 UNREACHABLE, REFUSED_BY_ENDPOINT = "unreachable", "refused"
 """The `kind` of a fatal event: nobody answers, or somebody who takes no request."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-MODEL_ROLE = "model"
-"""The evaluated model among the endpoints of a run; every other role is a judge's name."""
+MODEL_ROLE = "model"  # the evaluated model among the endpoints of a run; every other role is a judge's name
 
 
 class Word(str, Enum):
@@ -65,5 +64,4 @@ class AttemptState(Word):
     CACHED = "cached"
     RETRIED = "retried"
     FAILED = "failed"
-    REFUSED = "refused"
-    """Sent, and sent again at once: without a field, or with a new token; or none can be answered."""
+    REFUSED = "refused"  # sent, and sent again at once: without a field, or with a new token; or none can be answered

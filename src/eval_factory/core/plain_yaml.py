@@ -19,11 +19,9 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import Word
 from eval_factory.core.safe_files import open_regular
 
-MAX_CONFIG_BYTES = 256 * 1024
-"""Of a file that a person writes."""
+MAX_CONFIG_BYTES = 256 * 1024  # of a file that a person writes
 
-MAX_NODES = 100_000
-"""Values in a document, each alias counted with all that it stands for."""
+MAX_NODES = 100_000  # values in a document, each alias counted with all that it stands for
 
 MAX_LEVELS = 50
 MAX_NUMBER_CHARACTERS = 100

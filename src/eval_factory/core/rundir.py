@@ -25,10 +25,8 @@ PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
 ORPHAN_WAIT_S = 60.0
 """How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
-UNKNOWN_HOLDER_S = 1.0
-"""How long an unknown holder is not reported: it has just started, or is about to end."""
-OF_ONE_RUN = ".slurm"
-"""In the output folder of a run that is done by Slurm: a suite with this run as its one cell."""
+UNKNOWN_HOLDER_S = 1.0  # how long an unknown holder is not reported: it has just started, or is about to end
+OF_ONE_RUN = ".slurm"  # in the output folder of a run that is done by Slurm: a suite with this run as its one cell
 
 
 @dataclass(frozen=True)
@@ -140,33 +138,25 @@ class RunDir:
     results_jsonl = _Below("results.jsonl")
     report_html = _Below("report.html")
     report_md = _Below("report.md")
-    packages = _Below("packages.txt")
-    """Every installed package with its version, when the result was written."""
-    checksums = _Below("SHA256SUMS")
-    """Of every file that is part of the result, as `sha256sum -c` reads them."""
-    attestation = _Below("attestation.intoto.json")
-    """The same as a statement of in-toto, with what the result says."""
+    packages = _Below("packages.txt")  # every installed package with its version, when the result was written
+    checksums = _Below("SHA256SUMS")  # of every file that is part of the result, as `sha256sum -c` reads them
+    attestation = _Below("attestation.intoto.json")  # the same as a statement of in-toto, with what the result says
     responses = _Below("responses")
     cache_db = _Below("cache.db")
-    annotations = _Below("annotations")
-    """What people rated, and which answers their sheets are about."""
+    annotations = _Below("annotations")  # what people rated, and which answers their sheets are about
     ratings = _Below("annotations", "ratings.jsonl")
     model_configs = _Below("model_configs")
     helm = _Below("helm")
-    helm_runs = _Below("helm", "runs")
-    """What HELM makes of answers; the data beside it are read again."""
-    made_pictures = _Below("helm", "generated_images")
-    """Those that the model made, named by their SHA-256."""
+    helm_runs = _Below("helm", "runs")  # what HELM makes of answers; the data beside it are read again
+    made_pictures = _Below("helm", "generated_images")  # those that the model made, named by their SHA-256
     logs = _Below("logs")
     program_log = _Below("logs", "eval-factory.log")
     helm_log = _Below("logs", "helm-run.log")
     summarize_log = _Below("logs", "helm-summarize.log")
     events = _Below("logs", "events.jsonl")
     run_state = _Below(".run_state.json")
-    own_data = _Below(".own_data.json")
-    """What the user's own files were like when they were last read."""
-    marker = _Below(".eval-factory")
-    """Says that the folder is eval-factory's to write in and to clear."""
+    own_data = _Below(".own_data.json")  # what the user's own files were like when they were last read
+    marker = _Below(".eval-factory")  # says that the folder is eval-factory's to write in and to clear
     lock_file = _Below(".lock")
     lock_holder = _Below(".lock.holder.json")
 
@@ -322,24 +312,20 @@ class SuiteDir:
 
     root: Path
 
-    config = _Below("suite_config.yml")
-    """The suite as it is run: `extends` and presets resolved."""
+    config = _Below("suite_config.yml")  # the suite as it is run: `extends` and presets resolved
     results_yaml = _Below("suite_results.yaml")
     results_csv = _Below("suite_results.csv")
     results_md = _Below("suite_results.md")
     results_html = _Below("suite_results.html")
     usage_yaml = _Below("suite_usage.yaml")
     """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
-    leaderboard = _Below("leaderboard.json")
-    """Of a leaderboard: every run of every model, and what came of it."""
-    state = _Below(".suite")
-    """What is no result: the lock, the events, the log, the run configs of the cells."""
+    leaderboard = _Below("leaderboard.json")  # of a leaderboard: every run of every model, and what came of it
+    state = _Below(".suite")  # what is no result: the lock, the events, the log, the run configs of the cells
     lock = _Below(".suite", "lock")
     events = _Below(".suite", "events.jsonl")
     """What happened to the cells, a JSON object a line; of several invocations one after another."""
     log = _Below(".suite", "suite.log")
-    socket = _Below(".suite", "socket.json")
-    """Where the socket of the limits is, while the suite runs."""
+    socket = _Below(".suite", "socket.json")  # where the socket of the limits is, while the suite runs
 
     def cell(self, target: str, evaluation: str) -> Path:
         return self.root / target / evaluation
@@ -387,8 +373,7 @@ class SuiteDir:
 class RunSuiteDir(SuiteDir):
     """A suite of one run, in that run's output folder, which is the folder of its one cell."""
 
-    run_config = _Below("run_config.yml")
-    """The run, with where it is done, for `run_eval`."""
+    run_config = _Below("run_config.yml")  # the run, with where it is done, for `run_eval`
 
     def cell(self, target: str, evaluation: str) -> Path:  # noqa: ARG002 - there is but one
         return self.root.parent

@@ -77,8 +77,7 @@ def renamed_together() -> Iterator[None]:
 
 
 MAX_BYTES = 16 * 1024**3
-MAX_BYTES_OF_YAML = 256 * 1024**2
-"""A document is read in one piece."""
+MAX_BYTES_OF_YAML = 256 * 1024**2  # a document is read in one piece
 LEADS_OUT = "leads out of the folder {folder}"
 NOT_REGULAR = "is no regular file"
 _TOO_LARGE = "is larger than any file that eval-factory writes"
@@ -148,8 +147,7 @@ def refuse_foreign(folder: Path, paths: Iterable[Path]) -> None:
         raise PrerequisiteError("\n".join([*found, "  put the file itself there, or have the folder from a copy"]))
 
 
-MAX_INTEGER_BITS = 8_192
-"""Python refuses to write out, and most readers to read, what is much larger."""
+MAX_INTEGER_BITS = 8_192  # Python refuses to write out, and most readers to read, what is much larger
 
 _ESCAPED = (
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -191,8 +189,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-_MAX_NAME, _MAX_PATH = 255, 4095
-"""In bytes: what Linux takes of a name, and of a path."""
+_MAX_NAME, _MAX_PATH = 255, 4095  # in bytes: what Linux takes of a name, and of a path
 
 
 def expanded(text: str) -> str:

@@ -23,10 +23,8 @@ _SYSTEM = (
     "/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/nix/store",
 )  # fmt: skip
 """What programs and compilers are made of."""
-TIMED_OUT = 124
-"""What `timeout` ends with."""
-_MAX_OUTPUT = 16_000_000
-"""Bytes of standard output that are read."""
+TIMED_OUT = 124  # what `timeout` ends with
+_MAX_OUTPUT = 16_000_000  # bytes of standard output that are read
 
 # seccomp-bpf: the number of the call is loaded, compared, and answered with an error or allowed.
 _LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -56,24 +54,18 @@ _CALLS = {
 class Allowed:
     """What a program may do beside computing, and writing to its folder."""
 
-    readable: Sequence[str] = ()
-    """Files and folders beside the system's."""
-    processes: bool = False
-    """Start other programs."""
-    network: bool = False
-    """Make connections."""
+    readable: Sequence[str] = ()  # files and folders beside the system's
+    processes: bool = False  # start other programs
+    network: bool = False  # make connections
 
 
 @dataclass(frozen=True)
 class EndedProgram:
     """A program that has ended."""
 
-    returncode: int
-    """128 + N where signal N ended it, as a shell says it; `TIMED_OUT` where its time was up."""
-    output: bytes
-    """Standard output, at most `MAX_OUTPUT` bytes."""
-    errors: bytes = b""
-    """The same of standard error."""
+    returncode: int  # 128 + N where signal N ended it, as a shell says it; `TIMED_OUT` where its time was up
+    output: bytes  # standard output, at most `MAX_OUTPUT` bytes
+    errors: bytes = b""  # the same of standard error
 
 
 def run(

@@ -32,8 +32,7 @@ _NO_WORD = r"(?:[0-9=]|[a-z][A-Z])"
 """What is inside a key and not inside a word: 'Basic metabolic panel' and 'Bearer of ...' are clinical text."""
 _HEADER = r"""["'\\]*\s*[:=]\s*["'\\]*"""
 _VENDORS = ("nvapi-", "sk-", "sk_", "hf_", "gsk_", "ghp_", "xai-", "ssap-", "AIza")
-_MARKED = rf"\1{REDACTED}"
-"""What stands before the key stays."""
+_MARKED = rf"\1{REDACTED}"  # what stands before the key stays
 
 
 def _begins(literal: str) -> str:
@@ -57,8 +56,7 @@ _KEYS: tuple[_Shape, ...] = (
     # A JSON web token. Its end is optional: else a long text of beginnings would take the square of its length
     ("eyJ", rf"{_begins('eyJ')}{_WORD}{{8,}}(\.{_WORD}+\.{_WORD}+)?", lambda match: REDACTED if match[1] else match[0]),
 )
-_SHORTEST_SHAPE = 5
-"""That of a password in a URL: `://b@`, and a letter before."""
+_SHORTEST_SHAPE = 5  # that of a password in a URL: `://b@`, and a letter before
 _SHAPES: tuple[_Shape, ...] = (*_KEYS, ("://", r"""(://)[^/\s@'"\\]+(?=@)""", _MARKED))
 
 

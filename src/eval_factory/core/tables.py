@@ -17,8 +17,7 @@ from typing import Any
 
 from eval_factory.core.foreign_text import one_line, printable
 
-MAX_CELL = 2_000
-"""Characters of a foreign text that are shown."""
+MAX_CELL = 2_000  # characters of a foreign text that are shown
 FORMULA_SIGNS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, the full-width forms among them
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
@@ -57,8 +56,7 @@ class Lines(tuple[str | Strong, ...]):
     __slots__ = ()
 
 
-TableCell = str | Strong | Link | Lines
-"""Numbers come formatted (`core/formats.py`)."""
+TableCell = str | Strong | Link | Lines  # numbers come formatted (`core/formats.py`)
 
 
 @dataclass(frozen=True)
@@ -119,8 +117,7 @@ _MADE_INTO = re.compile(
     re.IGNORECASE,
 )
 """In a word of which GitHub may make something."""
-_LIST = re.compile(r"(\d*)([-+.)]-*)")
-"""A first word that would begin a list, or draw a line."""
+_LIST = re.compile(r"(\d*)([-+.)]-*)")  # a first word that would begin a list, or draw a line
 
 
 def code(text: str) -> str:

@@ -143,8 +143,7 @@ def collect_rarely() -> None:
     atexit.register(gc.freeze)
 
 
-Clock = Callable[[], float]
-"""Seconds; only differences of them mean anything."""
+Clock = Callable[[], float]  # seconds; only differences of them mean anything
 
 
 class OutOfTime(Exception):

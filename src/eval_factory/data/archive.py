@@ -20,14 +20,12 @@ from eval_factory.data import bundle
 from eval_factory.data.sources import Sources, relative_path
 
 SUFFIXES = (".tar.gz", ".tgz")
-DEFAULT_LIMIT = 20 << 30
-"""Bytes that an archive may unpack to."""
+DEFAULT_LIMIT = 20 << 30  # bytes that an archive may unpack to
 LARGEST_MANIFEST = 64 << 20
 MAX_FILES = 100_000
 PAX_HEADERS = {"path", "size"}
 """What `pack` writes beside tar's own fields: of names that are long or not ASCII, and of files of 8 GiB."""
-_LARGEST_READ = 1 << 20
-"""More than this tarfile asks for at once only where a header says so, to hold it in memory."""
+_LARGEST_READ = 1 << 20  # more than this tarfile asks for at once only where a header says so, to hold it in memory
 
 
 def pack(root: Path, target: Path) -> int:

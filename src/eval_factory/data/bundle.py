@@ -29,12 +29,9 @@ from eval_factory.data.sources import Listing, Plain, RelativePath, Sha256, Sour
 MANIFEST = "manifest.json"
 LOCK = ".lock"
 STAGING_PREFIX = ".staging-"
-COMMIT = ".commit"
-"""A staging folder's name from the moment on that its files are the bundle's: `_finish` moves them."""
-PREPARED = "hf/datasets/"
-"""Where data sets of the Hub are."""
-_OURS = (MANIFEST, LOCK, COMMIT)
-"""Names at the top of a bundle that the manifest does not list."""
+COMMIT = ".commit"  # a staging folder's name from the moment on that its files are the bundle's: `_finish` moves them
+PREPARED = "hf/datasets/"  # where data sets of the Hub are
+_OURS = (MANIFEST, LOCK, COMMIT)  # names at the top of a bundle that the manifest does not list
 
 
 class FileEntry(StrictModel):
@@ -192,11 +189,9 @@ def first_lines(lines: Sequence[str], most: int = 5) -> str:
 
 SCENARIOS, HF_HOME, NLTK_DATA, TIKTOKEN = "scenarios", "hf", "nltk_data", "tiktoken"
 FILE_LISTS, PRESENTATION, PERTURBATIONS = "file_lists", "presentation", "perturbations"
-FILES = "files"
-"""Inside a staging folder, beside the manifest."""
+FILES = "files"  # inside a staging folder, beside the manifest
 
-LIST_LIMIT = 1000
-"""GitHub's list of a folder stops there, so HELM never sees more."""
+LIST_LIMIT = 1000  # GitHub's list of a folder stops there, so HELM never sees more
 
 
 @dataclass(frozen=True)
@@ -207,8 +202,7 @@ class Need:
     name: str
     source: str
     paths: tuple[str, ...] = ()
-    missing: str | None = None
-    """What is not there, for a message."""
+    missing: str | None = None  # what is not there, for a message
     placed: Mapping[str, str] = field(default_factory=dict, hash=False)
     """One of `paths` -> where the task reads it, where the bundle holds it as another task's file."""
 

@@ -101,8 +101,7 @@ _KINDS: dict[str, Callable[[Path], str | None]] = {
 """By a file's suffix. Files of the Hub are read in full by the `datasets` package when they are prepared."""
 
 
-_TIMEOUT_S = (10.0, 60.0)
-"""To connect, and between two pieces of an answer."""
+_TIMEOUT_S = (10.0, 60.0)  # to connect, and between two pieces of an answer
 LARGEST_FILE = 4 << 30
 _AT_ONCE = 8
 WEB_PAGE = "a web page came, not the file: a page to log in, or the notice of a proxy"
@@ -208,8 +207,7 @@ class Fetcher:
         return response
 
 
-LEADERBOARDS = "leaderboards"
-"""Not a task: HELM's conf files."""
+LEADERBOARDS = "leaderboards"  # not a task: HELM's conf files
 LARGEST_NLTK = 256 << 20
 LARGEST_MEMBER = 1 << 30
 

@@ -37,8 +37,7 @@ from eval_factory.helm.output import scenario_folder
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.own_data import files_of
 
-DEFAULT_VOCABULARY = "cl100k_base"
-"""What counts tokens where `max_length` sets a limit."""
+DEFAULT_VOCABULARY = "cl100k_base"  # what counts tokens where `max_length` sets a limit
 PLACES = {bundles.NLTK_DATA: "NLTK_DATA", bundles.TIKTOKEN: "TIKTOKEN_CACHE_DIR"}
 """Folders of a bundle that libraries find by a variable."""
 
@@ -49,8 +48,7 @@ class BundleInUse:
 
     root: Path
     manifest: bundles.Manifest
-    sha256: str
-    """Of the manifest."""
+    sha256: str  # of the manifest
     task: TaskSources
     needs: tuple[bundles.Need, ...]
 
@@ -366,8 +364,7 @@ def offline(settings: HelmRunSettings, plan: Plan, env: Mapping[str, str]) -> He
     return replace(settings, allowed=tuple(dict.fromkeys(places)), proxies=leading, libraries=libraries)
 
 
-TAKES_LONG = 1 << 30
-"""Bytes to read, from which on it is said that they are read."""
+TAKES_LONG = 1 << 30  # bytes to read, from which on it is said that they are read
 
 
 def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:

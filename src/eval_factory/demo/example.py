@@ -9,8 +9,7 @@ from pathlib import Path
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 
 _FOLDER = "new_benchmark"
-KINDS = ("choice", "jury", "rubric")
-"""Folders of the examples."""
+KINDS = ("choice", "jury", "rubric")  # folders of the examples
 
 
 def write_example(folder: Path, kind: str = "choice") -> list[Path]:
@@ -35,8 +34,7 @@ def write_example(folder: Path, kind: str = "choice") -> list[Path]:
         raise PrerequisiteError(f"{folder}: cannot be written to: {error.strerror or error}") from error
 
 
-TABLES = {"sample_medical_qa": "sample/data.csv"}
-"""HELM's run spec -> the file that it reads, under this room."""
+TABLES = {"sample_medical_qa": "sample/data.csv"}  # HELM's run spec -> the file that it reads, under this room
 
 
 def packaged_data(run_spec: str) -> dict[str, str]:

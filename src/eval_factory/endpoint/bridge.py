@@ -49,8 +49,7 @@ os.register_at_fork(after_in_child=_forget)
 class _Inside(greenlet):  # type: ignore[misc]
     """Runs a plain function in the loop's thread."""
 
-    came: Any = None
-    """(what it waited for, or the error instead). Taken at once: nobody else is to hold a large answer."""
+    came: Any = None  # (what it waited for, or the error instead). Taken at once: nobody else is to hold a large answer
 
 
 def is_inside() -> bool:

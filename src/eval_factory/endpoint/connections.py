@@ -25,8 +25,7 @@ from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
-OTHER_ADDRESS_S = 0.25
-"""A host's next address is tried beside the one before after so long (RFC 8305)."""
+OTHER_ADDRESS_S = 0.25  # a host's next address is tried beside the one before after so long (RFC 8305)
 MAX_ANSWERS, MAX_IDS = 100, 10_000
 """Of one connection: no more are shifted by an answer that nobody asked for. Of ids: a late answer comes soon."""
 PROXY_LOGIN = 407

@@ -26,8 +26,7 @@ class OAuthSettings:
 class LimitOf:
     """What an endpoint is asked at most, by all that share it."""
 
-    parallelism: int
-    """So many requests at once."""
+    parallelism: int  # so many requests at once
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
 
@@ -42,26 +41,21 @@ class EndpointSettings:
     """As the user wrote it: `${NAME}` is a variable whose value no file may hold. The cache's keys are made with it."""
     model_id: str
     endpoint_type: str
-    key_names: tuple[str, ...]
-    """Environment variables to read the API key from; the first that is set counts."""
-    request_timeout: float
-    """Seconds of one attempt."""
+    key_names: tuple[str, ...]  # environment variables to read the API key from; the first that is set counts
+    request_timeout: float  # seconds of one attempt
     max_retries: int
     parallelism: int
     top_p: float | None = None
     use_nvcf: bool = False
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    stop_after_failures: int = 0
-    """So many first requests that all fail stop the run, or the judge; 0: they never do."""
+    stop_after_failures: int = 0  # so many first requests that all fail stop the run, or the judge; 0: they never do
     oauth: OAuthSettings | None = None
     servers: tuple[str, ...] = ()
     """URLs of all servers, where several serve this model; `url` is the name that they have together."""
     adapter: openai_api.Adapter
-    max_image_side: int | None = None
-    """Pixels: a larger picture is made smaller before it is sent."""
-    sees_images: bool = False
-    """Of a judge: whether it is shown the pictures of the question whose answer it judges."""
+    max_image_side: int | None = None  # pixels: a larger picture is made smaller before it is sent
+    sees_images: bool = False  # of a judge: whether it is shown the pictures of the question whose answer it judges
 
     @property
     def urls(self) -> tuple[str, ...]:

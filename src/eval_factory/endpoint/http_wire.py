@@ -26,8 +26,7 @@ from eval_factory.endpoint.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
 MAX_HEAD = 1 << 18
-MAX_BODY = 64 << 20
-"""No answer of a language model is that large; what is would fill the disk."""
+MAX_BODY = 64 << 20  # no answer of a language model is that large; what is would fill the disk
 FREE_BODY, LARGE_AT_ONCE = 1 << 20, 2
 """What is larger than the first is read, and handled, so many at a time in this process: 128 MiB together."""
 MAX_MALFORMED = 2
@@ -46,8 +45,7 @@ _LENIENT = {
     "lenient_optional_cr_before_lf": True,  # lines of a header that end in a bare LF
 }
 _LENGTHS = {b"content-length", b"transfer-encoding"}
-_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-"""An alert, a handshake: how a server speaks that expects TLS."""
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: how a server speaks that expects TLS
 
 
 class TransportError(Exception):
@@ -57,8 +55,7 @@ class TransportError(Exception):
 
     status: int | None = None
     headers: Mapping[str, str] = MappingProxyType({})
-    said = ""
-    """These three are of an answer that came, and is none (`replies.TransientFailure`)."""
+    said = ""  # these three are of an answer that came, and is none (`replies.TransientFailure`)
 
     def __init__(
         self, message: str, *, unreachable: bool = False, silent: bool = False, malformed: bool = False,
@@ -96,8 +93,7 @@ class Reply:
     """A whole HTTP answer."""
 
     status: int
-    headers: Mapping[str, str]
-    """Names in small letters; of lines with the same name the last."""
+    headers: Mapping[str, str]  # names in small letters; of lines with the same name the last
     data: bytes
     hold: Hold = field(default_factory=Hold, compare=False)
 

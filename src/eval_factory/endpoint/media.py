@@ -18,12 +18,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-MAX_FILE = 64 << 20
-"""Bytes. No endpoint takes as much in one request."""
+MAX_FILE = 64 << 20  # bytes. No endpoint takes as much in one request
 PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a request's text for the next of the files beside it: what changes words leaves pictures alone."""
-RESAMPLING = "LANCZOS"
-"""Of Pillow: how a picture is made smaller."""
+RESAMPLING = "LANCZOS"  # of Pillow: how a picture is made smaller
 SOUND_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3", "audio/flac": "flac"}
 _BEGINNINGS = {
     b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif", b"GIF89a": "image/gif",

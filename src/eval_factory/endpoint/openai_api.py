@@ -17,8 +17,7 @@ from eval_factory.core.foreign_text import said_in, with_each_text
 
 KEY_VERSION = 1
 CHAT, IMAGES = "chat", "images"
-PICTURES, BASE64 = "data", "b64_json"
-"""Fields of an answer of the type `images`: its pictures, and the content of one."""
+PICTURES, BASE64 = "data", "b64_json"  # fields of an answer of the type `images`: its pictures, and the content of one
 FILTERED, CUT_OFF = "content_filter", "length"
 TOO_FEW_TOKENS = (
     "an answer was cut off with no text in it: a model that thinks first needs more than the {granted} output tokens"
@@ -45,8 +44,7 @@ class Split:
 
     answer: str
     thought: str | None
-    unfinished: bool = False
-    """Whether the text ends in the middle of the thinking."""
+    unfinished: bool = False  # whether the text ends in the middle of the thinking
 
 
 def split_thinking(text: str, start: str, end: str, *, cut_off: bool = False) -> Split:
@@ -185,11 +183,9 @@ class FinalAnswer(UnusableAnswer):
 NOT_FINITE = "the answer holds a number that is not finite"
 """NaN or an infinity is no JSON, no metric can use it, and no other program can read it again."""
 
-_MAX_TOKENS = 2**53
-"""No count of tokens is larger; what is would not fit into the journal."""
+_MAX_TOKENS = 2**53  # no count of tokens is larger; what is would not fit into the journal
 
-_SURROGATE = "[\ud800-\udfff]"
-"""Compiled at its first use."""
+_SURROGATE = "[\ud800-\udfff]"  # compiled at its first use
 
 
 def parse_answer(data: bytes) -> Any:
@@ -223,8 +219,7 @@ parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).dec
 class Choice:
     """One completion of an answer."""
 
-    text: str
-    """Of a picture its name (endpoint/pictures.py)."""
+    text: str  # of a picture its name (endpoint/pictures.py)
     finish_reason: str | None
     reasoning: str | None
     tokens: tuple[tuple[str, float], ...]
@@ -303,10 +298,8 @@ class Completion:
 
     body: dict[str, Any]
     choices: tuple[Choice, ...]
-    tokens: tuple[int | None, int | None]
-    """As `tokens_of` gives them."""
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
-    """By their names: those that are not stored yet."""
+    tokens: tuple[int | None, int | None]  # as `tokens_of` gives them
+    pictures: Mapping[str, bytes] = field(default_factory=dict)  # by their names: those that are not stored yet
 
     @property
     def size(self) -> int:

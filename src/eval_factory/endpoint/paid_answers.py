@@ -29,8 +29,7 @@ _OF_OBJECT = "CASE WHEN json_type(r.response, '$.usage') = 'object' THEN json_ex
 USAGE = f"CASE WHEN json_valid(r.response) THEN {_OF_OBJECT} END"
 """In SQL: `usage` of the body of a row `r` of responses, as JSON; null where it has none."""
 
-MAX_COST_OF_ANSWER = 1_000_000
-"""US dollars: an answer that says more is not believed, so that sums stay numbers."""
+MAX_COST_OF_ANSWER = 1_000_000  # US dollars: an answer that says more is not believed, so that sums stay numbers
 
 LEAST_OF_ESTIMATE = 0.25
 """A limit does not believe a lower count: no tokenizer makes one token of 16 bytes throughout a prompt."""
@@ -60,12 +59,9 @@ WHERE a.outcome = 'answered' AND a.id > ? ORDER BY a.id
 class Paid:
     run_id: str
     role: str
-    tokens: tuple[int | None, int | None]
-    """Of prompt and answer, as counted."""
-    usage: Any
-    """What the answer says of it."""
-    sizes: tuple[int, int]
-    """Bytes of text of prompt and answer."""
+    tokens: tuple[int | None, int | None]  # of prompt and answer, as counted
+    usage: Any  # what the answer says of it
+    sizes: tuple[int, int]  # bytes of text of prompt and answer
 
 
 def stated_cost(usage: Any) -> float | None:

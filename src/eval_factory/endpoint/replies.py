@@ -24,10 +24,8 @@ from eval_factory.endpoint.proxies import proxy_variable
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_TOKEN, MAX_TOKEN_WITH_LOGPROBS = 256, 2 << 10
 """Bytes of one token of an answer, where JSON writes it with escapes; with its log probability, and its rivals'."""
-MAX_REST = 4 << 20
-"""Bytes of what else an answer may hold; what a model thinks is not always counted in its tokens."""
-MAX_ERROR = 1 << 20
-"""Bytes of an error that is looked into."""
+MAX_REST = 4 << 20  # bytes of what else an answer may hold; what a model thinks is not always counted in its tokens
+MAX_ERROR = 1 << 20  # bytes of an error that is looked into
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 """Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
 
@@ -105,8 +103,7 @@ def largest_answer(body: Mapping[str, Any]) -> int:
 OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 """Parameters that a model may refuse (OpenAI's reasoning models do); they are left out then, and the result says so."""
 
-Changes = Mapping[str, str | None]
-"""Parameter of a request -> the name that it is sent under; None: it is left out."""
+Changes = Mapping[str, str | None]  # parameter of a request -> the name that it is sent under; None: it is left out
 
 
 _REFUSES, _EXCLUDE = "unsupported|deprecated|unknown name", "cannot both be specified"
@@ -177,10 +174,8 @@ class StopMessages:
     """Of one endpoint in one role."""
 
     settings: EndpointSettings
-    url: str
-    """The address that is asked, redacted."""
-    key_name: str | None
-    """The variable whose key is sent."""
+    url: str  # the address that is asked, redacted
+    key_name: str | None  # the variable whose key is sent
 
     @classmethod
     def of(cls, settings: EndpointSettings, url: str, env: Mapping[str, str]) -> StopMessages:

@@ -20,8 +20,7 @@ from typing import Any
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.endpoint import bridge, openai_api
 
-Statement = tuple[str, tuple[Any, ...]]
-"""SQL, and what its placeholders stand for."""
+Statement = tuple[str, tuple[Any, ...]]  # SQL, and what its placeholders stand for
 Changed = tuple[str, Mapping[str, str | None]]
 """URL of an endpoint, and how a request to it was changed before it was answered."""
 
@@ -85,8 +84,7 @@ class GroupCommit:
             job.is_done, job.error = True, None
 
 
-APPLICATION_ID = 0x45464143
-"""Marks the file as ours ('EFAC')."""
+APPLICATION_ID = 0x45464143  # marks the file as ours ('EFAC')
 _SCHEMA_VERSION = 1
 
 _SCHEMA = f"""
@@ -184,8 +182,7 @@ class Origin:
 
     run_identity: str
     started_at: str
-    attempts: int
-    """The last line of the journal that was copied."""
+    attempts: int  # the last line of the journal that was copied
 
 
 class DamagedCacheError(Exception):

@@ -55,10 +55,8 @@ class FirstRequests:
             return tuple(self._causes) if len(self._causes) == self.most and not self._is_over else None
 
 
-OUTAGE_S = 120.0
-"""A server that restarts is back by then; one that sends nothing for longer is gone."""
-_LEAST = 3
-"""So few requests, or tries of one, say nothing of the endpoint."""
+OUTAGE_S = 120.0  # a server that restarts is back by then; one that sends nothing for longer is gone
+_LEAST = 3  # so few requests, or tries of one, say nothing of the endpoint
 
 
 class OutageDetector:
@@ -97,8 +95,7 @@ BACKOFF_FACTOR_S, BACKOFF_MAX_S = 0.5, 60.0
 SILENCE_FACTOR = 4
 """Where not a byte came: with five retries, the pauses are a minute together, and a server may restart in it."""
 RETRY_AFTER_MAX_S = 120.0
-TRIES_TO_REACH = 3
-"""Where nobody ever answered, more tries than these only keep the user waiting."""
+TRIES_TO_REACH = 3  # where nobody ever answered, more tries than these only keep the user waiting
 NVCF_MAX_HOLD_S, NVCF_FIRST_PAUSE_S, NVCF_MAX_PAUSE_S = 300, 0.25, 5.0
 NVCF_STATUS_URL_VARIABLE = "NVCF_STATUS_URL"
 NVCF_STATUS_URL = "https://api.nvcf.nvidia.com/v2/nvcf/pexec/status"
@@ -114,8 +111,7 @@ class Answered:
     started: float
     latency_s: float
     changes: Changes
-    server: str
-    """The URL of the server that answered, as the configuration has it."""
+    server: str  # the URL of the server that answered, as the configuration has it
 
 
 class _Tries:

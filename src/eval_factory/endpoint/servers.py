@@ -21,12 +21,10 @@ from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmissio
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
-FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0
-"""For how long a server that failed is asked nothing."""
+FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0  # for how long a server that failed is asked nothing
 WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
-_PATIENCE_S = 900.0
-"""Of one request, however many others are answered: a prompt may be larger than the limit itself."""
+_PATIENCE_S = 900.0  # of one request, however many others are answered: a prompt may be larger than the limit itself
 
 
 class Server:

@@ -31,8 +31,7 @@ from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
-GREETING_WITHIN_S = 60.0
-"""The server may be a busy process; that it is none at all shows at once."""
+GREETING_WITHIN_S = 60.0  # the server may be a busy process; that it is none at all shows at once
 _LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
 
 

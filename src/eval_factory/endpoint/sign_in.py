@@ -37,8 +37,7 @@ from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy
 RENEW_BEFORE_S, MAX_PART_OF_LIFETIME = 60.0, 0.25
 """A token is renewed so long before it expires, for a request that is under way must not outlive it; but no longer
 before than this part of its life: one of 30 s would be renewed at each request."""
-MAX_LIFETIME_S = 24 * 3600.0
-"""Whatever the service, or a file, says."""
+MAX_LIFETIME_S = 24 * 3600.0  # whatever the service, or a file, says
 
 
 def cache_folder(env: Mapping[str, str]) -> Path:
@@ -52,8 +51,7 @@ def cache_folder(env: Mapping[str, str]) -> Path:
 class Token:
     value: str
     expires_at: float
-    lifetime: float
-    """Seconds that the service gave it for."""
+    lifetime: float  # seconds that the service gave it for
 
     @property
     def is_fresh(self) -> bool:

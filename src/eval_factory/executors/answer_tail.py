@@ -11,10 +11,8 @@ from eval_factory.core.nouns import AttemptState
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api, response_cache
 
-MAX_TEXT, MAX_LINE = 80, 240
-"""Characters of an answer, and of all that is shown of it."""
-AT_ONCE = 200
-"""So many answers are held in memory."""
+MAX_TEXT, MAX_LINE = 80, 240  # characters of an answer, and of all that is shown of it
+AT_ONCE = 200  # so many answers are held in memory
 
 
 class AnswerTail:

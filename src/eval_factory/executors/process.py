@@ -45,18 +45,14 @@ class ProcessSpec:
     """A program to run in an output folder that this process holds."""
 
     argv: Sequence[str]
-    env: Mapping[str, str]
-    """All that it gets to see."""
+    env: Mapping[str, str]  # all that it gets to see
     rundir: RunDir
-    lock: Lock
-    """Inherited: nobody else may write to the folder for as long as the program lives."""
-    run_id: str
-    """Of the events that it writes."""
+    lock: Lock  # inherited: nobody else may write to the folder for as long as the program lives
+    run_id: str  # of the events that it writes
     redactor: Redactor
     once_begun: Callable[[], str | None] = lambda: None
     """Called when the program has begun. It gets the returned line on its standard input; what is raised ends it."""
-    watch: str | None = None
-    """Its answers are shown as they come: by their "figures", or with their "texts"."""
+    watch: str | None = None  # its answers are shown as they come: by their "figures", or with their "texts"
 
 
 _TICK_S = 0.2
@@ -159,7 +155,7 @@ def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[st
 def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S) -> None:
     """Ask every process of the group to end, then make those that are left."""
     deadline = time.monotonic() + grace_s
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # none is left
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # None is left
         os.killpg(leader.pid, signal.SIGTERM)
         while time.monotonic() < deadline:
             leader.poll()
@@ -270,8 +266,7 @@ def child_environment(env: Mapping[str, str], key_names: Iterable[str], extra: M
 
 ALWAYS_OPEN = 64
 """What helm-run has open beside its requests: logs, data, pipes; 9 were counted, and libraries may have theirs."""
-OPEN_PER_REQUEST = 3
-"""A connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log."""
+OPEN_PER_REQUEST = 3  # a connection, and for a thread that waits for it (a judge's) cache.db with its write-ahead log
 
 _ONE_AT_A_TIME = threading.Lock()
 """The limit is the process's: of two runs in two threads, none may take back what the other was given."""

@@ -11,8 +11,7 @@ from typing import Any
 
 from eval_factory.core import formats
 
-READ_BYTES = 1 << 20
-"""Of a file at once."""
+READ_BYTES = 1 << 20  # of a file at once
 
 
 class LineTail:

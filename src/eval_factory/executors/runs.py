@@ -33,22 +33,16 @@ from eval_factory.executors.process import start_listening
 @dataclass(frozen=True)
 class RunSpec:
     name: str
-    run_config: str
-    """The file, which names the output folder."""
-    log: str
-    """The file for what `run_eval` would show on the screen."""
-    record: str
-    """The file for the record of the end."""
+    run_config: str  # the file, which names the output folder
+    log: str  # the file for what `run_eval` would show on the screen
+    record: str  # the file for the record of the end
     fresh: bool = False
     debug: bool = False
-    probed: tuple[str, ...] | None = None
-    """Roles whose endpoints are known to answer; None: the run asks them itself."""
-    limits: SharedLimitsSettings | None = None
-    """What its requests share with those of others."""
+    probed: tuple[str, ...] | None = None  # roles whose endpoints are known to answer; None: the run asks them itself
+    limits: SharedLimitsSettings | None = None  # what its requests share with those of others
     served_at: str | None = None
     """The addresses of its model's servers, with blanks between them, where somebody has started some."""
-    asks: Mapping[str, Any] = field(default_factory=dict)
-    """What only the executor that it is for reads."""
+    asks: Mapping[str, Any] = field(default_factory=dict)  # what only the executor that it is for reads
 
     def line(self) -> str:
         return json.dumps(asdict(self)) + "\n"
@@ -68,15 +62,13 @@ class RunSpec:
 class Waiting:
     where: str = ""
     reason: str = ""
-    for_ever: bool = False
-    """What it waits for never comes: it has to be ended, and begun in another way."""
+    for_ever: bool = False  # what it waits for never comes: it has to be ended, and begun in another way
 
 
 @dataclass(frozen=True)
 class Started:
     where: str
-    pid: int | None = None
-    """Of its process, where that is one of this machine."""
+    pid: int | None = None  # of its process, where that is one of this machine
 
 
 @dataclass(frozen=True)
@@ -119,8 +111,7 @@ class Executor(Protocol):
         """Nothing is left of runs that have ended but their folders and logs: no process, no key."""
 
 
-GRACE_S = 15.0
-"""A run that is interrupted ends its helm-run first, which has a few seconds for it."""
+GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a few seconds for it
 
 
 class LocalRuns:

@@ -40,8 +40,7 @@ from eval_factory.executors.process import TAIL_LINES, copy_lines, end_group, st
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
 ASKED_EVERY_S, WATCHED_EVERY_S, MAX_ANSWER_S = 0.2, 2.0, 10.0
-TO_BE_GONE_S, COPY_S = 5.0, 2.0
-"""Beyond the grace that the server itself has; for its last lines when it has ended."""
+TO_BE_GONE_S, COPY_S = 5.0, 2.0  # beyond the grace that the server itself has; for its last lines when it has ended
 MAX_PORTS, MAX_TRIES = 5, 200
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below those that systems give to connections of their own, so that none takes it between now and its use."""
@@ -63,19 +62,15 @@ class ServerSpec:
 
     name: str
     words: tuple[str, ...]
-    health: str
-    """The URL, on the server's own machine, that answers with 200 when it is ready."""
+    health: str  # the URL, on the server's own machine, that answers with 200 when it is ready
     log: Path
-    env: Mapping[str, str]
-    """All that the server gets to see, but for its settings."""
-    secrets: tuple[str, ...]
-    """Values that are not to stand in its log: requests bring keys to it, too."""
+    env: Mapping[str, str]  # all that the server gets to see, but for its settings
+    secrets: tuple[str, ...]  # values that are not to stand in its log: requests bring keys to it, too
     start_time_limit_s: float
     hang_time_limit_s: float
     stop_grace_s: float
     max_restarts: int
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Variables with their values."""
+    settings: Mapping[str, str] = field(default_factory=dict)  # variables with their values
     replicas: int = 1
     launch: tuple[str, ...] = ()
     """Words that start a program on a machine for one of the servers; none: they run on this one."""

@@ -29,11 +29,9 @@ class QueueUnknownError(PrerequisiteError):
 @dataclass(frozen=True)
 class QueuedTask:
     job_name: str
-    job_id: str
-    """Of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right now."""
+    job_id: str  # of the array. Slurm may use it again after a crash: good for a message, and for `cancel` right now
     index: int
-    state: str
-    """As Slurm says it: PENDING, RUNNING, COMPLETING ..."""
+    state: str  # as Slurm says it: PENDING, RUNNING, COMPLETING ...
     reason: str
 
 
@@ -169,11 +167,9 @@ class BatchJob:
     name: str
     tasks: int
     at_once: int
-    log: Path
-    """A folder; each task has a file of its own in it, to which a further start of the task is added."""
+    log: Path  # a folder; each task has a file of its own in it, to which a further start of the task is added
     resources: Mapping[str, Any]
-    argv: Sequence[str]
-    """What each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0."""
+    argv: Sequence[str]  # what each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0
     servers: int = 1
 
 

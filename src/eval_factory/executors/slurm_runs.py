@@ -37,8 +37,7 @@ from eval_factory.executors.slurm import (
     reason_name,
 )
 
-JUST_WRITTEN_S = 300.0
-"""Keys that are younger may be of tasks which sbatch is about to take."""
+JUST_WRITTEN_S = 300.0  # keys that are younger may be of tasks which sbatch is about to take
 END_LIMIT_S = 120.0
 END = ".end.json"
 _OF_THE_MACHINE = frozenset(
@@ -54,17 +53,12 @@ _OF_THE_MACHINE = frozenset(
 class SlurmAsks:
     """What a run asks of Slurm: `RunSpec.asks`, typed."""
 
-    group: str
-    """Runs of one group ask one endpoint."""
-    resources: Mapping[str, Any]
-    """Every key of suite.slurm. Runs with the same go into one array."""
+    group: str  # runs of one group ask one endpoint
+    resources: Mapping[str, Any]  # every key of suite.slurm. Runs with the same go into one array
     at_once: int
-    servers: int = 1
-    """Of a model, that each task starts as steps; the resources are asked for each of them."""
-    together: bool = False
-    """All runs of its group are done by one task: they ask one server, which the task starts."""
-    serve: Mapping[str, Any] | None = None
-    """How its task starts the server of its model."""
+    servers: int = 1  # of a model, that each task starts as steps; the resources are asked for each of them
+    together: bool = False  # all runs of its group are done by one task: they ask one server, which the task starts
+    serve: Mapping[str, Any] | None = None  # how its task starts the server of its model
     max_processes: int = 1
     max_attempts: int = 1
     max_outage_s: float = 0.0
@@ -80,10 +74,8 @@ class Wave:
 
     number: int
     job_name: str
-    runs: tuple[RunSpec, ...]
-    """What each of its tasks does, by the task's number."""
-    together: bool = False
-    """One task does all of them."""
+    runs: tuple[RunSpec, ...]  # what each of its tasks does, by the task's number
+    together: bool = False  # one task does all of them
 
     def of_task(self, index: int) -> tuple[RunSpec, ...]:
         return self.runs if self.together else self.runs[index : index + 1]

@@ -25,8 +25,7 @@ from eval_factory.helm.judge_output import (
 )
 
 _MET, EXPLANATION, _NUMBER, JUDGEMENTS = "criteria_met", "explanation", "criterion", "judgements"
-ERROR = "error"
-"""Instead of a decision: why there is none."""
+ERROR = "error"  # instead of a decision: why there is none
 
 READY_MADE = "a ready-made judgement"
 _SIGNS = {

@@ -26,10 +26,8 @@ class Environment:
     """Where one upstream is."""
 
     upstream: Upstream
-    python: str
-    """The interpreter that runs it."""
-    search: tuple[str, ...] | None = None
-    """The folders that it imports from; None: those of this process."""
+    python: str  # the interpreter that runs it
+    search: tuple[str, ...] | None = None  # the folders that it imports from; None: those of this process
 
     def version_of(self, package: str) -> str | None:
         """None: it is not installed there."""

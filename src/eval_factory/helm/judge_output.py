@@ -43,8 +43,7 @@ _TWINS = {
 """ASCII and what looks like it: of Unicode's confusables (unicode.org/Public/security/latest/confusables.txt) the
 Cyrillic, Greek and small capital letters with which English can be written, quotation marks and colons."""
 
-_TAG_CHARACTERS = range(0xE0020, 0xE007F)
-"""Invisible twins of ASCII, which many models read."""
+_TAG_CHARACTERS = range(0xE0020, 0xE007F)  # invisible twins of ASCII, which many models read
 
 
 class _Plain(dict[int, str]):
@@ -138,11 +137,9 @@ def _as_text(data: bytes) -> str:
     return data.decode() if data and all(byte in _PRINTABLE for byte in data) else ""
 
 
-Criteria = Mapping[str, Collection[str]]
-"""What a judge has to rate: criterion -> the fields of its rating."""
+Criteria = Mapping[str, Collection[str]]  # what a judge has to rate: criterion -> the fields of its rating
 
-_MAX_OUTPUT = 200_000
-"""Characters of a judge's output: many times what its tokens can hold."""
+_MAX_OUTPUT = 200_000  # characters of a judge's output: many times what its tokens can hold
 MAX_BRACES = 200
 MAX_FIELDS_PERMUTED = 3
 

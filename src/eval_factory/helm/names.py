@@ -21,21 +21,17 @@ JUDGES = "judges.yaml"
 BENCHMARK = "benchmark.yaml"
 JUDGE_PROMPT = "judge_prompt.txt"
 LOGGING = "logging.yaml"
-OTHER_RUN = "other_run.json"
-"""The instances of the run that `extra.stop_when.differs_from` names."""
-SETTINGS = "settings.json"
-"""Read by our plug-in, not by HELM: where data are, and which hosts may be contacted."""
+OTHER_RUN = "other_run.json"  # the instances of the run that `extra.stop_when.differs_from` names
+SETTINGS = "settings.json"  # read by our plug-in, not by HELM: where data are, and which hosts may be contacted
 
-_ORGANIZATION = "endpoint"
-"""HELM needs exactly <organization>/<name>."""
+_ORGANIZATION = "endpoint"  # HELM needs exactly <organization>/<name>
 
 _TAGS = ("TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG")
 
 LENGTH_TOKENIZER = "openai/cl100k_base"
 """Counts tokens where `max_length` sets a limit. Never used otherwise: HELM then cuts no prompt."""
 
-NO_LIMIT = 2_147_483_647
-"""`--max-eval-instances` for 'all': HELM requires the flag."""
+NO_LIMIT = 2_147_483_647  # `--max-eval-instances` for 'all': HELM requires the flag
 
 DEFAULT_JURY = {
     "gpt": "stanfordhealthcare/gpt-4o-2024-05-13",
@@ -69,10 +65,8 @@ CONFIDENCE_FILE = "stated_confidence.json"
 DRAWN_SAMPLE_FILE = "drawn_sample.json"
 """In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
-SQL_TOTAL_LIMIT_S = 600.0
-"""For all of a model's queries together that take longer than SQL_SHORT_LIMIT_S."""
-SQL_SHORT_LIMIT_S = 1.0
-"""For one query, after that."""
+SQL_TOTAL_LIMIT_S = 600.0  # for all of a model's queries together that take longer than SQL_SHORT_LIMIT_S
+SQL_SHORT_LIMIT_S = 1.0  # for one query, after that
 
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"

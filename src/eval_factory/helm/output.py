@@ -21,8 +21,7 @@ from eval_factory.helm import names
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
 MULTIMODAL_PROMPT, MEDIA_OBJECTS = "multimodal_prompt", "media_objects"
-BLOCK = 256 * 1024
-"""Bytes of a large file that are read at once."""
+BLOCK = 256 * 1024  # bytes of a large file that are read at once
 SMALL = 8_000_000
 """Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as much of memory."""
 
@@ -127,8 +126,7 @@ class RequestState(HelmRecord):
     train_trial_index: int
     request: dict[str, Any]
     result: Result | None = None
-    output_mapping: dict[str, str] | None = None
-    """Label of an option -> its text, where the question has options."""
+    output_mapping: dict[str, str] | None = None  # label of an option -> its text, where the question has options
     prompt_truncated: bool = False
     annotations: dict[str, Any] | None = None
 
@@ -162,8 +160,7 @@ class JuryNames:
 
     metric: str
     annotation: str
-    judges: Mapping[str, str]
-    """What a judge is called there -> its deployment."""
+    judges: Mapping[str, str]  # what a judge is called there -> its deployment
 
 
 @dataclass(frozen=True)
@@ -393,8 +390,7 @@ class LoadedDataset(HelmRecord):
 
 class _AppliedPatch(HelmRecord):
     name: str
-    run_specs: list[str] | None = None
-    """Those that it is for; None: every run."""
+    run_specs: list[str] | None = None  # those that it is for; None: every run
 
 
 class AppliedPatches(HelmRecord):
@@ -422,10 +418,8 @@ class _CodeExecution(HelmRecord):
 
     run_specs: list[str] = []
     by: list[str] = []
-    ended: int = 0
-    """Answers that ended the process that executed them."""
-    shortened: int = 0
-    """Queries that were ended before their time, because the model's others had used it up."""
+    ended: int = 0  # answers that ended the process that executed them
+    shortened: int = 0  # queries that were ended before their time, because the model's others had used it up
 
 
 class DrawnSample(HelmRecord):

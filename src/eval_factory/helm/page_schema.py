@@ -31,12 +31,9 @@ _MAX_NAME = 80
 class PageRun:
     """What the schema has to know of a run."""
 
-    task: str
-    """As eval-factory calls it."""
-    groups: tuple[str, ...]
-    """HELM's, the most general first; each is `plain_name` of what it was."""
-    metrics: tuple[str, ...]
-    """Names of all its scores."""
+    task: str  # as eval-factory calls it
+    groups: tuple[str, ...]  # HELM's, the most general first; each is `plain_name` of what it was
+    metrics: tuple[str, ...]  # names of all its scores
     main_metric: str
     main_split: str
 

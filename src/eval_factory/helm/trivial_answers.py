@@ -28,8 +28,7 @@ MAX_LABELS = 12
 MAX_LABEL_LENGTH = 20
 """Characters. Right answers that are few, short and repeated are labels, whoever declared them or not."""
 
-_REPEATED = 2
-"""What is right once only is nobody's habit."""
+_REPEATED = 2  # what is right once only is nobody's habit
 
 EMPTY_NAME, REFUSAL_NAME, MAJORITY_NAME, RANDOM_NAME = "empty", "refusal", "majority", "random"
 SHORTEST_NAME = "shortest option"
@@ -43,12 +42,9 @@ class AskedQuestion:
     """What is known of one instance."""
 
     id: str
-    right: tuple[str, ...]
-    """The texts of the right references."""
-    options: Mapping[str, str]
-    """Label of an option -> its text; empty where the question has no options."""
-    text: str = ""
-    """What is asked about, without the prompt around it."""
+    right: tuple[str, ...]  # the texts of the right references
+    options: Mapping[str, str]  # label of an option -> its text; empty where the question has no options
+    text: str = ""  # what is asked about, without the prompt around it
     source: str | None = None
     """What the question shares with others: the name of the calculator, the question that several answers belong to."""
 
@@ -113,8 +109,7 @@ def _that_look_at_the_data(questions: Sequence[AskedQuestion], by: str) -> Itera
         yield LENGTH_NAME, tuple(answer or "" for answer in _cross_fitted(questions, _by_length))
 
 
-_Answering = Callable[[AskedQuestion], str | None]
-"""None: it has no answer to this question."""
+_Answering = Callable[[AskedQuestion], str | None]  # None: it has no answer to this question
 
 
 def _cross_fitted(
@@ -251,8 +246,7 @@ def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> 
     return made
 
 
-VERSION = 2
-"""Goes up when the answers, or how they are scored, change."""
+VERSION = 2  # goes up when the answers, or how they are scored, change
 
 
 @dataclass(frozen=True)
@@ -262,12 +256,9 @@ class StrategyScores:
     name: str
     values: dict[str, list[int | float | None]]
     """HELM's name of a metric -> its value of each question. 0 and 1 are read as the same two objects each time."""
-    answer: str | None = None
-    """Where it is the same to every question; else `answers` has them."""
-    answers: list[str] | None = None
-    """Neither: of an answer at random. Its values are means over all that it may be."""
-    annotation: dict[str, Any] | None = None
-    """What an annotator that executes answers says of this one."""
+    answer: str | None = None  # where it is the same to every question; else `answers` has them
+    answers: list[str] | None = None  # neither: of an answer at random. Its values are means over all that it may be
+    annotation: dict[str, Any] | None = None  # what an annotator that executes answers says of this one
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
@@ -281,22 +272,17 @@ class TrivialScores:
     """The file. helm-run makes it, and does without pydantic; whoever reads it checks it."""
 
     version: int = VERSION
-    run: str = ""
-    """HELM's name of the run."""
+    run: str = ""  # HELM's name of the run
     data_sha256: str = ""
     """Of the questions, their references and the metrics: whoever reads the same has the same floors."""
-    known: bool = False
-    """Whether these data are among those whose floors come with the package: nothing was computed."""
+    known: bool = False  # whether these data are among those whose floors come with the package: nothing was computed
     limit_s: float = 0.0
     spent_s: float = 0.0
     lower_is_better: list[str] = field(default_factory=list)
-    questions: list[tuple[str, int, str | None]] = field(default_factory=list)
-    """Id, trial and split of each."""
+    questions: list[tuple[str, int, str | None]] = field(default_factory=list)  # id, trial and split of each
     strategies: list[StrategyScores] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    """Names of those for which there was no time."""
-    error: str | None = None
-    """Why there is nothing, where it failed."""
+    left_out: list[str] = field(default_factory=list)  # names of those for which there was no time
+    error: str | None = None  # why there is nothing, where it failed
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
@@ -332,8 +318,7 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
     return found if found.version == VERSION else None
 
 
-PADDED_QUESTIONS = 10
-"""Questions to which it is judged."""
+PADDED_QUESTIONS = 10  # questions to which it is judged
 PADDED_NAME = "padded generic answer"
 PADDED_ANSWER = (
     "Thank you very much for your question. It is good that you have asked, and I am glad to help. There are several"
@@ -349,8 +334,7 @@ PADDED_ANSWER = (
 @dataclass(frozen=True)
 class JudgedProbe:
     instance: str
-    annotations: Mapping[str, Any]
-    """HELM's, as of any answer."""
+    annotations: Mapping[str, Any]  # HELM's, as of any answer
 
 
 def write_judge_probe(
@@ -366,8 +350,7 @@ class ConfidenceReply:
     """What the model said of how sure it is."""
 
     reply: str | None
-    error: str | None
-    """Why there is none."""
+    error: str | None  # why there is none
 
 
 def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], ConfidenceReply]:

@@ -39,8 +39,7 @@ from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, r
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
 SHORT_ANSWER = {"en": "Answer the question using a single word or sentence.", "zh": "请用一个词或一句话回答问题"}
 """Language -> the instruction; in English that of HELM's vqa_rad."""
-PICTURES = "pictures"
-"""A folder among the scenario's data."""
+PICTURES = "pictures"  # a folder among the scenario's data
 FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
 """HELM's adapter of choices beside pictures sends no stop sequence: the label is what stands before a line break."""
 

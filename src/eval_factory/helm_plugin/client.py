@@ -56,8 +56,7 @@ class EndpointStopped(NonRetriableException):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class _Reply:
-    key: str
-    """Under which the answer is cached."""
+    key: str  # under which the answer is cached
     completion: openai_api.Completion
     latency_s: float
     created: float

@@ -33,11 +33,9 @@ from eval_factory.tasks.asked_again import (
     turn_of,
 )
 
-NO_ANSWER = "(no answer)"
-"""What stands for an empty answer: many endpoints refuse an empty turn."""
+NO_ANSWER = "(no answer)"  # what stands for an empty answer: many endpoints refuse an empty turn
 
-_Key = tuple[str, int, str]
-"""(instance, trial, name of the asking); its name is empty where the question is as it is."""
+_Key = tuple[str, int, str]  # (instance, trial, name of the asking); its name is empty where the question is as it is
 
 
 class AskingWhatFollows:

@@ -21,8 +21,7 @@ from eval_factory.core.urls import host_of
 from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
 
-_NO_FAMILY = -1
-"""Of a socket that is made of a descriptor which is open already."""
+_NO_FAMILY = -1  # of a socket that is made of a descriptor which is open already
 _FAMILIES = frozenset({_NO_FAMILY, socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", _NO_FAMILY)})
 """Others send frames past addresses and ports (AF_PACKET), or leave a virtual machine (AF_VSOCK)."""
 

@@ -63,8 +63,7 @@ def needed_capability(adapter_spec: Any) -> str | None:
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
-_MAX_NAME = 200
-"""Bytes of a run folder's name; file systems take 255, and HELM adds to it."""
+_MAX_NAME = 200  # bytes of a run folder's name; file systems take 255, and HELM adds to it
 
 
 class NoInstancesError(ValueError):

@@ -48,15 +48,13 @@ from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
 from eval_factory.tasks.known_floors import known_floors
 
-SHARE = 10
-"""A run's time is this many times what may be spent here."""
+SHARE = 10  # a run's time is this many times what may be spent here
 
 _METRICS = "helm.benchmark.metrics."
 BASIC = f"{_METRICS}basic_metrics.BasicGenerationMetric"
 SUMMARIES = f"{_METRICS}summarization_metrics.SummarizationMetric"
 SQL = f"{_METRICS}ehr_sql_metrics.EhrSqlMetric"
-EXECUTED = frozenset({"pass", "code_eval_acc"})
-"""Names of HELM's basic metrics that execute the answer."""
+EXECUTED = frozenset({"pass", "code_eval_acc"})  # names of HELM's basic metrics that execute the answer
 ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 """HELM's name of a metric -> the rouge_score package's."""
 _FORMS = {

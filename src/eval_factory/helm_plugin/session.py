@@ -99,23 +99,17 @@ class Session:
 
     cache: ResponseCache
     events: EventWriter
-    redactor: Redactor
-    """Knows the keys of all clients."""
-    spending: RunSpending
-    """One for all clients."""
+    redactor: Redactor  # knows the keys of all clients
+    spending: RunSpending  # one for all clients
     counters: dict[str, Counters] = field(default_factory=lambda: defaultdict(Counters))
-    clients: dict[str, Any] = field(default_factory=dict)
-    """Role -> its client."""
+    clients: dict[str, Any] = field(default_factory=dict)  # role -> its client
     lock: threading.Lock = field(default_factory=threading.Lock)
-    limits: SharedLimits | None = None
-    """What this run shares with others; None: it has its limits for itself."""
-    jury_form: JuryForm = HELMS_FORM
-    """What the judges of this run may say."""
+    limits: SharedLimits | None = None  # what this run shares with others; None: it has its limits for itself
+    jury_form: JuryForm = HELMS_FORM  # what the judges of this run may say
     asks_model: bool = True
     not_stored: set[str] = field(default_factory=set)
     """Where the model is not asked: keys of requests that it was never asked."""
-    limit_reached: str | None = None
-    """The name of the run's limit at which nothing more is asked."""
+    limit_reached: str | None = None  # the name of the run's limit at which nothing more is asked
 
     def expect(self, role: str, total: int) -> None:
         with self.lock:
@@ -266,5 +260,4 @@ class CodeExecution(RunRecord):
 
 
 judge_prompts, code_execution = JudgePrompts(), CodeExecution()
-drawn_sample = RunRecord()
-"""With `extra.stop_when`: how many instances are asked, of how many."""
+drawn_sample = RunRecord()  # with `extra.stop_when`: how many instances are asked, of how many

@@ -20,8 +20,7 @@ from eval_factory.core.formats import first_of
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.helm.instance_fields import SUB_SPLIT, are_few, groups_of
 
-SHOWN = 5
-"""Ids in a message."""
+SHOWN = 5  # ids in a message
 _Downsample = Callable[[list[Any], int, list[str]], list[Any]]
 
 

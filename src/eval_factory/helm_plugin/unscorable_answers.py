@@ -121,8 +121,7 @@ def _key_of(state: RequestState) -> _Key:
     return state.instance.id, state.train_trial_index, state.instance.perturbation
 
 
-_of_this_run: list[Unscorable] = []
-"""The last one is in use."""
+_of_this_run: list[Unscorable] = []  # the last one is in use
 
 
 def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:

@@ -40,12 +40,10 @@ APPROVED, CANDIDATE = "approved", "candidate"
 class Changed:
     """What was decided."""
 
-    outcome: str
-    """Of the gate; or as `Looked.outcome`, where runs are not complete."""
+    outcome: str  # of the gate; or as `Looked.outcome`, where runs are not complete
     exit_code: int
     text: str
-    line: Line | None = None
-    """Of the ledger: the decision."""
+    line: Line | None = None  # of the ledger: the decision
 
 
 def change(panel: Panel, new_target: Path, how: Asking) -> Changed:

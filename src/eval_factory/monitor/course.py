@@ -49,8 +49,7 @@ class _Stream:
 
     limit: Limit
     scale: Scaled
-    keys: Sequence[str]
-    """Its instances: those with a value in every run of the baseline."""
+    keys: Sequence[str]  # its instances: those with a value in every run of the baseline
     left_out: int
     baseline: Baseline
     detector: EDetector

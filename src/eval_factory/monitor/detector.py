@@ -37,14 +37,12 @@ from eval_factory.scoring.intervals import FEW_SOURCES, LARGE_SOURCE
 Array = NDArray[Any]
 BOLDNESS = np.array([0.9, 0.6, 0.35, 0.2, 0.1, 0.05])
 """Of each bet, the share of the stake that the worst week would cost."""
-LUCK = np.arange(17) / 4
-"""k: by how many standard errors the baseline may be too good."""
+LUCK = np.arange(17) / 4  # k: by how many standard errors the baseline may be too good
 PRICES = np.exp(np.outer(LUCK, [0.75, 1.5, 2.5]) - np.square([0.75, 1.5, 2.5]) / 2).mean(axis=1) / 1.29
 """Of each k. A panel's own luck is rounded up to the next k; for luck from the normal distribution the price of that is
 1 in the mean (luck that is not rounded would need 1.07 for 1.29). One panel of 30,000 has more luck than 4."""
 POWERS = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-MOST = 1e250
-"""No evidence is more: it stays finite."""
+MOST = 1e250  # no evidence is more: it stays finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +54,10 @@ class Baseline:
             instance, a `max_drop` not from 0 to 1, or no looks.
     """
 
-    values: Array
-    """(B, n): runs, instances; from 0, the worst, to 1, the best."""
-    units: Array
-    """(n,): a whole number for each instance; those of one cluster have the same."""
-    max_drop: float
-    """How far the mean may fall, 0 to 1."""
-    looks: int
-    """How many there will be at most."""
+    values: Array  # (B, n): runs, instances; from 0, the worst, to 1, the best
+    units: Array  # (n,): a whole number for each instance; those of one cluster have the same
+    max_drop: float  # how far the mean may fall, 0 to 1
+    looks: int  # how many there will be at most
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", np.round(np.asarray(self.values, float), 12))

@@ -25,8 +25,7 @@ from eval_factory.core.results import UTC_FORMAT
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, open_regular, write_atomic
 
-NOTHING = "0" * 64
-"""Stands for the line before the first."""
+NOTHING = "0" * 64  # stands for the line before the first
 Line = dict[str, Any]
 
 
@@ -39,10 +38,8 @@ class Read:
     """The ledger as it stands."""
 
     lines: tuple[Line, ...]
-    problems: tuple[str, ...]
-    """What shows that it was changed; empty where nothing does."""
-    head: str
-    """The last line's hash."""
+    problems: tuple[str, ...]  # what shows that it was changed; empty where nothing does
+    head: str  # the last line's hash
 
 
 class Ledger:

@@ -48,10 +48,8 @@ class Outcome(Word):
     BASELINE = "baseline"
     IN_CONTROL = "in_control"
     ALARM = "alarm"
-    NOT_MADE = "not_made"
-    """The panel could not be asked, or not whole: no evidence."""
-    SUBMITTED = "submitted"
-    """To Slurm: the same command goes on."""
+    NOT_MADE = "not_made"  # the panel could not be asked, or not whole: no evidence
+    SUBMITTED = "submitted"  # to Slurm: the same command goes on
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,8 @@ class Looked:
     outcome: Outcome
     exit_code: int
     folder: Path
-    line: Line | None = None
-    """What was written into the ledger."""
-    report: SuiteReport | None = None
-    """Of runs that are not complete."""
+    line: Line | None = None  # what was written into the ledger
+    report: SuiteReport | None = None  # of runs that are not complete
     head: str = ""
 
 
@@ -72,8 +68,7 @@ class Asking:
 
     env: Mapping[str, str]
     say: Callable[[str], object]
-    looking_on: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]
-    """Shows what a suite does."""
+    looking_on: Callable[[SuiteDir], AbstractContextManager[SuiteObserver]]  # shows what a suite does
     options: SuiteOptions
 
 

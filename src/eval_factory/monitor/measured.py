@@ -26,8 +26,7 @@ from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 
 VALUES = "values.json"
-SHARES = ("refused", "unreadable", "empty", "failed")
-"""Figures that are shares of the answers."""
+SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
 STATED = "stated"
 _MAX_NAMED = 12
 _Figures = dict[str, Any]
@@ -37,8 +36,7 @@ _Figures = dict[str, Any]
 class Scaled:
     """How a limit's score becomes a value from 0 to 1."""
 
-    metric: str
-    """The score's name in the result."""
+    metric: str  # the score's name in the result
     low: float
     high: float
     higher_is_better: bool
@@ -60,8 +58,7 @@ class Scaled:
 class Asked:
     """One asking of the panel, measured."""
 
-    limits: Mapping[str, Mapping[str, float | None]]
-    """Limit -> instance -> its value; None where it has none."""
+    limits: Mapping[str, Mapping[str, float | None]]  # limit -> instance -> its value; None where it has none
     clusters: Mapping[str, Mapping[str, str]]
     """Limit -> instance -> what it shares its source with, where the task declares such."""
     watched: _Figures

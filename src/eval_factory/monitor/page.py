@@ -36,8 +36,7 @@ WIDTH, LEFT, RIGHT, TOP, LOWEST, BOTTOM = 480.0, 62.0, 408.0, 32.0, 184.0, 202.0
 """Of a plot: narrower than others, so that its letters are read on a phone; its edges; the lowest value."""
 FEWEST, MAX_NUMBERED = 10, 8
 """A plot has room for so many looks at least; so many lines in it have a number at their end."""
-LEAST, MOST = 1e-3, 1e5
-"""E-values beyond are drawn at a plot's edge."""
+LEAST, MOST = 1e-3, 1e5  # e-values beyond are drawn at a plot's edge
 _STYLE = """
 .plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
 @media print { details::details-content { content-visibility: visible; block-size: auto; } }

@@ -28,8 +28,7 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
 CHANGED = "changed"
-PANEL_FILE = "panel.yml"
-"""In the output folder: the panel of the baseline that holds."""
+PANEL_FILE = "panel.yml"  # in the output folder: the panel of the baseline that holds
 Watched = Literal["changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"]
 _OF_SUITES = (
     "params", "judges", "prices", "executor", "slurm", "max_processes", "max_attempts", "max_outage_s", "max_cost",
@@ -137,13 +136,10 @@ def panel_schema() -> dict[str, Any]:
 class Limit:
     """By how much one score, of a task or of a group in it, may get worse."""
 
-    name: str
-    """`pubmed_qa`, or `pubmed_qa, topic=heart`."""
-    task: str
-    """The name of the task in the panel: of its runs' folders."""
+    name: str  # `pubmed_qa`, or `pubmed_qa, topic=heart`
+    task: str  # the name of the task in the panel: of its runs' folders
     metric: str | None
-    max_drop: float
-    """In the metric's own unit."""
+    max_drop: float  # in the metric's own unit
     field: str | None = None
     value: str | None = None
 
@@ -153,8 +149,7 @@ class Panel:
     file: Path
     folder: Path
     section: PanelSection
-    document: Mapping[str, Any]
-    """`monitor`, as given."""
+    document: Mapping[str, Any]  # `monitor`, as given
     env: Mapping[str, str]
 
     @property

@@ -23,35 +23,27 @@ from eval_factory.monitor.detector import Array, Baseline, EDetectors, Units
 DROPS = (0.05, 0.1, 0.2)
 REPEATS = (5, 10, 20, 40)
 FLIP_RATES = (0.02, 0.1, 0.3)
-ENOUGH = 0.97
-"""Of simulated years, for 95 % of all: 200 years can err by 1.5 %."""
+ENOUGH = 0.97  # of simulated years, for 95 % of all: 200 years can err by 1.5 %
 YEARS, FIRST = 200, 60
 """Where the first of them find a drop in less than 80 %, the others are not needed to say: not enough."""
-LEVELS = 11
-"""Of values that a simulated answer can have; more are rounded to so many, evenly apart."""
+LEVELS = 11  # of values that a simulated answer can have; more are rounded to so many, evenly apart
 TOGETHER = 0.3
-MOST_SIMULATED = 2000
-"""Instances."""
-RUN_IN = 6
-"""Looks before the drop that are simulated; what was put on before them counts as lost."""
+MOST_SIMULATED = 2000  # instances
+RUN_IN = 6  # looks before the drop that are simulated; what was put on before them counts as lost
 
 
 @dataclass(frozen=True)
 class Found:
-    drop: float
-    """Of the scale."""
-    share: float
-    """Of the years, those with an alarm between the drop and the last look."""
+    drop: float  # of the scale
+    share: float  # of the years, those with an alarm between the drop and the last look
     weeks: int | None
     """The median number of looks that it takes, 1 where the first one after the drop shows it; None: most find none."""
 
 
 @dataclass(frozen=True)
 class Needed:
-    repeats: int | None
-    """The fewest runs in a baseline that find the drop; None: 40 are not enough."""
-    found: Found
-    """With so many, or with the most."""
+    repeats: int | None  # the fewest runs in a baseline that find the drop; None: 40 are not enough
+    found: Found  # with so many, or with the most
 
 
 def what_it_finds(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[list[Found]]:

@@ -23,8 +23,7 @@ _Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class VerifiedPanel:
-    findings: tuple[str, ...]
-    """What shows that something was changed; empty where nothing does."""
+    findings: tuple[str, ...]  # what shows that something was changed; empty where nothing does
     lines: int
     looks: int
     head: str

@@ -30,8 +30,7 @@ class CredentialsReport:
     lines: list[str] = field(default_factory=list)
     found: dict[str, str] = field(default_factory=dict)
     """Variable -> key or another secret, for the environment of helm-run."""
-    warnings: list[str] = field(default_factory=list)
-    """What of the lines belongs on the screen."""
+    warnings: list[str] = field(default_factory=list)  # what of the lines belongs on the screen
 
 
 def credentials_report(plan: Plan, env: Mapping[str, str]) -> CredentialsReport:

@@ -25,8 +25,7 @@ _RATES = {
     "cached_input_per_million": "cache_read_mtok",
 }  # fmt: skip
 """Our names -> the library's."""
-FREE = Price(0.0, 0.0, source="embedded")
-"""The embedded endpoint is on this machine."""
+FREE = Price(0.0, 0.0, source="embedded")  # the embedded endpoint is on this machine
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,7 @@ class Prices:
     """By role."""
 
     known: Mapping[str, Price]
-    unknown: Mapping[str, str]
-    """Why; of this machine's own endpoints too, which may cost nothing."""
+    unknown: Mapping[str, str]  # why; of this machine's own endpoints too, which may cost nothing
 
 
 def budget_of(plan: Plan) -> Budget:

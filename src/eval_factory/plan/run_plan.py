@@ -24,13 +24,11 @@ from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPR
 from eval_factory.tasks.run_specs import IMAGES
 from eval_factory.tasks.upstreams import HELM, Upstream
 
-KEPT_BY = "answers_kept_by"
-"""The section of run_config.yml; only where there were several servers."""
+KEPT_BY = "answers_kept_by"  # the section of run_config.yml; only where there were several servers
 IDENTITY_VERSION = 1
 URL = "target.api_endpoint.url"
 STOP_WHEN = "config.params.extra.stop_when"
-HELM_SUITE = "eval-factory"
-"""The one suite of an output folder: a folder holds one evaluation."""
+HELM_SUITE = "eval-factory"  # the one suite of an output folder: a folder holds one evaluation
 
 
 def _paths(group: str, *names: str) -> set[str]:
@@ -85,8 +83,7 @@ class Plan:
     evaluation: Evaluation
     rundir: RunDir
     model: EndpointPlan
-    judges: tuple[EndpointPlan, ...]
-    """Of the jury that the configuration names."""
+    judges: tuple[EndpointPlan, ...]  # of the jury that the configuration names
     prescribed: tuple[EndpointPlan, ...]
     """Judges that HELM's own annotators name; they are asked through our client all the same."""
     scenario_arguments: Mapping[str, str | int]
@@ -145,14 +142,10 @@ class EndpointPlan(EndpointSettings):
     """An endpoint's settings, and what HELM has to know of it beside: by which name, with prompts of which length."""
 
     _: KW_ONLY
-    max_length: int | None = None
-    """Tokens of a prompt and its answer together; None: HELM cuts no prompt."""
-    alias: str | None = None
-    """What HELM's name is made of where that is not the model id."""
-    helm_name: str | None = None
-    """HELM's name itself, where somebody who calls helm-run chose it."""
-    shows_images: bool = False
-    """Whether it is known that the requests hold pictures."""
+    max_length: int | None = None  # tokens of a prompt and its answer together; None: HELM cuts no prompt
+    alias: str | None = None  # what HELM's name is made of where that is not the model id
+    helm_name: str | None = None  # HELM's name itself, where somebody who calls helm-run chose it
+    shows_images: bool = False  # whether it is known that the requests hold pictures
 
     @property
     def slug(self) -> str:
@@ -367,10 +360,8 @@ def slug_of(model_id: str) -> str:
 class SameServers:
     """Of one role."""
 
-    url: str
-    """Their name."""
-    servers: tuple[str, ...]
-    """Every one that has been among them."""
+    url: str  # their name
+    servers: tuple[str, ...]  # every one that has been among them
 
 
 def servers_before(evaluation: Evaluation, rundir: RunDir) -> dict[str, SameServers]:

@@ -12,8 +12,7 @@ from eval_factory.tasks.asked_again import BLIND_WITH, PERTURB
 from eval_factory.tasks.perturbations import FAMILIES
 
 MAX_ON_SCREEN = 3
-MIN_QUESTIONS = 10
-"""Questions from which on a family is reported in words."""
+MIN_QUESTIONS = 10  # questions from which on a family is reported in words
 
 
 def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iterator[str]:

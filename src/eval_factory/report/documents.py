@@ -17,8 +17,7 @@ from eval_factory.core import results
 from eval_factory.core.formats import rounded
 from eval_factory.core.plain_yaml import OneLine, OneLineList
 
-DIGITS_OF_SECONDS = 4
-"""Significant digits: a clock is no better."""
+DIGITS_OF_SECONDS = 4  # significant digits: a clock is no better
 
 
 def rounded_fields(fields: Mapping[str, Any], *exact: str) -> dict[str, Any]:

@@ -25,12 +25,10 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
 from eval_factory.core.safe_files import atomic_file, write_atomic
 
-WIDTH = 640.0
-"""Of every drawing: 6.7 inches, the width of a page's text."""
+WIDTH = 640.0  # of every drawing: 6.7 inches, the width of a page's text
 FONT_SIZE = 13.0
 ELLIPSIS = "…"
-MAX_TITLE = 2_000
-"""Characters of a label that its tooltip has."""
+MAX_TITLE = 2_000  # characters of a label that its tooltip has
 
 Colour = Literal["ink", "faint", "grid", "data", "second", "paper"]
 Anchor = Literal["start", "middle", "end"]
@@ -54,8 +52,7 @@ class Rect:
     width: float
     height: float
     fill: Colour
-    title: str = ""
-    """Shown where a reader's pointer is; SVG only."""
+    title: str = ""  # shown where a reader's pointer is; SVG only
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,7 @@ class Text:
     anchor: Anchor = "start"
     colour: Colour = "ink"
     size: float = FONT_SIZE
-    title: str = ""
-    """The uncut text, where `text` is cut."""
+    title: str = ""  # the uncut text, where `text` is cut
 
 
 Shape = Line | Rect | Circle | Polygon | Text
@@ -93,10 +89,8 @@ Shape = Line | Rect | Circle | Polygon | Text
 
 @dataclass(frozen=True)
 class Drawing:
-    title: str
-    """In a few words, for those who do not see it."""
-    description: str
-    """All that it shows, in words and numbers."""
+    title: str  # in a few words, for those who do not see it
+    description: str  # all that it shows, in words and numbers
     height: float
     shapes: tuple[Shape, ...]
     width: float = WIDTH
@@ -141,8 +135,7 @@ COLOURS: Mapping[Colour, str] = {
 """On white."""
 DARK_COLOURS: Mapping[Colour, str] = {"faint": "#b0b0b0", "grid": "#484848", "data": "#56b4e9", "second": "#e69f00"}
 """In a page that is dark."""
-DASH = 5.0
-"""Length of a dash, and of the gap behind it."""
+DASH = 5.0  # length of a dash, and of the gap behind it
 _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
 
 
@@ -177,11 +170,9 @@ def plot_template() -> Template:
     return environment.get_template("plot.svg.j2")
 
 
-DPI = 300
-"""That journals ask for."""
+DPI = 300  # that journals ask for
 CSS_DPI = 96
-_POINTS = 72 / CSS_DPI
-"""matplotlib's unit of line widths and letters, in that of a drawing."""
+_POINTS = 72 / CSS_DPI  # matplotlib's unit of line widths and letters, in that of a drawing
 
 
 def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:

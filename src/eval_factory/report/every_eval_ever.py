@@ -86,11 +86,9 @@ def _sample(instance: InstanceRecord, metric: str) -> dict[str, Any]:
 class Publisher:
     """What no output folder knows."""
 
-    organization: str
-    """Who evaluated."""
+    organization: str  # who evaluated
     relationship: str = "other"
-    developer: str | None = None
-    """Who made the model; taken from a model id such as `org/model` where it is None."""
+    developer: str | None = None  # who made the model; taken from a model id such as `org/model` where it is None
 
 
 def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, now: float) -> list[Path]:

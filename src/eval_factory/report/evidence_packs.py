@@ -18,8 +18,7 @@ from eval_factory.report.papers import Citations, Described, Writer, forms, rend
 from eval_factory.report.reader import StoredResult
 
 PACKS = ("ruaih", "pccp", "ai-act")
-Line = Mapping[str, Any]
-"""One of a panel's ledger."""
+Line = Mapping[str, Any]  # one of a panel's ledger
 
 
 @lru_cache(maxsize=1)
@@ -42,18 +41,15 @@ def described(stored: StoredResult, cite: Citations) -> Described:
 class Item:
     number: str
     topic: str
-    people: Sequence[str]
-    """What only they can answer."""
+    people: Sequence[str]  # what only they can answer
     known: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Pack:
     title: str
-    of: Sequence[str]
-    """What is described."""
-    about: Sequence[str]
-    """The document."""
+    of: Sequence[str]  # what is described
+    about: Sequence[str]  # the document
     warnings: Sequence[str]
     items: Sequence[Item]
     references: Sequence[str]
@@ -64,10 +60,8 @@ class Panel:
     """What a panel's ledger says of it."""
 
     lines: Sequence[Line]
-    head: str | None = None
-    """SHA-256 of the last line."""
-    plan: Mapping[str, Any] | None = None
-    """`change`: what is planned, in words; `policy` and `locked_at` of its gate."""
+    head: str | None = None  # SHA-256 of the last line
+    plan: Mapping[str, Any] | None = None  # `change`: what is planned, in words; `policy` and `locked_at` of its gate
 
     def said(self, template: str) -> list[str]:
         return rendered(template, self._values)

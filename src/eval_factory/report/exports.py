@@ -160,10 +160,8 @@ def _hub_notes(stored: StoredResult, task: Task, not_reportable: str, revision: 
     return "; ".join(parts)
 
 
-RESULT_TAG = "eval_factory.result"
-"""By which a result that is there already is found."""
-_MAX_VALUE = 500
-"""Characters of a parameter: every version of MLflow takes so many."""
+RESULT_TAG = "eval_factory.result"  # by which a result that is there already is found
+_MAX_VALUE = 500  # characters of a parameter: every version of MLflow takes so many
 MAX_TAG = 5000
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",

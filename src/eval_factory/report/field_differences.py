@@ -14,8 +14,7 @@ from eval_factory.core.plain_yaml import YamlError, parse_own
 from eval_factory.core.secrets import REDACTED
 from eval_factory.report.page.instance_data import readable_page
 
-_MAX_SHOWN = 80
-"""Characters of a value."""
+_MAX_SHOWN = 80  # characters of a value
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
 """Stands for a value that one of the two does not have."""
@@ -25,8 +24,7 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda _: "nothing"})()
 class Difference:
     """One place where two files differ."""
 
-    field: str
-    """`results.tasks.x`, or `line 3: latency_s`; empty where there is no smaller place than the file."""
+    field: str  # `results.tasks.x`, or `line 3: latency_s`; empty where there is no smaller place than the file
     stored: str
     made: str
 

@@ -24,8 +24,7 @@ from eval_factory.scoring.judge_calibration import (
 from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
 from eval_factory.scoring.jury_choice import BestJury
 
-MARGIN = 0.05
-"""Of macro F1, and of the bias, in shares: what is smaller does not matter."""
+MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
 _MARGIN = formats.short(100 * MARGIN)
 NAMES = {
     "f1_macro": "macro F1", "kappa": "Cohen's kappa", "ac1": "Gwet's AC1", "sensitivity": "sensitivity",
@@ -42,16 +41,12 @@ AS_WELL, LESS, OPEN, NOT_SHOWN = "as well", "less", "open", "not shown"
 @dataclass(frozen=True)
 class JudgePassport:
     judge: str
-    column: str
-    """The field of the labels that has its decisions."""
-    labels_sha256: str
-    """Of the label file's bytes."""
+    column: str  # the field of the labels that has its decisions
+    labels_sha256: str  # of the label file's bytes
     found: Calibration
-    asked: AskedJudge | None = None
-    """None: its decisions were in the labels."""
+    asked: AskedJudge | None = None  # None: its decisions were in the labels
     steadiness: Mapping[Change, Steadiness] = field(default_factory=dict)
-    unjudged: int = 0
-    """Items about which it gave no decision; they are in no figure."""
+    unjudged: int = 0  # items about which it gave no decision; they are in no figure
 
     @property
     def agreement(self) -> str:

@@ -18,8 +18,7 @@ from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markd
 from eval_factory.report import sentences
 from eval_factory.report.asked_again_text import asked_again_lines
 
-_MOST = 5
-"""Causes of failures, and notes."""
+_MOST = 5  # causes of failures, and notes
 
 
 def markdown_report(result: TaskResult) -> str:

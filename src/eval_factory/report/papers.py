@@ -26,8 +26,7 @@ from eval_factory.report.asked_again_text import asked_again_lines
 from eval_factory.report.sentences import beside_chance, chance_may_explain, clinician_lines, of_criteria
 from eval_factory.tasks.framework import Task, load_framework
 
-OWN_FILES = ("data_path", "benchmark")
-"""Values of `params.extra` that name files of the user."""
+OWN_FILES = ("data_path", "benchmark")  # values of `params.extra` that name files of the user
 PARTS_OF_DATA = ("version", "subset", "language", "category", "subject", "condition")
 """Values of `params.extra` that choose a part of the data, or another edition of them."""
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"
@@ -79,14 +78,11 @@ class Described:
     """One run to write of, as it was stored."""
 
     result: TaskResult
-    config: Mapping[str, Any]
-    """`config` of the run, with its defaults where they are known."""
+    config: Mapping[str, Any]  # `config` of the run, with its defaults where they are known
     target: Mapping[str, Any]
     cite: Citations = field(default_factory=Citations)
-    sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])
-    """Name -> template."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """What SHA256SUMS lists, where it matters."""
+    sentences: Mapping[str, str] = field(default_factory=lambda: forms()["sentences"])  # name -> template
+    files: Mapping[str, str] = field(default_factory=dict)  # what SHA256SUMS lists, where it matters
 
     @cached_property
     def _values(self) -> dict[str, Any]:

@@ -26,21 +26,17 @@ from eval_factory.report.drawing import (
     text_width,
 )
 
-LABEL_HEIGHT = 46.0
-"""Of ticks, their numbers and the axis' label, below the axis."""
+LABEL_HEIGHT = 46.0  # of ticks, their numbers and the axis' label, below the axis
 ROW = 24.0
 MARGIN = 24.0
 _LEFT = 8.0
 _LABEL_ROOM = 180.0
 _COUNT_ROOM = 60.0
 _NUMBERS_ROOM = 190.0
-_GAP = 12.0
-"""Between a shape and its words."""
-_MIDDLE = 0.35 * FONT_SIZE
-"""From the middle of a row to the baseline of its text."""
+_GAP = 12.0  # between a shape and its words
+_MIDDLE = 0.35 * FONT_SIZE  # from the middle of a row to the baseline of its text
 BINS = 20
-MAX_DISTINCT = 12
-"""So many different values have a bar each."""
+MAX_DISTINCT = 12  # so many different values have a bar each
 PLOT_HEIGHT = 150.0
 _BAR_LABEL_ROOM = 190.0
 
@@ -108,10 +104,8 @@ class PlottedValue:
     value: float
     low: float | None = None
     high: float | None = None
-    count: int | None = None
-    """Instances."""
-    stands_out: bool = False
-    """Whether it is shown to differ: another shape."""
+    count: int | None = None  # instances
+    stands_out: bool = False  # whether it is shown to differ: another shape
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -316,10 +310,8 @@ def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) ->
 class Bar:
     label: str
     value: float
-    text: str
-    """The number, as it is shown."""
-    hatched: bool = False
-    """What must not be taken for the others, such as failures."""
+    text: str  # the number, as it is shown
+    hatched: bool = False  # what must not be taken for the others, such as failures
 
 
 @dataclass(frozen=True)

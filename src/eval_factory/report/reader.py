@@ -31,8 +31,7 @@ _CLINICIANS = TypeAdapter[results.Clinicians | None](results.Clinicians | None).
 """Each takes a document apart into the record, and the records in it."""
 _OF_NO_STATS = dict.fromkeys(("stddev", "stderr", "ci_low", "ci_high", "ci_method"))
 _RESULT = "evaluation_config.yaml"
-_MAX_NAMED = 8
-"""Runs that a message names."""
+_MAX_NAMED = 8  # runs that a message names
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,11 +19,9 @@ from eval_factory.tasks.errata import CORRECTED
 class InstanceNumbers:
     """What the plots need of the instances, in one pass over them; no texts."""
 
-    values: list[float] = field(default_factory=list)
-    """Of the main score's metric, split and perturbation."""
+    values: list[float] = field(default_factory=list)  # of the main score's metric, split and perturbation
     latencies: list[float] = field(default_factory=list)
-    ratings: dict[str, list[float]] = field(default_factory=dict)
-    """Judge -> its ratings."""
+    ratings: dict[str, list[float]] = field(default_factory=dict)  # judge -> its ratings
 
     def add(self, record: InstanceRecord, main: Score | None) -> None:
         """`main`: the main score; None where it could not be computed."""

@@ -12,8 +12,7 @@ from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.jury_form import HELMS_FORM
 
-READ_FIRST = 3
-"""Notes that stand on the first screen; all stand further down."""
+READ_FIRST = 3  # notes that stand on the first screen; all stand further down
 FEW_FILES = 5
 """Hashes of data files that need no unfolding. A benchmark may read a thousand files: too many for paper, too."""
 _IS_ABOVE = "This model is better than that, and so is its whole interval."

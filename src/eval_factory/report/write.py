@@ -83,8 +83,7 @@ def _response_line(row: Mapping[str, Any], redactor: Redactor) -> str:
         return redactor.line({**line, **bodies})[0] + "\n"
 
 
-_DIGITS_OF_SECONDS = 3
-"""Decimal places."""
+_DIGITS_OF_SECONDS = 3  # decimal places
 
 
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:

@@ -132,8 +132,7 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
     return (agreement - chance) / (1 - chance)
 
 
-Unit = Mapping[str, float]
-"""Of one question about one answer: rater -> rating."""
+Unit = Mapping[str, float]  # of one question about one answer: rater -> rating
 
 
 def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
@@ -202,11 +201,9 @@ class Ratings:
     """Every rating of a run: judge -> instance -> criterion -> rating."""
 
     by_judge: dict[str, dict[InstanceKey, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
-    lowest: set[InstanceKey] = field(default_factory=set)
-    """Answers with nothing in them, which no judge is asked about."""
+    lowest: set[InstanceKey] = field(default_factory=set)  # answers with nothing in them, which no judge is asked about
     form: JuryForm = HELMS_FORM
-    lengths: dict[InstanceKey, int] = field(default_factory=dict)
-    """Of the answers, in characters."""
+    lengths: dict[InstanceKey, int] = field(default_factory=dict)  # of the answers, in characters
 
     def add(self, judge: str, instance: InstanceKey, ratings: Mapping[str, float]) -> None:
         if ratings:

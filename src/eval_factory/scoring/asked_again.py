@@ -54,8 +54,7 @@ from eval_factory.tasks.asked_again import (
 )
 from eval_factory.tasks.choice_question import number_of_order, refers_to_others
 
-AS_IT_IS = ""
-"""The name of a question's first asking."""
+AS_IT_IS = ""  # the name of a question's first asking
 MIN_IN_GROUP, MAX_LOST, MAX_STORED = 10, 20, 200
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
@@ -64,21 +63,17 @@ _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 class Askings:
     plan: Plan
     form: AnswerForm | None
-    pattern: str | None
-    """By which HELM finds a label in an answer; None: the answer is the label."""
+    pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
     confidence: ConfidenceOfAnswers | None
     metrics: list[MetricValues] = field(default_factory=list)
     """HELM's, and those made of them, of questions that were asked again."""
     answers: dict[Unit, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """Name of the asking -> what was answered; a request that failed is not in it."""
-    mean: MetricValues | None = None
-    """Of the main metric over all askings in the same words."""
-    prompts: dict[Unit, int] = field(default_factory=dict)
-    """Hashes of the questions as they are."""
+    mean: MetricValues | None = None  # of the main metric over all askings in the same words
+    prompts: dict[Unit, int] = field(default_factory=dict)  # hashes of the questions as they are
     unchanged: set[InstanceKey] = field(default_factory=set)
     """Questions that HELM asked again without a change: it leaves out only those whose inputs are of one class."""
-    none_right: set[Unit] = field(default_factory=set)
-    """Questions whose right option is that none of the others is."""
+    none_right: set[Unit] = field(default_factory=set)  # questions whose right option is that none of the others is
 
     @classmethod
     def of(

@@ -22,22 +22,17 @@ from eval_factory.scoring.request_states import has_failed, text_of
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import number_of_order, why_kept
 
-NO_OPTION = "no option"
-"""What an answer is counted as that names none."""
+NO_OPTION = "no option"  # what an answer is counted as that names none
 
 
 @dataclass
 class ChoiceOrderCheck:
-    wanted: int
-    """Orders of each question."""
-    pattern: str | None
-    """By which HELM finds a label in an answer; None: the answer is the label."""
-    by_order: Sequence[MetricValues]
-    """HELM's metrics of the questions in other orders."""
+    wanted: int  # orders of each question
+    pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
+    by_order: Sequence[MetricValues]  # HELM's metrics of the questions in other orders
     asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
     """Order -> the text of the option that was chosen; a request that failed is not in it."""
-    orders: dict[Unit, int] = field(default_factory=Counter)
-    """How many orders each question was asked in."""
+    orders: dict[Unit, int] = field(default_factory=Counter)  # how many orders each question was asked in
     kept: dict[Unit, str] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
 

@@ -73,12 +73,9 @@ class RatedItem:
     """One question about one answer."""
 
     conversation: str
-    ratings: Mapping[str, float]
-    """Rater -> rating."""
-    marks: Mapping[str, float]
-    """Judge -> mark; the metric itself where the result has no judges."""
-    category: str | None
-    """Of a rubric's criterion the first tag, of a jury's its name."""
+    ratings: Mapping[str, float]  # rater -> rating
+    marks: Mapping[str, float]  # judge -> mark; the metric itself where the result has no judges
+    category: str | None  # of a rubric's criterion the first tag, of a jury's its name
     length: int
 
 
@@ -108,16 +105,14 @@ def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[RatedItem], li
     return items, sorted(choice.value for choice in found.asked.choices)
 
 
-_ByRater = dict[str, dict[int, float]]
-"""Rater -> number of the question, from 0 -> rating."""
+_ByRater = dict[str, dict[int, float]]  # rater -> number of the question, from 0 -> rating
 
 
 @dataclass
 class RatedAnswer:
     questions: tuple[Question, ...]
     by_rater: _ByRater = field(default_factory=dict)
-    marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """Judge -> the same."""
+    marks: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # judge -> the same
 
     def units(self) -> Iterator[tuple[int, Unit]]:
         """(number of the question, rater -> rating), of what was rated."""
@@ -130,18 +125,15 @@ class RatedAnswer:
 @dataclass
 class RatedResult:
     asked: Asked
-    sample: Sample
-    """The last one of those that are used: its strata hold for all."""
-    values: dict[AnswerKey, float] = field(default_factory=dict)
-    """The main metric's, of every answer."""
+    sample: Sample  # the last one of those that are used: its strata hold for all
+    values: dict[AnswerKey, float] = field(default_factory=dict)  # the main metric's, of every answer
     judged: dict[str, dict[AnswerKey, float]] = field(default_factory=lambda: defaultdict(dict))
     """Judge -> its score of every answer that it judged."""
     clusters: dict[AnswerKey, str] = field(default_factory=dict)
     lowest: dict[AnswerKey, float] = field(default_factory=dict)
     """Of a rubric's cases the least score that each can have."""
     rated: dict[AnswerKey, RatedAnswer] = field(default_factory=dict)
-    unused: int = 0
-    """Ratings of answers that are not these any more."""
+    unused: int = 0  # ratings of answers that are not these any more
 
     def people(self) -> dict[AnswerKey, float]:
         """The people's score of each answer, of those who rated all of it; none where nobody did."""

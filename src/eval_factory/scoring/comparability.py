@@ -28,8 +28,7 @@ _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
 _TOKENS = ("max_tokens", "max_completion_tokens")
 """Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
-COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})
-"""Fields of a request that are compared by their values."""
+COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})  # fields of a request that are compared by their values
 
 _NO_RESULT = "MedHELM's leaderboard ({upstream}) has no result of {what}: there is nothing to compare with"
 _NOT_PUBLISHED = (
@@ -102,11 +101,9 @@ def load_medhelm_leaderboard() -> MedhelmLeaderboard:
 @dataclass(frozen=True)
 class ComparedRun:
     plan: Plan
-    adapter: AdapterSpec
-    """As HELM ran it."""
+    adapter: AdapterSpec  # as HELM ran it
     instances: Instances
-    asked: int
-    """Different instances: a trial of the same one is none."""
+    asked: int  # different instances: a trial of the same one is none
     provenance: Provenance
 
 

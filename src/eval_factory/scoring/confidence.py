@@ -33,8 +33,7 @@ from eval_factory.scoring.intervals import (
 from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
-Unit = tuple[str, int]
-"""A question in one trial."""
+Unit = tuple[str, int]  # a question in one trial
 Sources = Callable[[Sequence[Unit]], "list[str] | None"]
 Logprobs = Sequence[tuple[str, float]]
 """Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's probability."""
@@ -42,10 +41,8 @@ Logprobs = Sequence[tuple[str, float]]
 GROUPS = 10
 LEAST_IN_GROUP = 5
 RESAMPLES = 1_000
-MANY = 10_000
-"""Answers from which on a tenth of the resamples is enough."""
-POINTS = 10
-"""Of the curve: a tenth of the questions, two tenths, ..."""
+MANY = 10_000  # answers from which on a tenth of the resamples is enough
+POINTS = 10  # of the curve: a tenth of the questions, two tenths, ...
 
 
 @dataclass
@@ -54,8 +51,7 @@ class ConfidenceOfAnswers:
     replies: Mapping[Unit, ConfidenceReply] = field(default_factory=dict)
     logprobs: Callable[[output.RequestState], Logprobs] = lambda _state: ()
     known: dict[Unit, float | None] = field(default_factory=dict)
-    in_one: bool = False
-    """Whether each answer held its confidence, and none was asked for."""
+    in_one: bool = False  # whether each answer held its confidence, and none was asked for
 
     @classmethod
     def of(cls, plan: Plan, logprobs: Callable[[output.RequestState], Logprobs]) -> ConfidenceOfAnswers | None:
@@ -131,12 +127,9 @@ def probability_of(label: str, logprobs: Logprobs) -> float | None:
 
 
 class Answer(NamedTuple):
-    sure: float
-    """Confidence, 0 to 1."""
-    right: float
-    """1 where the answer is right, 0 where not."""
-    source: Hashable
-    """What it shares with others; one of its own, where it shares none."""
+    sure: float  # confidence, 0 to 1
+    right: float  # 1 where the answer is right, 0 where not
+    source: Hashable  # what it shares with others; one of its own, where it shares none
 
 
 Sample = Sequence[Answer]
@@ -158,12 +151,9 @@ def groups_of(sample: Sample) -> list[list[Answer]]:
 
 
 class _Gap(NamedTuple):
-    mean: float
-    """Of confidence less right."""
-    variance: float
-    """Of that mean, unbiased."""
-    plausible: float
-    """The same, for an interval: not 0 where all answers of the group happen to be right."""
+    mean: float  # of confidence less right
+    variance: float  # of that mean, unbiased
+    plausible: float  # the same, for an interval: not 0 where all answers of the group happen to be right
 
 
 def _gap(group: Sample) -> _Gap:

@@ -157,20 +157,16 @@ def _said(text: str) -> str:
 class Case:
     prompt: str
     completion: str
-    gold: str
-    """The text of the first right reference; empty where there is none."""
+    gold: str  # the text of the first right reference; empty where there is none
     helm: float | None
     """HELM's own value of the metric; where several errata are about it, what the one before has made of it."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    instance: str = ""
-    """Its id, the same in every trial."""
-    choices: Sequence[str] = ()
-    """The texts of all references, where there are wrong ones among them."""
+    instance: str = ""  # its id, the same in every trial
+    choices: Sequence[str] = ()  # the texts of all references, where there are wrong ones among them
 
 
-Rule = Callable[[Case], "float | None"]
-"""None: the instance does not count."""
+Rule = Callable[[Case], "float | None"]  # None: the instance does not count
 
 CORRECT_MARK = "CORRECT"
 

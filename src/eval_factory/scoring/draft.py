@@ -25,25 +25,19 @@ class Draft:
     tally: Tally
     metrics: list[MetricValues]
     usage: results.Usage
-    changes: Sequence[str] = ()
-    """How requests were changed so that the endpoint took them."""
-    looks: int = 1
-    """How often the sample may be looked at, with `extra.stop_when`."""
-    earlier_notes: Collection[str] = ()
-    """Of an earlier collection."""
+    changes: Sequence[str] = ()  # how requests were changed so that the endpoint took them
+    looks: int = 1  # how often the sample may be looked at, with `extra.stop_when`
+    earlier_notes: Collection[str] = ()  # of an earlier collection
     notes: Notes = field(default_factory=Notes)
     scores: dict[str, results.Score] = field(default_factory=dict)
     bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
     beside: dict[str, results.Score] = field(default_factory=dict)
     """A jury's scores of other instances or with other values, which stand after all others."""
     main: str = ""
-    why: Sequence[str] = ()
-    """What is to be said of how the main metric was chosen."""
+    why: Sequence[str] = ()  # what is to be said of how the main metric was chosen
     main_values: MetricValues | None = None
-    missing: set[InstanceKey] = field(default_factory=set)
-    """Instances without a value of the main metric that counts."""
-    as_zero: bool = False
-    """Whether these count as 0."""
+    missing: set[InstanceKey] = field(default_factory=set)  # instances without a value of the main metric that counts
+    as_zero: bool = False  # whether these count as 0
     instances: results.Instances = field(default_factory=lambda: results.Instances(0, 0, 0, 0, 0, 0, 0))
     not_reportable: list[str] = field(default_factory=list)
     judgements: results.Judgements | None = None

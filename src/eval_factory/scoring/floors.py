@@ -219,8 +219,7 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
         yield Note(Importance.BACKGROUND, f"{assumed}. {not_asked}")
 
 
-FEWEST_PROBED = 3
-"""Questions, for a floor."""
+FEWEST_PROBED = 3  # questions, for a floor
 
 
 @dataclass(frozen=True)
@@ -228,8 +227,7 @@ class ProbedJudges:
     probes: Sequence[JudgedProbe]
     run: output.HelmRun
     rubric: RubricTally | None
-    judges: Mapping[str, str]
-    """Of a jury: judge -> its name in HELM's annotations."""
+    judges: Mapping[str, str]  # of a jury: judge -> its name in HELM's annotations
 
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun, rubric: RubricTally | None, jury: Jury | None) -> ProbedJudges | None:

@@ -69,8 +69,7 @@ def _two_sided(values: Sequence[float], others: Sequence[float], variance: float
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
-SMALLEST_GROUP = 10
-"""Instances below which a group is not shown: its score would say next to nothing."""
+SMALLEST_GROUP = 10  # instances below which a group is not shown: its score would say next to nothing
 
 
 @dataclass(frozen=True)

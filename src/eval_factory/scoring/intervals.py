@@ -18,8 +18,7 @@ from eval_factory.core.results import Stats
 
 CONFIDENCE = 0.95
 EACH_SIDE = (1 - CONFIDENCE) / 2
-Ends = tuple[float, float]
-"""The least and the greatest: of a scale, or of an interval."""
+Ends = tuple[float, float]  # the least and the greatest: of a scale, or of an interval
 
 
 class Interval(NamedTuple):
@@ -219,10 +218,8 @@ def of_equal_values(value: float, count: float, scale: Ends, each_side: float = 
 PROPORTION = (0.0, 1.0)
 WILSON, STUDENT_T, ON_A_SCALE, EXACT = "wilson", "student-t", "student-t-pseudo-values", "exact-one-sided"
 CLOPPER_PEARSON = "clopper-pearson"
-CLUSTERED = "-clustered"
-"""Ends the name of the method where values of one cluster are not taken for independent."""
-OF_LOOKS = "-of-{}-looks"
-"""Ends the name of the method where the interval holds at all of so many looks together."""
+CLUSTERED = "-clustered"  # ends the name of the method where values of one cluster are not taken for independent
+OF_LOOKS = "-of-{}-looks"  # ends the name of the method where the interval holds at all of so many looks together
 LEAST_SOURCES, FEW_SOURCES, LARGE_SOURCE = 2, 6, 0.3
 """Effective clusters that an interval needs; below which, or with a cluster above that share, few of them decide it."""
 LEAST_UNBOUNDED = 100
@@ -375,8 +372,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 BCA = "bca-bootstrap"
 SEED, RESAMPLES = 20_240_607, 2_000
-FEWEST = 5
-"""Independent units (effective clusters) below which resampling says nothing."""
+FEWEST = 5  # independent units (effective clusters) below which resampling says nothing
 
 
 def bca_of_ratio(

@@ -30,16 +30,14 @@ from eval_factory.tasks.physician_labels import LabelledItem
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEWEST_ITEMS, FEWEST_POOLED = 10, 3
-"""Items of a part, for a figure; categories, to know how far they are apart."""
+FEWEST_ITEMS, FEWEST_POOLED = 10, 3  # items of a part, for a figure; categories, to know how far they are apart
 PSEUDO_CLUSTERS = 0.75
 """Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of rare faults cover
 90 %; benchmarks/judge_coverage.py prints what they cover."""
 _Z = statistics.NormalDist().inv_cdf(0.975)
 Pair = tuple[str, bool, bool]
 """Conversation, what the judge (or one physician) says, what the physician (or another one) says."""
-_LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}
-"""0 of the other figures; the highest is 1."""
+_LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}  # 0 of the other figures; the highest is 1
 
 
 @dataclass(frozen=True)
@@ -92,10 +90,8 @@ class Steadiness:
     """Of the decisions about changed questions, beside those about the same ones as they were."""
 
     decisions: int
-    flips: Figure
-    """The share of those that are another one."""
-    shift: Figure
-    """How much more often the judge says `met`, in shares."""
+    flips: Figure  # the share of those that are another one
+    shift: Figure  # how much more often the judge says `met`, in shares
 
 
 @dataclass(frozen=True)
@@ -103,26 +99,19 @@ class Calibration:
     total: Part
     conversations: int
     physicians: int
-    gap: Figure
-    """The judge's macro F1 less the physicians'."""
-    always: bool | None
-    """What the judge said of every item; None where it said both."""
+    gap: Figure  # the judge's macro F1 less the physicians'
+    always: bool | None  # what the judge said of every item; None where it said both
     categories: Mapping[str, Part]
-    lengths: Mapping[str, Part]
-    """Thirds by the answer's characters; none where lengths are not known."""
+    lengths: Mapping[str, Part]  # thirds by the answer's characters; none where lengths are not known
     languages: Mapping[str, Part] = field(default_factory=dict)
     majority: Part | None = None
     """With what most physicians of an item say; items of a tie are left out. None where all are ties."""
     by_physician: Mapping[str, Part] = field(default_factory=dict)
     """With each physician, the one with most labels first."""
-    pairs: Sequence[LabelledPairs] = ()
-    """Decisions of the judge and of physicians, as a score's correction needs them."""
-    usual_lengths: tuple[float, float] | None = None
-    """Between which nine of ten answers are, in characters."""
-    says_met: float = 0.0
-    """The judge, as a share of the items."""
-    marks: Sequence[float] = ()
-    """Of ratings on a scale all that there are; empty where decisions were made."""
+    pairs: Sequence[LabelledPairs] = ()  # decisions of the judge and of physicians, as a score's correction needs them
+    usual_lengths: tuple[float, float] | None = None  # between which nine of ten answers are, in characters
+    says_met: float = 0.0  # the judge, as a share of the items
+    marks: Sequence[float] = ()  # of ratings on a scale all that there are; empty where decisions were made
 
 
 def calibration_of(items: Sequence[LabelledItem]) -> Calibration:

@@ -41,8 +41,7 @@ class LabelledPairs:
 
     conversation: Hashable
     category: str | None
-    counts: tuple[int, int, int, int]
-    """Both say met, only the judge, only the physician, none."""
+    counts: tuple[int, int, int, int]  # both say met, only the judge, only the physician, none
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class JudgedCases:
     given: Sequence[float]
     possible: Sequence[float]
     clusters: Sequence[Hashable]
-    lowest: float
-    """That their mean can be; the highest is 1."""
+    lowest: float  # that their mean can be; the highest is 1
 
     def in_points(self) -> float:
         return statistics.fmean(self.given)

@@ -24,30 +24,25 @@ KEY = "config.params.extra.judge_passport"
 class AskedJudge:
     """A judge that was asked for its passport."""
 
-    judge_sha256: str
-    """`judge_sha256`."""
+    judge_sha256: str  # `judge_sha256`
     model: str
-    stated_models: Mapping[str, int]
-    """What its answers call the model themselves -> how many of them."""
+    stated_models: Mapping[str, int]  # what its answers call the model themselves -> how many of them
     prompt_sha256: Sequence[str]
     sampling: Sequence[Mapping[str, Any]]
     """Each set of fields with which requests were answered; the most frequent first."""
     criteria_per_request: int
     first_answer: str | None
     last_answer: str | None
-    cost_per_1000: float | None = None
-    """Requests, in dollars; None where no price is known."""
+    cost_per_1000: float | None = None  # requests, in dollars; None where no price is known
 
 
 @dataclass(frozen=True)
 class StoredPassport:
     """What a score's correction needs."""
 
-    judge: str
-    """Its name in the run."""
+    judge: str  # its name in the run
     date: str
-    sha256: str
-    """Of judge_passport.yaml."""
+    sha256: str  # of judge_passport.yaml
     pairs: Sequence[LabelledPairs]
     says_met: float
     usual_lengths: tuple[float, float] | None

@@ -25,14 +25,12 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues, bounds_of, he
 from eval_factory.scoring.tally import Tally
 from eval_factory.scoring.words import same_family
 
-BEYOND_BELIEF, _ENOUGH_TO_TELL = 0.98, 20
-"""Krippendorff's alpha, and answers that two judges or more rated."""
+BEYOND_BELIEF, _ENOUGH_TO_TELL = 0.98, 20  # Krippendorff's alpha, and answers that two judges or more rated
 
 FOLLOWS_LENGTH = 0.5
 """A rank correlation of mark and length: better answers are often somewhat longer, and seldom so much."""
 
-ALL_JUDGES = ".all_judges"
-"""Ends the name of a jury's score over the instances that every judge rated."""
+ALL_JUDGES = ".all_judges"  # ends the name of a jury's score over the instances that every judge rated
 
 
 class Jury:

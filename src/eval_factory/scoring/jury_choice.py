@@ -27,12 +27,9 @@ class BestJury:
     """Of one size."""
 
     judges: tuple[str, ...]
-    f1_macro: float
-    """With the physicians, on the labels by which it was chosen."""
-    cross_validated: Figure
-    """Of the best of each choice, on the conversations that had no part in it."""
-    cost_per_1000: float | None
-    """Criteria, in dollars; None where a judge's is not known."""
+    f1_macro: float  # with the physicians, on the labels by which it was chosen
+    cross_validated: Figure  # of the best of each choice, on the conversations that had no part in it
+    cost_per_1000: float | None  # criteria, in dollars; None where a judge's is not known
 
 
 def best_juries(

@@ -16,14 +16,10 @@ MAX_NOTE = 2_000
 class Importance(IntEnum):
     """How much a note changes what a score means."""
 
-    NO_RESULT = 1
-    """There is no score, or it says nothing about the model."""
-    INCOMPLETE = 2
-    """Instances, judgements or records are missing from the score."""
-    DOUBTFUL = 3
-    """The score may be wrong, or not comparable with another run's."""
-    BACKGROUND = 4
-    """True of the benchmark, whoever is evaluated."""
+    NO_RESULT = 1  # there is no score, or it says nothing about the model
+    INCOMPLETE = 2  # instances, judgements or records are missing from the score
+    DOUBTFUL = 3  # the score may be wrong, or not comparable with another run's
+    BACKGROUND = 4  # true of the benchmark, whoever is evaluated
 
 
 class Note(NamedTuple):

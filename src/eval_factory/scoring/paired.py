@@ -42,8 +42,7 @@ EQUIVALENCE_CONFIDENCE = 0.90
 ALPHA = 0.05
 POWER = 0.8
 FEW_CLUSTERS = 30
-FLIPS = 9_999
-"""Random sign flips where all of them would be more."""
+FLIPS = 9_999  # random sign flips where all of them would be more
 FLIP_SEED = 0
 
 MCNEMAR = "exact McNemar test, Tango score interval"
@@ -57,27 +56,20 @@ CLUSTERED_SIGN_FLIP = "sign-flip permutation test of clusters, clustered paired 
 class PairedDifference:
     """Of b minus a, in the metric's own unit. None where there is too little to say it."""
 
-    n: int
-    """Pairs."""
+    n: int  # pairs
     value_a: float
     value_b: float
     difference: float
     ci_low: float | None
     ci_high: float | None
-    p_value: float | None
-    """Of no difference, two-sided."""
+    p_value: float | None  # of no difference, two-sided
     method: str
-    mde: float | None
-    """The smallest true difference that such a sample shows in four of five cases, at 5 % two-sided."""
-    clusters: int | None
-    """How many; None where none are declared."""
-    discordant: int
-    """Pairs whose values differ."""
-    ci90_low: float | None = None
-    """The 90 % interval, from which equivalence is concluded."""
+    mde: float | None  # the smallest true difference that such a sample shows in four of five cases, at 5 % two-sided
+    clusters: int | None  # how many; None where none are declared
+    discordant: int  # pairs whose values differ
+    ci90_low: float | None = None  # the 90 % interval, from which equivalence is concluded
     ci90_high: float | None = None
-    few_sources: str | None = None
-    """Why there is no interval, or that few clusters decide it."""
+    few_sources: str | None = None  # why there is no interval, or that few clusters decide it
 
     @property
     def significant(self) -> bool:

@@ -48,8 +48,7 @@ from eval_factory.scoring.intervals import (
     variance_of,
 )
 
-LEAST_RATED = 20
-"""Answers that have to be rated before a score is corrected, where there are as many."""
+LEAST_RATED = 20  # answers that have to be rated before a score is corrected, where there are as many
 END_WEIGHT = 1.25
 """Pseudo-answers at each end of the scale: with fewer, n ratings that agree would exclude what the exact bound of
 `intervals.of_equal_values` does not."""
@@ -61,14 +60,10 @@ METHOD = "ppi++-stratified"
 class Stratum:
     """Answers that had the same chance to be rated."""
 
-    judged: Sequence[float]
-    """The judge's score of every answer."""
-    rated: Sequence[tuple[float, float]]
-    """(people's score, judge's score) of those that were rated."""
-    sources: Sequence[Hashable] = ()
-    """Of every answer what it shares with others; empty where none shares anything."""
-    rated_sources: Sequence[Hashable] = ()
-    """Of those that were rated."""
+    judged: Sequence[float]  # the judge's score of every answer
+    rated: Sequence[tuple[float, float]]  # (people's score, judge's score) of those that were rated
+    sources: Sequence[Hashable] = ()  # of every answer what it shares with others; empty where none shares anything
+    rated_sources: Sequence[Hashable] = ()  # of those that were rated
 
     @property
     def left(self) -> float:
@@ -82,8 +77,7 @@ class Corrected:
     low: float
     high: float
     stderr: float
-    power: float
-    """lambda: 0 where the judge's score says nothing of the people's, about 1 where it follows them."""
+    power: float  # lambda: 0 where the judge's score says nothing of the people's, about 1 where it follows them
     rated: int
     answers: int
     judge_mean: float
@@ -225,14 +219,11 @@ class Expected:
     """What a plan expects of all answers."""
 
     answers: int
-    mean: float
-    """Of the people's scores, as is the standard deviation."""
+    mean: float  # of the people's scores, as is the standard deviation
     stddev: float
     scale: Ends
-    design_effect: float = 1.0
-    """If all answers were rated."""
-    sharing: float = 1.0
-    """Answers for each effective source."""
+    design_effect: float = 1.0  # if all answers were rated
+    sharing: float = 1.0  # answers for each effective source
 
 
 def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:

@@ -224,8 +224,7 @@ def _version(package: str, environment: Environment) -> str | None:
     return environment.version_of(package)
 
 
-ELSEWHERE = ("hub:", PACKAGED)
-"""What names of data begin with that lie outside of the output folder."""
+ELSEWHERE = ("hub:", PACKAGED)  # what names of data begin with that lie outside of the output folder
 
 
 @dataclass
@@ -233,12 +232,10 @@ class Remembered:
     """What the stored result says."""
 
     provenance: Provenance
-    notes: Collection[str] = ()
-    """`validity.notes`."""
+    notes: Collection[str] = ()  # `validity.notes`
     sources: Mapping[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others."""
-    unread: int = 0
-    """Data files that are not here, or are stored outside of the folder; `completed` counts them."""
+    unread: int = 0  # data files that are not here, or are stored outside of the folder; `completed` counts them
 
     def completed(self, plan: Plan, made: Provenance) -> Provenance:
         """With what was taken from data and logs that are not here any more. Raises HelmError.

@@ -34,8 +34,7 @@ class RatedByJudge:
 
     conversation: str
     judged: float
-    ratings: Mapping[str, float]
-    """Of physicians, by name."""
+    ratings: Mapping[str, float]  # of physicians, by name
     category: str | None = None
 
 

@@ -42,8 +42,7 @@ _QUERY = re.compile(r"(?:[\s(]|--[^\n]*\n)*(?:select|with)\b", re.IGNORECASE)
 class AnswerForm:
     """What an answer has to look like for HELM to find something in it."""
 
-    about: str
-    """In words, for a reader."""
+    about: str  # in words, for a reader
     reads: Callable[[output.RequestState, str], bool]
     """Whether HELM finds what was asked for in this answer, which is not empty."""
     labels: Callable[[output.RequestState], Mapping[str, str]] = lambda _state: {}
@@ -165,12 +164,9 @@ MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
 class Raw:
     """What an answer was before the thinking was taken out of it."""
 
-    stripped: bool = False
-    """Whether something was taken out: what is scored is not what the endpoint gave."""
-    unfinished: bool = False
-    """Whether it ends in the middle of the thinking."""
-    declined: bool = False
-    """Whether the endpoint itself says that the model refused."""
+    stripped: bool = False  # whether something was taken out: what is scored is not what the endpoint gave
+    unfinished: bool = False  # whether it ends in the middle of the thinking
+    declined: bool = False  # whether the endpoint itself says that the model refused
 
 
 def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
@@ -208,8 +204,7 @@ class Readability:
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
     same: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(hash of an answer, but for case and white space; hash of its question) -> how often they came."""
-    named: set[InstanceKey] = field(default_factory=set)
-    """In whose answers the lenient readings find one option."""
+    named: set[InstanceKey] = field(default_factory=set)  # in whose answers the lenient readings find one option
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         if state.prompt_truncated:

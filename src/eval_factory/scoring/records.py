@@ -31,10 +31,8 @@ class CachedAnswer:
     tokens: tuple[int | None, int | None]
     latency_s: float
     raw: Raw
-    logprobs: tuple[tuple[str, float], ...] = ()
-    """Of the answer's tokens, where the endpoint gave them."""
-    thought_under: str | None = None
-    """The key of the answer, where it holds what the model thought."""
+    logprobs: tuple[tuple[str, float], ...] = ()  # of the answer's tokens, where the endpoint gave them
+    thought_under: str | None = None  # the key of the answer, where it holds what the model thought
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,7 @@ class InstanceRecords:
     tally: Tally
     jury_metric: str | None
     readability: Readability
-    judges: Mapping[str, str] = field(default_factory=dict)
-    """Judge -> its name in HELM's annotations."""
+    judges: Mapping[str, str] = field(default_factory=dict)  # judge -> its name in HELM's annotations
     rubric: RubricTally | None = None
 
     def __iter__(self) -> Iterator[InstanceRecord]:

@@ -38,8 +38,7 @@ from eval_factory.tasks.rubric_case import (
     share_met,
 )
 
-Votes = Mapping[str, bool | None]
-"""Judge -> whether it holds a criterion to be met; None where it gave no decision."""
+Votes = Mapping[str, bool | None]  # judge -> whether it holds a criterion to be met; None where it gave no decision
 
 
 @dataclass(frozen=True)
@@ -180,13 +179,11 @@ VERDICTS = {1.0: "met", 0.0: "not met", 0.5: "tied", None: "unjudged"}
 class RubricTally:
     metric: str
     judges: tuple[str, ...]
-    families: Mapping[str, bool | None]
-    """Judge -> whether it and the model are of one family."""
+    families: Mapping[str, bool | None]  # judge -> whether it and the model are of one family
     cases: dict[InstanceKey, JudgedCase] = field(default_factory=dict)
     errors: dict[str, list[str | None]] = field(default_factory=dict)
     """Judge -> why it gave no decision, a reason a criterion."""
-    lengths: dict[InstanceKey, int] = field(default_factory=dict)
-    """Of the answers that came, in characters."""
+    lengths: dict[InstanceKey, int] = field(default_factory=dict)  # of the answers that came, in characters
 
     @classmethod
     def of(cls, plan: Plan, run: output.HelmRun) -> RubricTally | None:

@@ -30,8 +30,7 @@ class RubricCorrection:
     passport: StoredPassport
     rubric: RubricTally
     found: CorrectedByLabels | None = None
-    matched: float = 0.0
-    """The share of the points whose criterion's category has labels."""
+    matched: float = 0.0  # the share of the points whose criterion's category has labels
 
     @classmethod
     def of(cls, plan: Plan, rubric: RubricTally | None) -> RubricCorrection | None:

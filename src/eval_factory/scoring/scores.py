@@ -14,8 +14,7 @@ from eval_factory.helm.metric_facts import facts_of, is_score
 from eval_factory.scoring.intervals import PROPORTION, Ends, bca_of_ratio, describe
 from eval_factory.tasks.errata import CORRECTED
 
-InstanceKey = tuple[str, int, str | None]
-"""(instance id, trial, perturbation)."""
+InstanceKey = tuple[str, int, str | None]  # (instance id, trial, perturbation)
 _WORST, ORIGINAL = ".worst", ".original"
 """End the label of a perturbation where HELM computed on the least value, and on the instances before it."""
 
@@ -28,8 +27,7 @@ class MetricValues:
     name: str
     helm_mean: float | None
     """None where HELM has no mean of all: it has sub-splits apart, or these are not its own values."""
-    scale: Ends | None = None
-    """The least and the greatest value that there can be, where that is known."""
+    scale: Ends | None = None  # the least and the greatest value that there can be, where that is known
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
@@ -39,8 +37,7 @@ class MetricValues:
     """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
     clusters: Mapping[str, str] | None = None
     """Id of an instance -> the source that it shares with others; None where the task declares no such."""
-    looks: float = 1
-    """As `intervals.describe` has it."""
+    looks: float = 1  # as `intervals.describe` has it
     lowest: Mapping[InstanceKey, float] | None = None
     """The least value that an instance can have, where that is another for each: of a rubric's cases."""
 

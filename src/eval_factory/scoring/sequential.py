@@ -41,10 +41,8 @@ class Looks:
     plan: Plan
     stop: StopWhen
     drawn: output.DrawnSample
-    others: Mapping[str, float]
-    """Id -> the other run's value, with `differs_from`."""
-    _place: dict[str, int] = field(default_factory=dict)
-    """Id -> which one it is, from 0."""
+    others: Mapping[str, float]  # id -> the other run's value, with `differs_from`
+    _place: dict[str, int] = field(default_factory=dict)  # id -> which one it is, from 0
 
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:

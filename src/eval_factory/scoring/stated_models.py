@@ -24,11 +24,9 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.provenance import utc_of
 from eval_factory.tasks.asked_again import asks_confidence
 
-MAX_LISTED = 20
-"""Of the models that one endpoint's answers state, and of the ways in which it was asked."""
+MAX_LISTED = 20  # of the models that one endpoint's answers state, and of the ways in which it was asked
 MAX_MODEL = 200
-FAR_APART_DAYS = 7
-"""Between the first and the last answer, from which on a note says so."""
+FAR_APART_DAYS = 7  # between the first and the last answer, from which on a note says so
 
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
 _REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
@@ -87,8 +85,7 @@ class _Seen:
     stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """Server -> what its answers state."""
     stated: Counter[str] = field(default_factory=Counter)
-    sampling: Counter[str] = field(default_factory=Counter)
-    """As JSON."""
+    sampling: Counter[str] = field(default_factory=Counter)  # as JSON
     first: float = math.inf
     last: float = -math.inf
 

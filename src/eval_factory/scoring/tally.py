@@ -96,24 +96,20 @@ class Tally:
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
     unjudged: set[InstanceKey] = field(default_factory=set)
-    undecided: set[InstanceKey] = field(default_factory=set)
-    """Cases of a rubric with a criterion that nobody judged."""
+    undecided: set[InstanceKey] = field(default_factory=set)  # cases of a rubric with a criterion that nobody judged
     members: dict[str, dict[str, list[InstanceKey]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     """Field of the instances -> its value -> instances."""
     ratings: Ratings = field(default_factory=Ratings)
     injected: int = 0
-    nothing_right: int = 0
-    """Instances with a right answer that HELM's quasi metrics take for nothing."""
-    has_pictures: bool = False
-    """Whether a question shows one."""
+    nothing_right: int = 0  # instances with a right answer that HELM's quasi metrics take for nothing
+    has_pictures: bool = False  # whether a question shows one
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
     clusters: dict[str, str] = field(default_factory=dict)
     """Id of an instance -> the source that it shares with others, where the task declares such."""
     sources: Clusters | None = None
-    is_quasi: bool = False
-    """Whether HELM computed one of its quasi metrics."""
+    is_quasi: bool = False  # whether HELM computed one of its quasi metrics
     prompts: Any = field(default_factory=hashlib.sha256)
     causes: Causes = field(default_factory=Causes)
 

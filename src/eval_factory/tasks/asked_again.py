@@ -51,8 +51,7 @@ ANSWER_WITH_CONFIDENCE = (
     " with one whole number N from 0 (certainly wrong) to 100 (certainly right) for how likely your answer is right."
 )
 _CONFIDENCE_IN_ANSWER = re.compile(r"[\s*_(]*\bconfidence\b[\s*_]*[:=]", re.IGNORECASE)
-CONFIDENCE_TOKENS = 16
-"""That the reply may have at least."""
+CONFIDENCE_TOKENS = 16  # that the reply may have at least
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)?")
 
 

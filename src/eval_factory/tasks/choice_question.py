@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-DataRow = Mapping[str, Any]
-"""Column -> what stands there: text, number, mapping, or None for nothing."""
+DataRow = Mapping[str, Any]  # column -> what stands there: text, number, mapping, or None for nothing
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FEWEST_CHOICES = 2
@@ -30,18 +29,14 @@ class RowFaultError(ValueError):
 
 @dataclass(frozen=True)
 class ChoiceQuestion:
-    id: str
-    """Empty where the published form has none: its place in the file then names it."""
+    id: str  # empty where the published form has none: its place in the file then names it
     question: str
     choices: tuple[str, ...]
-    right: int
-    """Which of the choices, from 0."""
+    right: int  # which of the choices, from 0
     groups: Mapping[str, str] = field(default_factory=dict)
     """Column -> what scores are shown apart by: specialty, country."""
-    cluster: tuple[str, str] | None = None
-    """What questions share, and its name: `("patient", "patient_01")`."""
-    pictures: tuple[str, ...] = ()
-    """Names of files, in the order in which they are shown."""
+    cluster: tuple[str, str] | None = None  # what questions share, and its name: `("patient", "patient_01")`
+    pictures: tuple[str, ...] = ()  # names of files, in the order in which they are shown
 
     def extra_data(self) -> dict[str, str]:
         """What is stored beside the instance."""
@@ -118,10 +113,8 @@ def lettered(row: DataRow, column: str) -> dict[str, Any]:
     return {name: value[name] for name in sorted(value)}
 
 
-MAX_ORDERS = 24
-"""As many as four choices have."""
-_NAME = "choice_order_"
-"""How HELM's files call the instances in another order: `choice_order_2` ..."""
+MAX_ORDERS = 24  # as many as four choices have
+_NAME = "choice_order_"  # how HELM's files call the instances in another order: `choice_order_2` ...
 
 REFERS, LABELS, ALONE = "a choice refers to others", "the choices are labels", "one choice"
 """Why a question keeps its order."""

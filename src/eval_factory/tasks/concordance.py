@@ -16,13 +16,11 @@ from pathlib import Path
 
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 
-CONCORDANCE = "concordance"
-"""The form of the file: a CSV with a header."""
+CONCORDANCE = "concordance"  # the form of the file: a CSV with a header
 RATINGS = (-2, -1, 0, 1, 2)
 TEXTS = ("sct_stem", "question", "additional_info")
 COLUMNS = ("question_id", *TEXTS, *map(str, RATINGS))
-EXPERTS = "expert_distribution"
-"""Beside an instance: how many experts chose each of the ratings."""
+EXPERTS = "expert_distribution"  # beside an instance: how many experts chose each of the ratings
 METRICS = ("concordance_score", "concordance_membership")
 
 _RATING = re.compile(r"rating\W{0,5}?(?:is\b\W{0,5}?)?([+-]?\d+(?:[.,]\d+)?)", re.IGNORECASE)

@@ -33,14 +33,11 @@ BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
 TAKE_EVERY_REFERENCE = ("rouge_1", "rouge_2", "rouge_l", *BERTSCORES)
 """The best over all references, whether they are tagged correct or not (HELM's SummarizationMetric)."""
 
-EXACT_MATCH = "exact_match"
-"""HELM computes its quasi and prefix forms with it."""
+EXACT_MATCH = "exact_match"  # HELM computes its quasi and prefix forms with it
 
-METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)
-"""All that HELM's configurable benchmark computes."""
+METRICS = (EXACT_MATCH, JURY, *TAKE_EVERY_REFERENCE)  # all that HELM's configurable benchmark computes
 
-RUBRIC = "rubric"
-"""What `kind` says of a benchmark whose answers are judged criterion by criterion."""
+RUBRIC = "rubric"  # what `kind` says of a benchmark whose answers are judged criterion by criterion
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
@@ -83,29 +80,20 @@ class Benchmark:
     description: str
     prompt_file: Path
     dataset_file: Path
-    max_tokens: int | None
-    """None: HELM's own."""
-    metrics: tuple[str, ...]
-    """The first is the main metric."""
+    max_tokens: int | None  # None: HELM's own
+    metrics: tuple[str, ...]  # the first is the main metric
     judge_prompt_file: Path | None = None
-    instances: int
-    """Rows of the table."""
-    sha256: Mapping[str, str]
-    """Of each file, by its path from the benchmark's folder."""
+    instances: int  # rows of the table
+    sha256: Mapping[str, str]  # of each file, by its path from the benchmark's folder
     notes: tuple[str, ...] = ()
-    has_clusters: bool = False
-    """Whether the table has a column that names the source of each row."""
-    has_turns: bool = False
-    """Whether its rows are conversations, sent turn by turn; there is no prompt then."""
+    has_clusters: bool = False  # whether the table has a column that names the source of each row
+    has_turns: bool = False  # whether its rows are conversations, sent turn by turn; there is no prompt then
     is_rubric: bool = False
     """Whether answers are judged criterion by criterion; `dataset_file` then holds cases, and there is no prompt."""
-    has_answers: bool = False
-    """Whether its rows hold the answers to judge: no model is asked."""
+    has_answers: bool = False  # whether its rows hold the answers to judge: no model is asked
     rows_with_pictures: int = 0
-    first_with_pictures: str | None = None
-    """What is asked of the first of them, with a line for each picture."""
-    jury_form: JuryForm = HELMS_FORM
-    """The ratings and criteria of its jury, where it has one."""
+    first_with_pictures: str | None = None  # what is asked of the first of them, with a line for each picture
+    jury_form: JuryForm = HELMS_FORM  # the ratings and criteria of its jury, where it has one
 
     @property
     def main_metric(self) -> str:

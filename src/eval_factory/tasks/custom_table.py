@@ -36,8 +36,7 @@ def note_on_quasi(where: str) -> str:
 
 
 ID, CORRECT, INCORRECT = "id", "correct_answer", "incorrect_answers"
-CLUSTER = "cluster"
-"""The source (note, patient, article) that a row shares with others."""
+CLUSTER = "cluster"  # the source (note, patient, article) that a row shares with others
 
 
 def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> list[str] | None:
@@ -193,12 +192,9 @@ class _Rows:
     pictures: PictureCheck
     problems: list[str] = field(default_factory=list)
     answers: RightAnswers = field(default_factory=RightAnswers)
-    nothing: list[int] = field(default_factory=list)
-    """Rows whose right answer HELM's quasi metrics take for nothing."""
-    repeated: list[tuple[int, int]] = field(default_factory=list)
-    """(an earlier row, the row that asks the same)."""
-    asked: dict[int, int] = field(default_factory=dict)
-    """Hash of what a row asks -> the first such row."""
+    nothing: list[int] = field(default_factory=list)  # rows whose right answer HELM's quasi metrics take for nothing
+    repeated: list[tuple[int, int]] = field(default_factory=list)  # (an earlier row, the row that asks the same)
+    asked: dict[int, int] = field(default_factory=dict)  # hash of what a row asks -> the first such row
     named: dict[str, int] = field(default_factory=dict)
 
     def add(self, number: int, where: str, row: Sequence[str]) -> None:

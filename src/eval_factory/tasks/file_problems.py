@@ -25,8 +25,7 @@ _KINDS = {
 """First bytes -> what such a file is, and what it is to be instead."""
 
 
-MAX_PROBLEMS_SHOWN = 10
-"""Of one file."""
+MAX_PROBLEMS_SHOWN = 10  # of one file
 
 
 def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> list[str]:

@@ -16,8 +16,7 @@ from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"
-DATA_PATH = "data_path"
-"""The parameter that names the files of a user's own."""
+DATA_PATH = "data_path"  # the parameter that names the files of a user's own
 _PACKAGE = Path(__file__).resolve().parents[1]
 _WRONG = (ValueError, TypeError, LookupError, AttributeError)
 
@@ -49,37 +48,27 @@ class NumbersOf(_Part):
 class FileLayout(_Part):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
-    file: str | None = None
-    """A path or pattern under the folder; {subject} and {condition} stand for the parameters."""
+    file: str | None = None  # a path or pattern under the folder; {subject} and {condition} stand for the parameters
     columns: tuple[str, ...] = ()
-    format: str | None = None
-    """How it is read where the file's suffix does not say."""
+    format: str | None = None  # how it is read where the file's suffix does not say
     read_by: Literal["csv", "pandas"] = "csv"
     """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None for empty."""
     when: dict[str, str] = field(default_factory=dict)
     """Parameter -> pattern (lab_*): this entry is only about such values."""
-    allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Column -> all that its cells may hold."""
-    filled: tuple[str, ...] = ()
-    """Columns in which no cell may be empty."""
-    dates: tuple[str, ...] = ()
-    """Columns that hold points in time."""
+    allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> all that its cells may hold
+    filled: tuple[str, ...] = ()  # columns in which no cell may be empty
+    dates: tuple[str, ...] = ()  # columns that hold points in time
     counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Column -> values: HELM takes no notice of other rows."""
-    skipped_if_empty: tuple[str, ...] = ()
-    """HELM takes no notice of a row in which one of these is empty."""
-    at_least: int = 1
-    """Rows that are asked."""
+    skipped_if_empty: tuple[str, ...] = ()  # HELM takes no notice of a row in which one of these is empty
+    at_least: int = 1  # rows that are asked
     elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     """Path of an element of an XML file -> attribute -> all that it may hold."""
-    lines_as: str | None = None
-    """A file beside this one that has as many lines."""
+    lines_as: str | None = None  # a file beside this one that has as many lines
     numbered: bool = False
     """Whether HELM reads all that the pattern finds, and needs a whole number as the name of each."""
-    one_per: NumbersOf | None = None
-    """A file named by each number of that column."""
-    in_every: str | None = None
-    """A folder in which everything has to hold such a file."""
+    one_per: NumbersOf | None = None  # a file named by each number of that column
+    in_every: str | None = None  # a folder in which everything has to hold such a file
 
     def may_apply(self, values: Mapping[str, str | None]) -> bool:
         """Whether it is about these parameters; those without a value do not exclude it."""
@@ -113,12 +102,9 @@ class ScenarioParameter(_Part):
     fixed: str | None = None
     allowed: tuple[str, ...] = ()
     path: bool = False
-    other_name: str | None = None
-    """Another key of `params.extra` that means the same, for this task."""
-    about: str | None = None
-    """What it does, where its name does not say."""
-    helm_name: str | None = None
-    """What HELM calls it, where that is no key of `params.extra`."""
+    other_name: str | None = None  # another key of `params.extra` that means the same, for this task
+    about: str | None = None  # what it does, where its name does not say
+    helm_name: str | None = None  # what HELM calls it, where that is no key of `params.extra`
     layout: tuple[FileLayout, ...] = ()
 
     @property
@@ -131,18 +117,12 @@ class ScenarioParameter(_Part):
 class ClusterRule(_Part):
     """How the source is found that an instance shares with others (`scoring/tally.py`): by `field` or by `text`."""
 
-    what: str
-    """What the source is, in a word: calculator, question."""
-    field: str | None = None
-    """Of what the scenario keeps beside the instance."""
-    text: str | None = None
-    """A pattern with one group, which finds the source in the instance's text."""
-    records: tuple[str, ...] = ()
-    """JSON lists among the scenario's data in which what was found is looked up."""
-    key: str | None = None
-    """Field of such a record that holds what was found."""
-    labels: tuple[str, ...] = ()
-    """Fields of such a record that name the source: the first that it has."""
+    what: str  # what the source is, in a word: calculator, question
+    field: str | None = None  # of what the scenario keeps beside the instance
+    text: str | None = None  # a pattern with one group, which finds the source in the instance's text
+    records: tuple[str, ...] = ()  # JSON lists among the scenario's data in which what was found is looked up
+    key: str | None = None  # field of such a record that holds what was found
+    labels: tuple[str, ...] = ()  # fields of such a record that name the source: the first that it has
 
     def check(self) -> None:
         """Raises ValueError: it says too little, too much, or no pattern with one group."""
@@ -172,35 +152,26 @@ class HelmEntry(_Part):
 
     run_spec: str
     scenario: str
-    main_metric: str | None
-    """None for a run spec of which HELM does not say it."""
+    main_metric: str | None  # None for a run spec of which HELM does not say it
     judges: tuple[str, ...] = ()
     parameters: dict[str, ScenarioParameter] = field(default_factory=dict)
     answer_labels: tuple[str, ...] = ()
     """All that an answer may be, where the run does not show it: it is one of these alone."""
     answer_form: Literal["value", "sentence", "sql", "rating"] | None = None
     """Another form that the prompt asks for (`scoring/readability.py`)."""
-    cluster: ClusterRule | None = None
-    """Where instances share sources."""
-    rubric: bool = False
-    """Whether answers are judged criterion by criterion."""
-    zero_shot: bool = False
-    """Whether prompts hold no examples; of HELM's own run specs its index knows it."""
-    images: bool = False
-    """Whether prompts show pictures; of HELM's own run specs its index knows it."""
+    cluster: ClusterRule | None = None  # where instances share sources
+    rubric: bool = False  # whether answers are judged criterion by criterion
+    zero_shot: bool = False  # whether prompts hold no examples; of HELM's own run specs its index knows it
+    images: bool = False  # whether prompts show pictures; of HELM's own run specs its index knows it
     choices: Literal["by place", "by meaning"] | None = None
     """Of questions with lettered options (`RunSpec.choices`); of HELM's own run specs its index knows it."""
-    upstream: Upstream = HELM
-    """Which HELM runs it, as the user says; never in framework.yml."""
+    upstream: Upstream = HELM  # which HELM runs it, as the user says; never in framework.yml
     any_run_spec: bool = False
     """Whether this is no entry of framework.yml but a run entry that a user wrote. The rest is for such ones only."""
-    arguments: dict[str, str] = field(default_factory=dict)
-    """Of the run entry, in the user's order."""
-    main_metrics: tuple[str, ...] = ()
-    """Where the main metric depends on the arguments: the first that the run has."""
+    arguments: dict[str, str] = field(default_factory=dict)  # of the run entry, in the user's order
+    main_metrics: tuple[str, ...] = ()  # where the main metric depends on the arguments: the first that the run has
     main_split: str | None = None
-    prescribed_judges: tuple[str, ...] = ()
-    """Deployments that HELM asks with its own clients."""
+    prescribed_judges: tuple[str, ...] = ()  # deployments that HELM asks with its own clients
 
     @property
     def indexed(self) -> IndexedRunSpec | None:
@@ -271,8 +242,7 @@ class Task(_Part):
     defaults: dict[str, Any]
     helm: HelmEntry
     about: About
-    plug_in: PlugIn | None = None
-    """The package that adds it; never in framework.yml."""
+    plug_in: PlugIn | None = None  # the package that adds it; never in framework.yml
 
     @property
     def endpoint_types(self) -> tuple[str, ...]:
@@ -288,10 +258,8 @@ class _Defaults(_Part):
     command: str
     config: dict[str, Any]
     target: dict[str, Any]
-    suite: dict[str, Any]
-    """Of what `run_suite` runs."""
-    serve: dict[str, Any]
-    """Of a target's server."""
+    suite: dict[str, Any]  # of what `run_suite` runs
+    serve: dict[str, Any]  # of a target's server
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,11 @@ from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
-SCALE, CRITERIA = "scale", "criteria"
-"""Keys of a jury's metric in benchmark.yaml."""
+SCALE, CRITERIA = "scale", "criteria"  # keys of a jury's metric in benchmark.yaml
 MIN, MAX = "min", "max"
 SCALE_PLACE, CRITERIA_PLACE = "SCALE", "CRITERIA"
 """Names in braces that are filled into the judges' prompt before HELM reads it."""
-FIELDS = ("score", "explanation")
-"""Of each criterion's rating, where `{CRITERIA}` asks for it."""
+FIELDS = ("score", "explanation")  # of each criterion's rating, where `{CRITERIA}` asks for it
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -34,16 +32,13 @@ _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 class JuryForm:
     """The form of a jury's ratings."""
 
-    values: tuple[int, ...]
-    """All ratings that there are, the least first."""
+    values: tuple[int, ...]  # all ratings that there are, the least first
     labels: Mapping[str, int] = field(default_factory=dict)
     """Word that stands for a rating -> the rating, the least first; empty where judges give numbers."""
     criteria: Mapping[str, str] = field(default_factory=dict)
     """Name -> what it means, may be empty; none where the judges' prompt alone says them."""
-    own_scale: bool = False
-    """Whether the benchmark says its scale, even if that is HELM's."""
-    shares: bool = False
-    """Whether a judge's rating is a share, anywhere between the two values."""
+    own_scale: bool = False  # whether the benchmark says its scale, even if that is HELM's
+    shares: bool = False  # whether a judge's rating is a share, anywhere between the two values
 
     @property
     def lowest(self) -> float:
@@ -207,8 +202,7 @@ def _of_text(where: str, text: Any, longest: int) -> Iterator[str]:
         yield where + ": must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
 
 
-JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")
-"""What HELM fills into a judge's prompt."""
+JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")  # what HELM fills into a judge's prompt
 
 _CRITERIA = re.compile(r"<rubric_criteria>\s*(\{.*?\})\s*</rubric_criteria>", re.DOTALL)  # HELM's
 

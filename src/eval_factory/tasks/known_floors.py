@@ -17,16 +17,14 @@ FILE_NAME = "known_floors.json"
 @dataclass(frozen=True)
 class KnownSet:
     task: str
-    floors: Mapping[str, Floor]
-    """By the label of the score."""
+    floors: Mapping[str, Floor]  # by the label of the score
 
 
 @dataclass(frozen=True)
 class KnownFloors:
     """The table. It comes with the package and is checked by its test: helm-run, too, looks a hash up in it."""
 
-    errata_version: int
-    """Corrected scores are by these rules."""
+    errata_version: int  # corrected scores are by these rules
     sets: Mapping[str, KnownSet]
     """By the hash of the questions, references and metrics (`helm_plugin/score_trivial_answers.py`)."""
 

@@ -91,8 +91,7 @@ def data() -> Data:
 
 @dataclass(frozen=True)
 class Asked:
-    head: str
-    """What may be changed: the text before its options and before a last line that asks for the answer."""
+    head: str  # what may be changed: the text before its options and before a last line that asks for the answer
     tail: str
     beside: str
     chance: random.Random

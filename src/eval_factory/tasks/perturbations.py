@@ -21,10 +21,8 @@ from eval_factory.tasks.perturbed_units import in_other_units
 @dataclass(frozen=True)
 class Family:
     name: str
-    about: str
-    """What is changed, as a clause."""
-    why_safe: str
-    """Why the right answer stays."""
+    about: str  # what is changed, as a clause
+    why_safe: str  # why the right answer stays
 
 
 _NOT_ASKED = "the ingredient is the same, and the names are not what is asked for"

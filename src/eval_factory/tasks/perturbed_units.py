@@ -26,8 +26,7 @@ _VALUE = re.compile(
     rf"(?<![\w.,/^±-])(?<!± )(?P<low>{_NUMBER})(?:{_JOINT}(?P<high>{_NUMBER}))?(?P<gap>\s?){_UNIT}", re.IGNORECASE
 )
 _OTHERWISE = re.compile(r"\d\s?(?:m?g ?%|m?g ?/ ?100|(?:m|\u00b5|\u03bc|u)?(?:g|mol) per (?:d?l|100)\b)", re.IGNORECASE)
-_LEAST, _MOST = 30, 45
-"""A body's temperature in °C; what is less is a difference, or no body's."""
+_LEAST, _MOST = 30, 45  # a body's temperature in °C; what is less is a difference, or no body's
 _Whose = Analyte | Literal["other"] | None
 
 

@@ -38,16 +38,13 @@ class LabelledItem:
     """One criterion of one answer."""
 
     conversation: str
-    judged: bool
-    """Whether the judge says that the criterion is met."""
+    judged: bool  # whether the judge says that the criterion is met
     labels: tuple[bool, ...]
     physicians: tuple[str, ...]
     category: str | None = None
-    length: int | None = None
-    """Of the answer, in characters; None where the file does not hold it."""
+    length: int | None = None  # of the answer, in characters; None where the file does not hold it
     language: str | None = None
-    text: LabelledAnswer | None = None
-    """Where judges are to be asked."""
+    text: LabelledAnswer | None = None  # where judges are to be asked
 
 
 def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:

@@ -23,8 +23,7 @@ _KEYS = {"evaluations", "errata", "helm_plugin"}
 
 @dataclass(frozen=True)
 class PlugIn:
-    package: str
-    """As it is installed: name of the distribution."""
+    package: str  # as it is installed: name of the distribution
     document: Mapping[str, Any]
 
     @property

@@ -29,20 +29,16 @@ from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
 from eval_factory.tasks.published_pictures import opened_pictures, path_vqa_question, slake_question
 
 EVERY_TIER = "all"
-ROWS_AT_ONCE = 16
-"""Of a Parquet file: each may hold a picture."""
+ROWS_AT_ONCE = 16  # of a Parquet file: each may hold a picture
 
 
 class PublishedForm(NamedTuple):
-    columns: tuple[str, ...]
-    """Without which no question can be read."""
+    columns: tuple[str, ...]  # without which no question can be read
     convert: Callable[[DataRow], ChoiceQuestion | None]
     files: str = ""
     """Where the files of a set with pictures lie in its folder, as a pattern; "" where the set is one file."""
-    pictures: str = ""
-    """The column of the pictures."""
-    archive: str = ""
-    """Of the pictures, in the folder."""
+    pictures: str = ""  # the column of the pictures
+    archive: str = ""  # of the pictures, in the folder
 
     def archive_of(self, file: Path) -> Path | None:
         return file.parents[self.files.count("/")] / self.archive if self.archive else None

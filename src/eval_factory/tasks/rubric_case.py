@@ -12,10 +12,8 @@ from typing import Any
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 ROLES = (SYSTEM, "developer", USER, ASSISTANT)
 
-RUBRIC_METRIC = "rubric_score"
-"""Of a custom rubric benchmark."""
-RUBRIC_RUN_SPEC = "eval_factory_rubric"
-"""Of our plug-in, which runs rubric benchmarks."""
+RUBRIC_METRIC = "rubric_score"  # of a custom rubric benchmark
+RUBRIC_RUN_SPEC = "eval_factory_rubric"  # of our plug-in, which runs rubric benchmarks
 HEALTHBENCH_METRIC = "healthbench_score"
 PROFESSIONAL_METRIC = "healthbench_professional_score"
 
@@ -51,17 +49,13 @@ class Criterion:
 @dataclass(frozen=True)
 class RubricCase:
     id: str
-    messages: tuple[Mapping[str, str], ...]
-    """Each with `role` and `content`; the last is the user's."""
+    messages: tuple[Mapping[str, str], ...]  # each with `role` and `content`; the last is the user's
     criteria: tuple[Criterion, ...]
-    reference: str | None = None
-    """A good answer, which the judges are shown."""
+    reference: str | None = None  # a good answer, which the judges are shown
     cluster: str | None = None
     tags: tuple[str, ...] = ()
-    canary: str | None = None
-    """Marks data that no model may be trained on; it stays with them."""
-    answer: str | None = None
-    """What is judged, where it is there already: the model is not asked."""
+    canary: str | None = None  # marks data that no model may be trained on; it stays with them
+    answer: str | None = None  # what is judged, where it is there already: the model is not asked
     sample: int | None = None
     """Makes the judges' answers another sample than those to the same case with another number, or none."""
 

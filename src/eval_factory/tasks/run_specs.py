@@ -16,16 +16,14 @@ from eval_factory.tasks.upstreams import HELM, MEDHELM, Upstream
 
 IMAGES, SOUNDS = "images", "sounds"
 IMAGE_GENERATION = "image generation"
-JURY_PARAMETER = "jury_config_path"
-"""The parameter of run specs whose jury the user can choose."""
+JURY_PARAMETER = "jury_config_path"  # the parameter of run specs whose jury the user can choose
 
 
 @dataclass(frozen=True)
 class IndexedRunSpec:
     """One run spec as the index knows it. What is not known is None or empty."""
 
-    module: str
-    """Under `helm.benchmark.run_specs`."""
+    module: str  # under `helm.benchmark.run_specs`
     description: str = ""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name -> `type` (annotation) and `default`; without a default it is required."""
@@ -33,8 +31,7 @@ class IndexedRunSpec:
     main_metrics: tuple[str, ...] = ()
     """More than one where it depends on the parameters: the first that a run has is its main metric."""
     main_split: str | None = None
-    scenario: str | None = None
-    """The folder that its data are kept in."""
+    scenario: str | None = None  # the folder that its data are kept in
     scenario_class: str | None = None
     annotators: tuple[str, ...] = ()
     judge_deployments: tuple[str, ...] = ()
@@ -45,10 +42,8 @@ class IndexedRunSpec:
     """What of an answer HELM executes (Python, C++, SQL ...) -> where in HELM; found by reading its source."""
     asks: str | None = None
     """What it asks for beside a model's answer to a chat: then it cannot be run, unless it is pictures."""
-    media: str | None = None
-    """What its prompts hold beside text: `images` or `sounds`."""
-    zero_shot: bool = False
-    """Whether its prompts are known to hold no examples."""
+    media: str | None = None  # what its prompts hold beside text: `images` or `sounds`
+    zero_shot: bool = False  # whether its prompts are known to hold no examples
     choices: str | None = None
     """Of questions with lettered options: the letters say an option's place (`by place`), or the instructions say what
     each stands for (`by meaning`)."""
@@ -81,10 +76,8 @@ class RunSpecIndex:
     """Every run spec of one version of HELM."""
 
     helm: str
-    expanders: tuple[str, ...]
-    """Arguments that every run spec takes."""
-    packages: Mapping[str, str]
-    """Module -> what to install for it: `sacrebleu~=2.2`."""
+    expanders: tuple[str, ...]  # arguments that every run spec takes
+    packages: Mapping[str, str]  # module -> what to install for it: `sacrebleu~=2.2`
     run_specs: Mapping[str, IndexedRunSpec]
 
 
@@ -106,8 +99,7 @@ KEY = "config.params.extra.allow_code_execution"
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
 """Their SQL runs in processes that can only read, for a limited time (`helm_plugin/patches/sql_execution.py`)."""
 
-ONLY_WITH = {"cleva": ("task", "code_synthesis")}
-"""Run specs that execute answers with one value of one parameter only."""
+ONLY_WITH = {"cleva": ("task", "code_synthesis")}  # run specs that execute answers with one value of one parameter only
 
 NOT_CONFINED = frozenset({"bigcodebench", "unitxt", "image2musicsheet"})
 """What these execute runs where HELM, or somebody's package, runs it; eval-factory has no hand in it."""

@@ -23,15 +23,12 @@ class ParameterInfo:
     """A value of `config.params.extra` that a task takes."""
 
     required: bool
-    fixed: str | None
-    """What it always is, where it is not the user's to choose."""
-    allowed: tuple[str, ...]
-    """All that it may be; empty where it may be anything."""
+    fixed: str | None  # what it always is, where it is not the user's to choose
+    allowed: tuple[str, ...]  # all that it may be; empty where it may be anything
     path: bool
     other_name: str | None
     about: str | None
-    layout: tuple[Mapping[str, Any], ...]
-    """What HELM needs in the user's own files: an entry a file."""
+    layout: tuple[Mapping[str, Any], ...]  # what HELM needs in the user's own files: an entry a file
     default: Any
 
 
@@ -40,37 +37,28 @@ class TaskInfo:
     """One of the benchmarks that `config.type` may name."""
 
     name: str
-    type: str
-    """As `helm.NAME`, which means the same."""
+    type: str  # as `helm.NAME`, which means the same
     description: str
-    endpoint_types: tuple[str, ...]
-    """`chat`, `completions`, `images`: what its endpoint may be."""
-    judges: tuple[str, ...]
-    """Of the default jury; empty where it is scored by a rule."""
+    endpoint_types: tuple[str, ...]  # `chat`, `completions`, `images`: what its endpoint may be
+    judges: tuple[str, ...]  # of the default jury; empty where it is scored by a rule
     main_metric: str | None
     run_spec: str
-    access: str
-    """`public`, `gated` (your own copy) or `private` (your own data)."""
+    access: str  # `public`, `gated` (your own copy) or `private` (your own data)
     source: str
     licence: str | None
     revision: str | None
     instances: int | None
     size_mb: float | None
-    published: str | None
-    """The month by which it was public, `YYYY-MM`; None where nobody has established it."""
-    answers_public: bool | None
-    """Whether everybody can read its answers."""
+    published: str | None  # the month by which it was public, `YYYY-MM`; None where nobody has established it
+    answers_public: bool | None  # whether everybody can read its answers
     label_noise: tuple[float, float] | None
     """The least and the greatest share that wrong labels cost a model that is right; None where no audit is known."""
     tags: tuple[str, ...]
     parameters: Mapping[str, ParameterInfo]
-    tried: str | None
-    """On what data it was run by us."""
+    tried: str | None  # on what data it was run by us
     notes: tuple[str, ...]
-    errata: tuple[Mapping[str, Any], ...]
-    """Known defects of the benchmark, and what is done about them."""
-    executes: Mapping[str, str]
-    """What of a model's answers is executed: language -> what does it."""
+    errata: tuple[Mapping[str, Any], ...]  # known defects of the benchmark, and what is done about them
+    executes: Mapping[str, str]  # what of a model's answers is executed: language -> what does it
 
     @property
     def scoring(self) -> Scoring:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 class Upstream:
     """A HELM that can be run, in the one version that patches, errata and the index of run specs were checked with."""
 
-    name: str
-    """As a run config says it."""
+    name: str  # as a run config says it
     package: str
     version: str
 
@@ -18,8 +17,7 @@ class Upstream:
         return f"{self.package} {self.version}"
 
 
-HELM = Upstream("helm", "crfm-helm", "0.5.16")
-"""Stanford's, the default; it lives in the environment of eval-factory."""
+HELM = Upstream("helm", "crfm-helm", "0.5.16")  # Stanford's, the default; it lives in the environment of eval-factory
 MEDHELM = Upstream("medhelm", "medhelm", "0.8.0")
 """Its medical successor, under another owner. It installs the import name `helm` too, and so lives elsewhere."""
 UPSTREAMS = {one.name: one for one in (HELM, MEDHELM)}

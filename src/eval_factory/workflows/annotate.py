@@ -44,8 +44,7 @@ from eval_factory.workflows.resume import remember_result
 MADE_AGAIN = ("evaluation_config.yaml", "results.yml", "report.html", "report.md")
 """Files of a result that people's ratings change, in the order in which they are written."""
 
-_SHEET_SIDE, _SHEET_MEDIA = 1024, 64 << 20
-"""Pixels of a picture's longer side, and characters of all media, in a form."""
+_SHEET_SIDE, _SHEET_MEDIA = 1024, 64 << 20  # pixels of a picture's longer side, and characters of all media, in a form
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,8 @@ class Exported:
 
     sample: Sample
     files: tuple[Path, ...]
-    sample_file: Path
-    """What links codes to answers."""
-    answers: int
-    """That could have been drawn."""
+    sample_file: Path  # what links codes to answers
+    answers: int  # that could have been drawn
 
 
 @dataclass(frozen=True)
@@ -65,11 +62,9 @@ class Imported:
     """Ratings that were taken in, and what the result says now."""
 
     ratings: int
-    empty: int
-    """Rows without a rating."""
+    empty: int  # rows without a rating
     stored: StoredResult
-    notes: tuple[str, ...]
-    """What could not be made again of the result, or was made by another version."""
+    notes: tuple[str, ...]  # what could not be made again of the result, or was made by another version
 
     @property
     def clinicians(self) -> Clinicians:
@@ -254,13 +249,10 @@ class Known:
     """What the plan is made from."""
 
     metric: str
-    expected: Expected
-    """Of the people's scores; of the judge's where too few were rated."""
-    span: float
-    """From the least score to the greatest."""
+    expected: Expected  # of the people's scores; of the judge's where too few were rated
+    span: float  # from the least score to the greatest
     rated: int = 0
-    correlation: float | None = None
-    """Of the judge's scores with the people's; None where too few were rated."""
+    correlation: float | None = None  # of the judge's scores with the people's; None where too few were rated
 
 
 def plan_lines(known: Known, half_width: float | None) -> list[str]:

@@ -30,11 +30,9 @@ from eval_factory.tasks.upstreams import HELM
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Options
 
-QUESTIONS, RUN = "questions", "run"
-"""Folders: what the judges are asked, with the texts of the labels; the run."""
+QUESTIONS, RUN = "questions", "run"  # folders: what the judges are asked, with the texts of the labels; the run
 BENCHMARK, CASES = "benchmark.yaml", "cases.jsonl"
-_AGAIN = 2
-"""Times that a question is asked again as it is."""
+_AGAIN = 2  # times that a question is asked again as it is
 _PADDING = (
     "\n\nThank you very much for your question. It is good that you look after your health, and I hope that this is of"
     " help to you. Please do not hesitate to ask if there is anything else that you would like to know."
@@ -48,16 +46,14 @@ _KEPT_EXTRA = (
 )  # fmt: skip
 """Of the run config; the rest is about its task."""
 
-Decisions = Sequence[bool | None]
-"""Of each item; None where the judge gave none."""
+Decisions = Sequence[bool | None]  # of each item; None where the judge gave none
 
 
 @dataclass(frozen=True)
 class Answered:
     """What the judges said."""
 
-    decisions: Mapping[str, Decisions]
-    """By judge."""
+    decisions: Mapping[str, Decisions]  # by judge
     changed: Mapping[str, Mapping[Change, Sequence[tuple[int, bool]]]]
     """Judge -> what was changed -> (number of the item, decision)."""
     judges: Mapping[str, AskedJudge]
@@ -80,12 +76,9 @@ class Asking:
     """Who is asked, and where what is asked is kept."""
 
     run_config: Path
-    judges: Sequence[str]
-    """Those of the run config that are asked; all where none is named."""
-    to: Path
-    """The folder for questions and run."""
-    probes: int
-    """Answers about which they are asked again, to see whether they are steady."""
+    judges: Sequence[str]  # those of the run config that are asked; all where none is named
+    to: Path  # the folder for questions and run
+    probes: int  # answers about which they are asked again, to see whether they are steady
 
 
 def ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[str, str], screen: TextIO) -> Answered:

@@ -35,8 +35,7 @@ from eval_factory.workflows.ask_judges import QUESTIONS, RUN, Asking, Decisions,
 from eval_factory.workflows.recollect import stored_evaluation
 
 PAGE, JURIES, JURIES_PAGE, JUDGES = "judge_passport.html", "juries.yaml", "juries.html", "judges"
-PROBES = 50
-"""Answers of which it is asked again, where nothing else is said: 200 requests to each judge."""
+PROBES = 50  # answers of which it is asked again, where nothing else is said: 200 requests to each judge
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,9 @@ class Calibrated:
     """What was found: a passport's `found` has the figures, `verdict` the sentences; and what was written."""
 
     passports: tuple[JudgePassport, ...]
-    juries: tuple[BestJury, ...] = ()
-    """Where there are several judges: the best of each odd size."""
+    juries: tuple[BestJury, ...] = ()  # where there are several judges: the best of each odd size
     files: tuple[Path, ...] = ()
-    unchanged: bool = False
-    """Whether the files were there already, with the same bytes."""
+    unchanged: bool = False  # whether the files were there already, with the same bytes
 
     @property
     def passport(self) -> JudgePassport:

@@ -31,8 +31,7 @@ class RunContext:
 
     rundir: RunDir
     lock: Lock
-    env: Mapping[str, str]
-    """The user's environment and the keys that were found elsewhere."""
+    env: Mapping[str, str]  # the user's environment and the keys that were found elsewhere
     redactor: Redactor
     log: logging.Logger
     screen: TextIO

@@ -26,8 +26,7 @@ from eval_factory.workflows.evaluate import look_for_prerequisites
 from eval_factory.workflows.install_upstream import states
 from eval_factory.workflows.prepare import find_bundle
 
-LEAST_FREE_GB = 5.0
-"""A run of the largest text benchmarks writes less; pictures and data bundles need more."""
+LEAST_FREE_GB = 5.0  # a run of the largest text benchmarks writes less; pictures and data bundles need more
 HUB_LIMIT_S = 5.0
 
 
@@ -36,10 +35,8 @@ class Finding:
     """One line of the screen."""
 
     about: str
-    works: bool | None
-    """None: it is not needed by every run."""
-    text: str
-    """What is there; further lines say what to do."""
+    works: bool | None  # None: it is not needed by every run
+    text: str  # what is there; further lines say what to do
 
 
 def examine(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:

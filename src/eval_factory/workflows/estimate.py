@@ -84,12 +84,9 @@ class RoleEstimate:
     requests: int | None
     prompt_tokens: float | None
     completion_tokens: float | None
-    cost: float | None
-    """US dollars."""
-    hours: float | None
-    """With the parallelism and the limits a minute that are configured; of asking alone."""
-    sources: Mapping[str, str]
-    """Name of a figure -> where it is from, or why it is not known."""
+    cost: float | None  # US dollars
+    hours: float | None  # with the parallelism and the limits a minute that are configured; of asking alone
+    sources: Mapping[str, str]  # name of a figure -> where it is from, or why it is not known
 
     @property
     def tokens(self) -> float | None:
@@ -143,13 +140,10 @@ class Estimate(Total):
     """Of one run."""
 
     task: str
-    roles: tuple[RoleEstimate, ...]
-    """The model first."""
-    kept: int
-    """Answers that the output folder holds already: those of them that are needed again cost nothing."""
+    roles: tuple[RoleEstimate, ...]  # the model first
+    kept: int  # answers that the output folder holds already: those of them that are needed again cost nothing
     budget: Budget
-    at_most: bool = False
-    """Whether `extra.stop_when` may end the run before all is asked."""
+    at_most: bool = False  # whether `extra.stop_when` may end the run before all is asked
 
     @property
     def parts(self) -> Sequence[RoleEstimate]:
@@ -332,8 +326,7 @@ class KeptFigures:
     prompt_tokens: float | None
     completion_tokens: float | None
     latency_s: float | None
-    stated_cost: float | None
-    """US dollars, as the answers say themselves."""
+    stated_cost: float | None  # US dollars, as the answers say themselves
 
 
 def kept_figures(cache_db: Path, role: str, model_id: str) -> KeptFigures:
@@ -364,13 +357,10 @@ class PromptSizes:
 
     requests: int | None
     prompt_bytes: int = 0
-    most_tokens: int = 0
-    """That all answers together may have."""
+    most_tokens: int = 0  # that all answers together may have
     reason: str = ""
-    judge_requests: int = 0
-    """To each judge of a rubric, which is asked by criterion; 0 where there is none."""
-    media_tokens: int | None = None
-    """Of pictures and sounds, roughly; None: there are none."""
+    judge_requests: int = 0  # to each judge of a rubric, which is asked by criterion; 0 where there is none
+    media_tokens: int | None = None  # of pictures and sounds, roughly; None: there are none
 
 
 def prompt_sizes(plan: Plan, env: Mapping[str, str]) -> PromptSizes:

@@ -54,10 +54,8 @@ class Evaluated(ResultViews):
 
     result: TaskResult
     rundir: RunDir
-    summary: str
-    """For the screen; redacted."""
-    not_reportable: str | None
-    """Why no score of it may be reported, and what to do; None where they may."""
+    summary: str  # for the screen; redacted
+    not_reportable: str | None  # why no score of it may be reported, and what to do; None where they may
 
     @property
     def folder(self) -> Path:

@@ -70,8 +70,7 @@ class EndedHelmRun:
     run_id: str
     wall_s: float
     returncode: int
-    tail: tuple[str, ...]
-    """Its last lines, redacted."""
+    tail: tuple[str, ...]  # its last lines, redacted
     events: tuple[Mapping[str, Any], ...]
 
 

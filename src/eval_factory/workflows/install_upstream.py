@@ -19,8 +19,7 @@ from eval_factory.helm.environments import environment_of, home_of
 from eval_factory.helm.packages import how_to_install
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
-LOCK = "medhelm.lock"
-"""Exact versions with hashes, without torch; scripts/lock.sh makes it."""
+LOCK = "medhelm.lock"  # exact versions with hashes, without torch; scripts/lock.sh makes it
 TIME_LIMIT_S = 3600.0
 TAIL_LINES = 12
 
@@ -31,12 +30,9 @@ class UpstreamState:
 
     name: str
     package: str
-    supported: str
-    """The version that this eval-factory runs."""
-    installed: str | None
-    """None: it is not here."""
-    place: str
-    """The folder of its environment."""
+    supported: str  # the version that this eval-factory runs
+    installed: str | None  # None: it is not here
+    place: str  # the folder of its environment
 
     @property
     def works(self) -> bool:

@@ -34,10 +34,8 @@ class Options:
     no_preflight: bool = False
     probed: frozenset[str] | None = None
     """Roles whose endpoints are known to answer: whoever says so asked them, and nobody is asked before the run."""
-    limits: SharedLimitsSettings | None = None
-    """What this run shares with others; None: it has its limits for itself."""
-    watch: str | None = None
-    """Show a line for each answer as it comes: "figures", or "texts", with its beginning."""
+    limits: SharedLimitsSettings | None = None  # what this run shares with others; None: it has its limits for itself
+    watch: str | None = None  # show a line for each answer as it comes: "figures", or "texts", with its beginning
     on_launch: Callable[[Mapping[str, Any]], None] | None = None
     """Called with what will be run and where, once the folder is locked and before anything is asked."""
     only_collect: bool = False
@@ -50,20 +48,16 @@ class Options:
 class DryRun:
     """What a run would do, found out without starting or writing anything."""
 
-    text: str
-    """The configuration, where its values are from, the command; redacted."""
-    would_stop: tuple[str, ...]
-    """What is wrong with the user's own data: a run would end with it."""
+    text: str  # the configuration, where its values are from, the command; redacted
+    would_stop: tuple[str, ...]  # what is wrong with the user's own data: a run would end with it
 
 
 @dataclass(frozen=True)
 class Submitted:
     """A run that goes on in Slurm when the command has returned."""
 
-    folder: Path
-    """Where its result will be."""
-    summary: str
-    """For the screen: its first line says what was done, the others what to do next."""
+    folder: Path  # where its result will be
+    summary: str  # for the screen: its first line says what was done, the others what to do next
 
 
 PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})

@@ -53,11 +53,9 @@ OF_THE_PROGRAM = ("eval_factory", "helm", "python", "packages", "platform", "fra
 class Recollected:
     """The result made again, and written as a run writes it."""
 
-    rundir: RunDir
-    """The temporary folder, with every file that says what came out, and run_config.yml."""
+    rundir: RunDir  # the temporary folder, with every file that says what came out, and run_config.yml
     result: TaskResult
-    notes: tuple[str, ...]
-    """What could not be made again, or was made by another version."""
+    notes: tuple[str, ...]  # what could not be made again, or was made by another version
 
 
 def last_state(rundir: RunDir) -> LastRunState:
@@ -259,14 +257,10 @@ def versions_that_differ(stored: Provenance, made: Provenance) -> list[str]:
 class Reproduction:
     """How an evaluation is done again."""
 
-    run_config: str
-    """The text of a run config."""
-    differences: tuple[str, ...]
-    """What is another now than it was then: versions, errata, data."""
-    needs: tuple[str, ...]
-    """What has to be set, or put in place, before it can run."""
-    file: Path | None
-    """Where the run config was written; None without a folder."""
+    run_config: str  # the text of a run config
+    differences: tuple[str, ...]  # what is another now than it was then: versions, errata, data
+    needs: tuple[str, ...]  # what has to be set, or put in place, before it can run
+    file: Path | None  # where the run config was written; None without a folder
 
     def lines(self) -> list[str]:
         """What a reader has to know before a run."""
@@ -280,8 +274,7 @@ class Reran:
     evaluated: Evaluated
     differences: tuple[str, ...]
     """Of what was asked: prompts, data. The two runs are not the same evaluation where there are any."""
-    scores: tuple[str, ...]
-    """A line a score: then and now."""
+    scores: tuple[str, ...]  # a line a score: then and now
 
     @property
     def is_the_same(self) -> bool:

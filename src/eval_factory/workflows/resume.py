@@ -40,10 +40,8 @@ OF_INPUTS = (
 class DataRead:
     """By what the data of a run are known again."""
 
-    bundle: Mapping[str, Any] | None = None
-    """The record of the data bundle, as it stands in the provenance."""
-    own: Mapping[str, str] = field(default_factory=dict)
-    """Name of a file of the user's own -> SHA-256."""
+    bundle: Mapping[str, Any] | None = None  # the record of the data bundle, as it stands in the provenance
+    own: Mapping[str, str] = field(default_factory=dict)  # name of a file of the user's own -> SHA-256
     all_files: bool | None = None
     """Whether more files than HELM's own list has; None where no list is answered from disk."""
 
@@ -56,20 +54,16 @@ class LastRunState:
     versions: Mapping[str, str | None]
     run_id: str
     wall_s: float
-    runs: Sequence[str]
-    """Run folders, relative to the output folder."""
+    runs: Sequence[str]  # run folders, relative to the output folder
     complete: bool
     data_bundle: Mapping[str, Any] | None = None
     data_files: Mapping[str, str] = field(default_factory=dict)
     all_files: bool | None = None
-    program: str | None = None
-    """SHA-256 of the program that collected."""
-    given: str | None = None
-    """SHA-256 of what the user had set."""
+    program: str | None = None  # SHA-256 of the program that collected
+    given: str | None = None  # SHA-256 of what the user had set
     files: Mapping[str, str] = field(default_factory=dict)
     """Path in the output folder -> SHA-256, of every file of the result that is written before this one."""
-    inputs: str | None = None
-    """`digest_of_inputs` of the collection."""
+    inputs: str | None = None  # `digest_of_inputs` of the collection
 
     def of_files(self, digests: Mapping[str, str], rundir: RunDir) -> LastRunState:
         """With the digests of the result's files; this one, and what is made of it, are not among them."""
@@ -181,8 +175,7 @@ class Written:
 
     checksums: str
     statement: str
-    digests: Mapping[str, str]
-    """Path in the folder -> SHA-256."""
+    digests: Mapping[str, str]  # path in the folder -> SHA-256
 
 
 def written_before(rundir: RunDir) -> Written | None:

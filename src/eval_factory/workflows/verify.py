@@ -40,10 +40,8 @@ WRONG_FILES = (ValueError, LookupError, ArithmeticError, TypeError, AttributeErr
 class Finding:
     """Something that was altered."""
 
-    file: str
-    """Path in the output folder."""
-    field: str
-    """Where in the file; empty where it is the file itself."""
+    file: str  # path in the output folder
+    field: str  # where in the file; empty where it is the file itself
     message: str
 
     def __str__(self) -> str:
@@ -57,8 +55,7 @@ class Verified:
     folder: Path
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
-    unreadable: str | None = None
-    """Why the folder could not be verified; None where it was."""
+    unreadable: str | None = None  # why the folder could not be verified; None where it was
 
     @property
     def intact(self) -> bool:

@@ -60,8 +60,7 @@ class Pages:
     """HELM's pages, made."""
 
     folder: Path
-    address: str | None
-    """Where they are served; None where they are files alone."""
+    address: str | None  # where they are served; None where they are files alone
     runs: tuple[ViewedRun, ...]
 
     def lines(self) -> list[str]:

@@ -40,10 +40,8 @@ from eval_factory.workflows.recollect import last_state
 
 _NEEDED = (names.RUN_SPEC_FILE, names.STATS_FILE, names.PER_INSTANCE_STATS_FILE, names.SCENARIO_STATE_FILE)
 OTHER = (names.SCENARIO_FILE,)
-MULTIMODAL = "_multimodal"
-"""In the name of every method of HELM's that shows pictures or plays sounds."""
-NO_SCORE = "no_score"
-"""A metric that no run has: HELM wants a name of each run's main metric."""
+MULTIMODAL = "_multimodal"  # in the name of every method of HELM's that shows pictures or plays sounds
+NO_SCORE = "no_score"  # a metric that no run has: HELM wants a name of each run's main metric
 SUITE = "view"
 DATA_FOLDER = "benchmark_output"
 _INDEX, CONFIG = "index.html", "config.js"
@@ -65,14 +63,11 @@ _LOG.addHandler(logging.NullHandler())  # what is to be seen is written to the s
 class ViewedRun:
     """One of HELM's runs, and what the pages call it."""
 
-    folder: Path
-    """HELM's."""
+    folder: Path  # HELM's
     name: str
-    model: str
-    """HELM's name of the model; each has a row in the tables."""
+    model: str  # HELM's name of the model; each has a row in the tables
     shown_model: str
-    spec: Mapping[str, Any]
-    """run_spec.json, with these names."""
+    spec: Mapping[str, Any]  # run_spec.json, with these names
     page: PageRun
 
 

@@ -26,21 +26,17 @@ from eval_factory.helm_plugin.patches import sandbox_worker, sql_execution
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
 
-_START_LIMIT_S = 60.0
-"""For the interpreter and HELM's modules, beside the time of the answer."""
+_START_LIMIT_S = 60.0  # for the interpreter and HELM's modules, beside the time of the answer
 CONFINED_BY = ("bubblewrap", "seccomp", "limits of time, memory and file size")
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, with limits of time and memory"
 )
-APPS_LIMIT_S = 11.0
-"""HELM's, for all tests of one answer."""
+APPS_LIMIT_S = 11.0  # HELM's, for all tests of one answer
 ASSEMBLY_LIMIT_S = 30
 MAX_ASSEMBLY = 64_000_000
-QUERY_LIMIT_S = 30.0
-"""As in Bird's own evaluation; HELM has none."""
+QUERY_LIMIT_S = 30.0  # as in Bird's own evaluation; HELM has none
 GOLD_LIMIT_S = 300.0
-_MAX_RESULT = 20_000_000
-"""Bytes, of the rows of these benchmarks."""
+_MAX_RESULT = 20_000_000  # bytes, of the rows of these benchmarks
 
 
 @contextmanager

@@ -40,22 +40,18 @@ _OF = "a module of "
 class Stage(Enum):
     """When a patch is applied."""
 
-    LOGGING = "logging"
-    """While helm-run sets up its log, before it reads its own configuration."""
-    START = "start"
-    """When the plug-in is loaded, before run specs are made."""
+    LOGGING = "logging"  # while helm-run sets up its log, before it reads its own configuration
+    START = "start"  # when the plug-in is loaded, before run specs are made
     IMPORTED = "imported"
     """When a run's scenario, metrics and annotators are imported, and nothing of them has been used."""
-    SCORING = "scoring"
-    """When the answers are there: what it replaces is imported by then."""
+    SCORING = "scoring"  # when the answers are there: what it replaces is imported by then
 
 
 @dataclass(frozen=True)
 class Patch:
     """One function that replaces something of HELM: the attribute that it `replaces`, or `targets` in its own way."""
 
-    function: str
-    """`module:name`, the module under `eval_factory.helm_plugin`."""
+    function: str  # `module:name`, the module under `eval_factory.helm_plugin`
     replaces: str | None = None
     """`module:attribute`: the function takes what stands there, and returns what takes its place. None: it takes
     nothing, and returns False where there was nothing to replace (a package is installed after all)."""
@@ -65,14 +61,10 @@ class Patch:
     """Where it cannot be applied (to another version of HELM, or to an edited one): the run goes on without it, with a
     warning; or stops before anything is asked, because scores would be wrong, or something unsafe would be done."""
     stage: Stage = Stage.START
-    run_specs: frozenset[str] | None = None
-    """Only where one of these run specs is asked for; None: in every run."""
-    where_unknown: bool = False
-    """Also where nobody knows which run specs are asked for."""
-    when: str | None = None
-    """Only where this is so: one of the conditions that `is_asked_for` knows."""
-    erratum: str | None = None
-    """The entry of tasks/errata.yml that it belongs to."""
+    run_specs: frozenset[str] | None = None  # only where one of these run specs is asked for; None: in every run
+    where_unknown: bool = False  # also where nobody knows which run specs are asked for
+    when: str | None = None  # only where this is so: one of the conditions that `is_asked_for` knows
+    erratum: str | None = None  # the entry of tasks/errata.yml that it belongs to
     upstreams: tuple[str, ...] = tuple(UPSTREAMS)
     """Those that it is for: another does not have what it replaces, or has mended it."""
     of_helm: bool = True
@@ -150,8 +142,7 @@ def patch_named(name: str) -> Patch:
 
 
 _applied: list[Patch] = []
-_left_out: dict[str, str] = {}
-"""Name -> why it could not be applied."""
+_left_out: dict[str, str] = {}  # name -> why it could not be applied
 
 
 def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:

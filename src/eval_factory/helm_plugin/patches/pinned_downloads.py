@@ -24,8 +24,7 @@ class DataInTheWayError(Exception):
 
 
 _loaded: dict[tuple[str, str], dict[str, str]] = {}
-_pinned: dict[str, str] = {}
-"""Data set -> the revision that is read where HELM names none."""
+_pinned: dict[str, str] = {}  # data set -> the revision that is read where HELM names none
 _lock = threading.Lock()
 _BEGAN = time.time()  # before any data were loaded
 

@@ -22,8 +22,7 @@ from eval_factory.tasks.file_problems import rows_below, table_columns
 from eval_factory.tasks.pictures import filled, picture_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
-_GetInstances = Callable[[Any, str], list[Any]]
-"""A scenario's method: the folder of its data -> its instances."""
+_GetInstances = Callable[[Any, str], list[Any]]  # a scenario's method: the folder of its data -> its instances
 
 
 def accept_medcalc_version() -> None:

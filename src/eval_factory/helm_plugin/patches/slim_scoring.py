@@ -27,8 +27,7 @@ from helm.benchmark.metrics import metric
 from helm.benchmark.metrics.metric_name import MetricContext
 from helm.benchmark.metrics.statistic import Stat, merge_stat
 
-TOGETHER = 1_000
-"""Instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte."""
+TOGETHER = 1_000  # instances whose tasks wait for HELM's threads at the same time: each takes a kilobyte
 
 
 def pack_statistics() -> None:

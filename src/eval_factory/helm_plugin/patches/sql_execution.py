@@ -35,8 +35,7 @@ TOTAL_LIMIT_S, SHORT_LIMIT_S = names.SQL_TOTAL_LIMIT_S, names.SQL_SHORT_LIMIT_S
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
-_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
-"""Of the environment; the run's keys are no business of a model's SQL."""
+_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")  # of the environment; the run's keys are no business of a model's SQL
 
 Rows = list[tuple[Any, ...]]
 
@@ -211,8 +210,7 @@ def closed(database: Path) -> Path:
     return database
 
 
-CURRENT_TIME = "'2105-12-31 23:59:00'"
-"""No record of the database is later."""
+CURRENT_TIME = "'2105-12-31 23:59:00'"  # no record of the database is later
 NORMAL_RANGES = {
     "temperature": (35.5, 38.1),
     "sao2": (95.0, 100.0),

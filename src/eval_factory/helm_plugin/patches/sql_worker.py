@@ -20,12 +20,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 TIME_LIMIT_S = 10.0
-MAX_RESULT = 2_000_000
-"""Bytes of all rows together, as HELM writes them: a value is a line of its own there."""
-LINE = 32
-"""Bytes that a value, or a row, takes there beside its text."""
-MAX_VALUE = 10_000_000
-"""Bytes of one text or blob."""
+MAX_RESULT = 2_000_000  # bytes of all rows together, as HELM writes them: a value is a line of its own there
+LINE = 32  # bytes that a value, or a row, takes there beside its text
+MAX_VALUE = 10_000_000  # bytes of one text or blob
 MAX_PATTERN = 1_000
 MAX_MESSAGE = 500
 SQLITE_MEMORY = 512_000_000

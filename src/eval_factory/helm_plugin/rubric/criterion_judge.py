@@ -32,8 +32,7 @@ from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 if TYPE_CHECKING:
     from helm.benchmark.adaptation.scenario_state import ScenarioState
 
-_MAX_TOKENS = 4096
-"""What HELM grants a judge."""
+_MAX_TOKENS = 4096  # what HELM grants a judge
 
 ASK_AGAIN = (
     "\n\nYour previous answer to this could not be used: {reason}."
@@ -141,16 +140,14 @@ class _Question:
 
     state: RequestState
     criteria: list[Criterion]
-    decided: list[dict[str, dict[str, Any]]]
-    """Of each criterion, by judge: a decision with its explanation, or `error`."""
+    decided: list[dict[str, dict[str, Any]]]  # of each criterion, by judge: a decision with its explanation, or `error`
 
 
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
     """What the judges decide about each criterion of each answer."""
 
     name = ANNOTATION
-    use_global_metric = True
-    """Makes HELM hand over all answers at once."""
+    use_global_metric = True  # makes HELM hand over all answers at once
 
     def __init__(self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1) -> None:
         """

@@ -23,8 +23,7 @@ from eval_factory.tasks.rubric_case import (
     published_url,
 )
 
-_MAX_TOKENS = 2048
-"""Of an answer: what the published sampler of HealthBench grants."""
+_MAX_TOKENS = 2048  # of an answer: what the published sampler of HealthBench grants
 
 
 class RubricScenario(Scenario):  # type: ignore[misc]

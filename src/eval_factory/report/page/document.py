@@ -41,12 +41,9 @@ class ShownResult:
     result: TaskResult
     command: str
     instances: InstanceBlocks
-    methods: str = ""
-    """Text for the methods section of a paper."""
-    label: str = ""
-    """A, B ... where there are several results."""
-    lost: LostAnswers | None = None
-    """None: the page shows no texts."""
+    methods: str = ""  # text for the methods section of a paper
+    label: str = ""  # a, B ... where there are several results
+    lost: LostAnswers | None = None  # None: the page shows no texts
 
     @cached_property
     def plots(self) -> dict[str, Markup]:
@@ -60,12 +57,9 @@ class Beside:
 
     title: str
     plots: Sequence[Markup]
-    sentences: Sequence[Sequence[str]]
-    """Of each pair."""
-    reasons: Sequence[str] = ()
-    """Why they cannot be compared."""
-    accepted: Sequence[str] = ()
-    """Reasons against comparing them that the user accepted."""
+    sentences: Sequence[Sequence[str]]  # of each pair
+    reasons: Sequence[str] = ()  # why they cannot be compared
+    accepted: Sequence[str] = ()  # reasons against comparing them that the user accepted
 
 
 def page(

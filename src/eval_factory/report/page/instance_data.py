@@ -30,10 +30,8 @@ _SHARES: Mapping[str, float] = {"met": 1.0, "tied": 0.5, "not met": 0.0}
 """Verdict -> the share of its points that a criterion counts; an unjudged one has none."""
 MAX_WORDS = 2_000
 """Characters of a judge's words, of a criterion and of a tag that a page holds; results.jsonl has the rest."""
-MAX_LOST = 25
-"""Criteria and tags, each, in the list of those that cost most points."""
-MAX_TAGS = 50
-"""Tags of a criterion that a page holds."""
+MAX_LOST = 25  # criteria and tags, each, in the list of those that cost most points
+MAX_TAGS = 50  # tags of a criterion that a page holds
 NOT_MET, HARM, UNDECIDED, DISAGREE = "criterion_not_met", "harm_met", "criterion_undecided", "disagree"
 SIGNS = (NOT_MET, HARM, UNDECIDED)
 """By which instances are chosen: one with positive points is not met, one with negative points is met, a judge gave no
@@ -108,14 +106,10 @@ class LostScore:
 
     label: str
     is_tag: bool
-    judged: int = 0
-    """How often it was decided."""
-    times: int = 0
-    """In how many answers it cost points."""
-    points: float = 0.0
-    """That it cost in all."""
-    answers: int = field(default=0, compare=False)
-    """That were judged by it."""
+    judged: int = 0  # how often it was decided
+    times: int = 0  # in how many answers it cost points
+    points: float = 0.0  # that it cost in all
+    answers: int = field(default=0, compare=False)  # that were judged by it
 
 
 @dataclass
@@ -123,8 +117,7 @@ class LostPoints:
     """Adds up what criteria and tags cost, answer by answer."""
 
     with_texts: bool = True
-    tags: Collection[str] = ()
-    """That may be shown without texts."""
+    tags: Collection[str] = ()  # that may be shown without texts
     _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
     _counted: list[LostScore] = field(default_factory=list)
 
@@ -159,8 +152,7 @@ class LostPoints:
         return dict([*tags, *texts])
 
 
-_LARGEST = 256 * 1024 * 1024
-"""Bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros."""
+_LARGEST = 256 * 1024 * 1024  # bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
 TYPE = "application/x-eval-factory"
 _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
 
@@ -190,8 +182,7 @@ def readable_page(page: str) -> str:
     return _BLOCK.sub(unpacked_block, without_media(page))
 
 
-_CHUNK = 250
-"""Instances that are unpacked together when one of them is opened."""
+_CHUNK = 250  # instances that are unpacked together when one of them is opened
 _FLAGS = (
     "wrong", "right", "failed", "empty", "cut_off", "disagree", "unparsed", "refused", "thinking_stripped",
     "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
@@ -212,8 +203,7 @@ class InstanceBlocks:
 
     blocks: tuple[Markup, ...]
     numbers: InstanceNumbers
-    counts: Mapping[str, int]
-    """Flag -> instances."""
+    counts: Mapping[str, int]  # flag -> instances
     total: int
     middle: float | None
     """What is below it (above it, where lower is better) counts as low; None where values are right or wrong."""
@@ -230,8 +220,7 @@ class _Row:
     value: float | None
     flags: set[str]
     groups: list[int | None]
-    shown: tuple[float | None, int | None, str, str]
-    """Seconds, tokens, and the first words of question and answer."""
+    shown: tuple[float | None, int | None, str, str]  # seconds, tokens, and the first words of question and answer
     lost: tuple[int, ...]
 
 
@@ -240,20 +229,14 @@ class InstancePacker:
     """Takes the two lines of each instance, redacted as they are written, and packs them as they come."""
 
     main: Score | None
-    fields: Sequence[str] = ()
-    """Of the instances, by which they are grouped."""
+    fields: Sequence[str] = ()  # of the instances, by which they are grouped
     run: int = 0
     with_texts: bool = True
-    known_prompts: Mapping[_Key, bytes] = field(default_factory=dict)
-    """Of another result on the page."""
-    tags: Collection[str] = ()
-    """Of criteria, those that are shown without texts."""
-    beside_others: bool = False
-    """Whether other results are on the page, which need not repeat its prompts."""
-    folder: Path | None = None
-    """Of the result, to show pictures and sounds from."""
-    media: PageMedia = field(default_factory=PageMedia)
-    """Of all results on the page."""
+    known_prompts: Mapping[_Key, bytes] = field(default_factory=dict)  # of another result on the page
+    tags: Collection[str] = ()  # of criteria, those that are shown without texts
+    beside_others: bool = False  # whether other results are on the page, which need not repeat its prompts
+    folder: Path | None = None  # of the result, to show pictures and sounds from
+    media: PageMedia = field(default_factory=PageMedia)  # of all results on the page
     _of_media: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
@@ -262,8 +245,7 @@ class InstancePacker:
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(init=False)
-    _groups: dict[str, dict[str, int]] = field(init=False)
-    """Of each of the fields, its values, numbered as they come."""
+    _groups: dict[str, dict[str, int]] = field(init=False)  # of each of the fields, its values, numbered as they come
 
     def __post_init__(self) -> None:
         self._lost = LostPoints(self.with_texts, self.tags)

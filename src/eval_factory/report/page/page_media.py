@@ -22,8 +22,7 @@ from eval_factory.core.safe_files import open_regular
 
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _SOUNDS = ("audio/wav", "audio/mpeg", "audio/flac")
-_MAX_FILE = {"image": 64 << 20, "audio": 1 << 20}
-"""Bytes."""
+_MAX_FILE = {"image": 64 << 20, "audio": 1 << 20}  # bytes
 _TYPE = "application/x-eval-factory-medium"
 _BLOCK = re.compile(rf'\n<script type="{_TYPE}" data-sha256="\w+" data-type="[\w/]+">[A-Za-z0-9+/=]*</script>')
 
@@ -32,10 +31,8 @@ _BLOCK = re.compile(rf'\n<script type="{_TYPE}" data-sha256="\w+" data-type="[\w
 class PageMedia:
     """What one page holds."""
 
-    max_side: int = 512
-    """Pixels."""
-    left: int = 10 << 20
-    """Characters of base64 that there is still room for."""
+    max_side: int = 512  # pixels
+    left: int = 10 << 20  # characters of base64 that there is still room for
     _known: set[tuple[str, Path | None]] = field(default_factory=set)
     """SHA-256 of what it holds; and of what could not be read, in which folder."""
 

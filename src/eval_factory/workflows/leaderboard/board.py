@@ -86,8 +86,7 @@ class NotRun:
 
     entry: Entry
     reason: str
-    exit_code: int
-    """0: it is left out, for it asks for more than a chat endpoint has."""
+    exit_code: int  # 0: it is left out, for it asks for more than a chat endpoint has
 
 
 @dataclass(frozen=True)
@@ -95,14 +94,11 @@ class Board:
     """What will be run; making it writes nothing."""
 
     row: Leaderboard
-    schema: Path
-    """HELM's; of a row with `schema_changes` the one that is written from it."""
-    models: Mapping[str, str]
-    """Target of the suite -> the model's id."""
+    schema: Path  # HELM's; of a row with `schema_changes` the one that is written from it
+    models: Mapping[str, str]  # target of the suite -> the model's id
     folder: Path
     max_eval_instances: int
-    suite: Suite | None = None
-    """None where the conf would have to be downloaded to know it."""
+    suite: Suite | None = None  # None where the conf would have to be downloaded to know it
     entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """Evaluation of the suite -> the entries that it is the run of: these differ in their groups alone."""
     not_run: tuple[NotRun, ...] = ()

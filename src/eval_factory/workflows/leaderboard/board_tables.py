@@ -45,8 +45,7 @@ IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out",
 class BoardRow:
     """One entry of one model, and what came of it."""
 
-    run: str
-    """The entry, without its model."""
+    run: str  # the entry, without its model
     model_id: str
     state: str
     reason: str | None = None
@@ -55,10 +54,8 @@ class BoardRow:
     unjudged: int | None = None
     main_metric: str | None = None
     score: float | None = None
-    folder: str | None = None
-    """Of the run, in the leaderboard's folder."""
-    identity: str | None = None
-    """Of the run that this was said of."""
+    folder: str | None = None  # of the run, in the leaderboard's folder
+    identity: str | None = None  # of the run that this was said of
     groups: tuple[str, ...] = ()
     max_eval_instances: int | None = None
 

@@ -48,10 +48,8 @@ from eval_factory.workflows.suite.suite_status import limit_reached
 
 @dataclass(frozen=True)
 class CellEnd:
-    returncode: int
-    """The exit code; negative: the signal that killed it."""
-    status: str | None = None
-    """`complete` or `partial`, where there is a result."""
+    returncode: int  # the exit code; negative: the signal that killed it
+    status: str | None = None  # `complete` or `partial`, where there is a result
     not_reportable: str | None = None
     error_type: str | None = None
     error: str | None = None
@@ -97,25 +95,20 @@ class NextAction(Enum):
 
 @dataclass(kw_only=True)
 class Tried:
-    attempts: int = 0
-    """That count, the one that has just ended among them."""
+    attempts: int = 0  # that count, the one that has just ended among them
     max_attempts: int
-    crashes: int = 0
-    """Earlier ones that ended with a failure of HELM's, of ours or by a signal."""
-    has_result: bool = False
-    """A partial result of an earlier attempt stands in the folder."""
+    crashes: int = 0  # earlier ones that ended with a failure of HELM's, of ours or by a signal
+    has_result: bool = False  # a partial result of an earlier attempt stands in the folder
 
 
 @dataclass(frozen=True)
 class Outcome:
     then: NextAction
-    status: RunStatus
-    """What the cell is if nothing more is done."""
+    status: RunStatus  # what the cell is if nothing more is done
     reason: str | None = None
     exit_code: int = 0
     crashed: bool = False
-    counts: bool = True
-    """Whether it is one of the attempts that a cell has."""
+    counts: bool = True  # whether it is one of the attempts that a cell has
 
 
 def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
@@ -163,8 +156,7 @@ class Work:
     reports: dict[int, CellReport] = field(default_factory=dict)
     reused: dict[int, Path] = field(default_factory=dict)
     """By the number of a cell that is not run: the folder that its result was taken over from."""
-    stopped: str | None = None
-    """Why cells are not begun any more."""
+    stopped: str | None = None  # why cells are not begun any more
 
     @property
     def left(self) -> list[PlannedCell]:
@@ -201,16 +193,12 @@ class Work:
 @dataclass(kw_only=True)
 class CellRun(Tried):
     planned: PlannedCell
-    record: Path
-    """What its process says of its end."""
+    record: Path  # what its process says of its end
     begun: int = 0
-    reported: int = 0
-    """The last attempt whose beginning is in the journal."""
-    free_at: float | None = None
-    """When its folder, which somebody else holds, is looked at again."""
+    reported: int = 0  # the last attempt whose beginning is in the journal
+    free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
     last: Outcome | None = None
-    run_before: str | None = None
-    """The id of the complete run that stood in the folder when the cell was begun."""
+    run_before: str | None = None  # the id of the complete run that stood in the folder when the cell was begun
 
     def finished_run(self) -> str | None:
         state = read_state(self.planned.plan.rundir)
@@ -234,13 +222,11 @@ class CellLoop:
     limits: Mapping[int, SharedLimitsSettings] = field(default_factory=dict)
     """Number of a cell -> where its requests are let through."""
     tracker: SpendingTracker | None = None
-    server: ServedModel | None = None
-    """Of the model that all of these cells ask; None: nobody has to start it."""
+    server: ServedModel | None = None  # of the model that all of these cells ask; None: nobody has to start it
     _waiting: dict[int, CellRun] = field(default_factory=dict)
     _running: dict[str, CellRun] = field(default_factory=dict)
     _interrupted: bool = False
-    _without_server: set[str] = field(default_factory=set)
-    """Names of cells that are ended because the server was lost."""
+    _without_server: set[str] = field(default_factory=set)  # names of cells that are ended because the server was lost
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:

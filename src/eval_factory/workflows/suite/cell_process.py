@@ -29,8 +29,7 @@ from eval_factory.workflows.options import Options
 
 _MODULE = "eval_factory.workflows.suite.cell_process"
 CELL_PROCESS = (sys.executable, "-m", _MODULE)
-ONE_CELL = "--one-cell"
-"""With the id of the process that starts it: one cell, whose spec is on standard input."""
+ONE_CELL = "--one-cell"  # with the id of the process that starts it: one cell, whose spec is on standard input
 WITHOUT_FORK = "--without-fork"
 _NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",

@@ -24,10 +24,8 @@ _OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parall
 class ProbeAnswer:
     """With neither of the two: it answered."""
 
-    warning: str | None = None
-    """It did not answer, but may later."""
-    error: PrerequisiteError | None = None
-    """It cannot be asked."""
+    warning: str | None = None  # it did not answer, but may later
+    error: PrerequisiteError | None = None  # it cannot be asked
 
     @property
     def gone(self) -> bool:
@@ -100,8 +98,7 @@ class News(Enum):
 
 @dataclass
 class _Pause:
-    planned: PlannedCell
-    """A cell whose model's endpoint is asked."""
+    planned: PlannedCell  # a cell whose model's endpoint is asked
     reason: str
     since: float
     asked: int = 0

@@ -25,8 +25,7 @@ from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import LiveLimit, Ticket
 
-MAX_PATH = 100
-"""Bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)."""
+MAX_PATH = 100  # bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)
 MAX_LINE = 65536
 PREFIX, SOCKET = "eval-factory-", "s"
 OVER = {"over": MAX_WALL}
@@ -110,7 +109,7 @@ class _Connection(asyncio.Protocol):
         try:
             for line in lines:
                 self._take(json.loads(line))
-        except (ValueError, TypeError, KeyError):  # none of our clients
+        except (ValueError, TypeError, KeyError):  # None of our clients
             self.close()
         if len(self._rest) > MAX_LINE:
             self.close()

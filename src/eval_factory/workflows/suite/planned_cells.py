@@ -30,11 +30,9 @@ class CheckedCell:
     """A cell with its plan, and what would keep it from running."""
 
     cell: Cell
-    plan: Plan | None
-    """None where the configuration is wrong."""
+    plan: Plan | None  # None where the configuration is wrong
     problems: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    """What is missing: data, a package, a key. Each text may have several lines."""
+    missing: tuple[str, ...] = ()  # what is missing: data, a package, a key. Each text may have several lines
 
     @property
     def ready(self) -> bool:
@@ -163,8 +161,7 @@ class PlannedCell:
     number: int
     cell: Cell
     plan: Plan
-    group: str
-    """The name of the limits of its model's endpoint."""
+    group: str  # the name of the limits of its model's endpoint
 
 
 def plan_cells(suite: Suite, env: Mapping[str, str]) -> tuple[PlannedCell, ...]:

@@ -34,8 +34,7 @@ from eval_factory.workflows.suite.suite_journal import ScreenLines
 from eval_factory.workflows.suite.suite_preview import script_lines
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-TARGET = "model"
-"""What the one target of such a suite is called."""
+TARGET = "model"  # what the one target of such a suite is called
 _BY_CODE = {one.exit_code: one for one in (NotReportableError, ConfigError, PrerequisiteError, HelmError)}
 
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 WORKER = ("-m", "eval_factory.workflows.suite.slurm_worker")
 _POLL_S = 3.0
-QUEUED = "queued in Slurm"
-"""Why a cell that goes on without this command is not complete."""
+QUEUED = "queued in Slurm"  # why a cell that goes on without this command is not complete
 _LOST = "its task is gone from Slurm and left no result; see its log"
 
 

@@ -190,8 +190,7 @@ class Recorder(SuiteObserver):
 
     store: SlurmStore
     wave: Wave
-    runs: Mapping[str, RunSpec]
-    """`target/evaluation` -> it."""
+    runs: Mapping[str, RunSpec]  # `target/evaluation` -> it
 
     def on_event(self, event: Mapping[str, Any]) -> None:
         interrupted = InterruptedRunError.exit_code

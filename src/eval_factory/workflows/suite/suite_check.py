@@ -37,10 +37,8 @@ from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 @dataclass(frozen=True)
 class CellCheck(OfCell):
     status: RunStatus
-    reason: str | None
-    """What is wrong with it; of a complete one, what a reader has to know."""
-    to_do: tuple[str, ...]
-    """Empty where it is complete."""
+    reason: str | None  # what is wrong with it; of a complete one, what a reader has to know
+    to_do: tuple[str, ...]  # empty where it is complete
     folder: Path
 
     @property
@@ -54,10 +52,8 @@ class SuiteCheck:
     cells: tuple[CellCheck, ...]
     command: str
     is_running: bool
-    in_table: bool
-    """Whether suite_results.yaml was written after the last of the results."""
-    altered: tuple[Finding, ...] = ()
-    """Where the table says something else than the results."""
+    in_table: bool  # whether suite_results.yaml was written after the last of the results
+    altered: tuple[Finding, ...] = ()  # where the table says something else than the results
 
     @property
     def is_complete(self) -> bool:

@@ -59,8 +59,7 @@ def _folders_in(path: Path) -> list[Path]:
     return []
 
 
-LOOKED_AT_S = 1.0
-"""Somebody who only looks whether it is held holds it for an instant."""
+LOOKED_AT_S = 1.0  # somebody who only looks whether it is held holds it for an instant
 
 
 @contextmanager
@@ -113,8 +112,7 @@ def _taken(descriptor: int, folder: SuiteDir) -> bool:
         ) from error
 
 
-UNKNOWN = Holder(pid=0, host="", since="")
-"""Somebody who holds the lock and has not said who he is yet."""
+UNKNOWN = Holder(pid=0, host="", since="")  # somebody who holds the lock and has not said who he is yet
 
 
 def holder_now(folder: SuiteDir) -> Holder | None:

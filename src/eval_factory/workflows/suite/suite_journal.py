@@ -81,8 +81,7 @@ def cell_fields(cell: Any) -> Mapping[str, str]:
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
-UNFINISHED = (RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.WAITING)
-"""What only a suite that runs can have."""
+UNFINISHED = (RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.WAITING)  # what only a suite that runs can have
 STATUSES = (*UNFINISHED, *(status for status in RunStatus if status not in UNFINISHED))
 
 WAS_STOPPED = "its suite was stopped while it ran"
@@ -94,20 +93,16 @@ class CellState(OfCell):
     """As the last event of the cell says."""
 
     status: RunStatus = RunStatus.WAITING
-    attempt: int = 0
-    """The number of the last one in this invocation; 0: not begun in it."""
+    attempt: int = 0  # the number of the last one in this invocation; 0: not begun in it
     reason: str | None = None
-    since: float | None = None
-    """Epoch seconds of the last event of the cell in this invocation."""
-    collected: bool = False
-    """Finished before: nothing was asked in this invocation."""
+    since: float | None = None  # Epoch seconds of the last event of the cell in this invocation
+    collected: bool = False  # finished before: nothing was asked in this invocation
     reused_from: str | None = None
     so_far: RunStatus | None = None
     """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
     identity: str | None = None
     """Of the run that was started or has ended, where that is known: its folder may hold another since."""
-    before: CellState | None = None
-    """How it ended in an earlier invocation, for as long as this one has not come to it."""
+    before: CellState | None = None  # how it ended in an earlier invocation, for as long as this one has not come to it
 
     def left(self) -> CellState:
         """What it is where the suite's process is gone."""
@@ -125,8 +120,7 @@ class CellState(OfCell):
 class Pause:
     """An endpoint that is gone, and whose cells are kept waiting."""
 
-    group: str
-    """The name of the endpoint's limits."""
+    group: str  # the name of the endpoint's limits
     reason: str
     cells: frozenset[str]
     since: float | None
@@ -138,8 +132,7 @@ class SuiteState:
 
     cells: dict[tuple[str, str], CellState] = field(default_factory=dict)
     pauses: dict[str, Pause] = field(default_factory=dict)
-    started: Mapping[str, Any] | None = None
-    """The last `suite_started`: of the invocation that all this is of."""
+    started: Mapping[str, Any] | None = None  # the last `suite_started`: of the invocation that all this is of
     ended: Mapping[str, Any] | None = None
     invocations: int = 0
 

@@ -33,11 +33,9 @@ from eval_factory.workflows.suite.planned_cells import (
 class RequestCount:
     """Requests of a cell that begins from nothing, each answered at the first attempt."""
 
-    to_model: int | None
-    """None: nobody knows how many instances there are, and no limit is set."""
+    to_model: int | None  # None: nobody knows how many instances there are, and no limit is set
     to_judges: int
-    at_most: bool = False
-    """Whether there may be fewer: the limit on the instances is known, and not how many there are."""
+    at_most: bool = False  # whether there may be fewer: the limit on the instances is known, and not how many there are
     by_criterion: bool = False
     """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
     here."""

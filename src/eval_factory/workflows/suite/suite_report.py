@@ -29,26 +29,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteOptions:
-    fresh: bool = False
-    """Forget the answers that the cells' folders keep."""
+    fresh: bool = False  # forget the answers that the cells' folders keep
     debug: bool = False
     no_preflight: bool = False
     reuse: tuple[Path, ...] = ()
     """Folders, of suites or of runs, whose finished runs are taken over where they are the same."""
     overrides: tuple[str, ...] = ()
     """`path.to.key=value,...`, over everything else, as `--overrides`; of `eval_factory.run_suite` alone."""
-    wait: bool = False
-    """With executor slurm: until all jobs have ended, instead of until they are submitted."""
+    wait: bool = False  # with executor slurm: until all jobs have ended, instead of until they are submitted
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellReport(FinishedCell):
     """Its reason, on one line, says why it is not complete, or not reportable."""
 
-    exit_code: int
-    """As `run_eval` would have ended; 1 where the cell was not begun."""
-    collected: bool = False
-    """It was finished before."""
+    exit_code: int  # as `run_eval` would have ended; 1 where the cell was not begun
+    collected: bool = False  # it was finished before
     reused_from: Path | None = None
 
     @classmethod
@@ -61,10 +57,8 @@ class SuiteReport:
     folder: SuiteDir
     cells: tuple[CellReport, ...]
     exit_code: int
-    status: str
-    """complete: every cell is, else partial."""
-    summary: str
-    """For the screen: counts, what is missing, the next step."""
+    status: str  # complete: every cell is, else partial
+    summary: str  # for the screen: counts, what is missing, the next step
     no_table: str | None = None
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:

@@ -47,26 +47,19 @@ _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tok
 
 @dataclass(frozen=True)
 class CellJob:
-    task: str | None
-    """As Slurm speaks of it, with what it waits for; None where it is not queued any more."""
-    attempts: int
-    """How often the cell was begun in that wave."""
-    log: Path
-    """What Slurm and the task say of themselves."""
+    task: str | None  # as Slurm speaks of it, with what it waits for; None where it is not queued any more
+    attempts: int  # how often the cell was begun in that wave
+    log: Path  # what Slurm and the task say of themselves
 
 
 @dataclass(frozen=True)
 class CellProgress:
     """The last phase that was reported, and what is done in it."""
 
-    phase: str = "starting"
-    """Before helm-run tells anything: it is imported, the endpoint is asked one question."""
-    phase_since: float | None = None
-    """Epoch seconds."""
-    counts: Mapping[str, Any] | None = None
-    """The last `progress` event of the phase."""
-    run: tuple[int, int] = (1, 1)
-    """The number of the run, and of how many, where a cell is several of HELM's runs."""
+    phase: str = "starting"  # before helm-run tells anything: it is imported, the endpoint is asked one question
+    phase_since: float | None = None  # Epoch seconds
+    counts: Mapping[str, Any] | None = None  # the last `progress` event of the phase
+    run: tuple[int, int] = (1, 1)  # the number of the run, and of how many, where a cell is several of HELM's runs
 
     def after(self, event: Mapping[str, Any]) -> CellProgress:
         """One more event; those that say nothing of the progress change nothing."""
@@ -113,14 +106,12 @@ class CellProgress:
 class CellFigures:
     task: str
     main_metric: str
-    value: float | None
-    """None where it could not be computed."""
+    value: float | None  # None where it could not be computed
     ci_low: float | None
     ci_high: float | None
     n: int | None
     reportable: bool
-    identity: str | None = None
-    """Of the run that it is the result of."""
+    identity: str | None = None  # of the run that it is the result of
 
     @classmethod
     def of(cls, result: TaskResult) -> CellFigures:
@@ -138,31 +129,24 @@ class CellStatus(CellState):
     folder: Path
     progress: CellProgress | None = None
     figures: CellFigures | None = None
-    spent: Spending
-    """In all runs of the cell's folder."""
-    job: CellJob | None = None
-    """Of a cell that Slurm has, or had, and that is not complete."""
+    spent: Spending  # in all runs of the cell's folder
+    job: CellJob | None = None  # of a cell that Slurm has, or had, and that is not complete
 
 
 @dataclass(frozen=True)
 class SuiteStatus:
     folder: SuiteDir
     state: str
-    pid: int | None
-    """Of the process that works on it, or was the last to."""
+    pid: int | None  # of the process that works on it, or was the last to
     host: str | None
-    started: float | None
-    """Epoch seconds, of the last invocation."""
+    started: float | None  # Epoch seconds, of the last invocation
     ended: float | None
-    exit_code: int | None
-    """Of the last invocation, where it came to its end."""
+    exit_code: int | None  # of the last invocation, where it came to its end
     invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
-    command: str | None
-    """That began it, where it is known."""
-    limits: Mapping[str, float]
-    """Of the budget of all cells together: name -> number."""
+    command: str | None  # that began it, where it is known
+    limits: Mapping[str, float]  # of the budget of all cells together: name -> number
 
     @property
     def counts(self) -> dict[str, int]:
