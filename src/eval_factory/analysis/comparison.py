@@ -16,9 +16,6 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.core.tables import Table
-from eval_factory.core.tables import html as in_html
-from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.scoring import paired
@@ -166,26 +163,6 @@ class Compared:
             for key in keys
         ]
         return frame(FLIP_COLUMNS, rows)
-
-    def _repr_html_(self) -> str:
-        """The pairs with their differences, or why there are none; the ranks of three or more."""
-        if not self.comparable:
-            reasons = [reason.message for reason in self.reasons]
-            return html.html_block(f"not comparable: {self._model_names}", html.html_list(reasons))
-        rows = [
-            (
-                one.pair, one.metric, formats.score(one.paired.difference, sign="+"),
-                formats.between(one.paired.ci_low, one.paired.ci_high, missing="-"),
-                formats.p_value(one.paired.p_value if one.p_holm is None else one.p_holm, missing="-"),
-                str(one.paired.n), "yes" if one.significant else "no",
-            )
-            for one in self.comparisons
-        ]  # fmt: skip
-        head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
-        ranks = "; ".join(f"{one.model.label}: rank {one}" for one in self.ranks)
-        below = [html.paragraph(ranks)] if ranks else []
-        below += html.html_list([f"accepted: {reason.message}" for reason in self.accepted])
-        return html.html_block(self._model_names, [in_html(Table(head, rows, 5), html.MAX_ROWS), *below])
 
     def __repr__(self) -> str:
         pairs = [f"{one.pair} = {formats.score(one.paired.difference, sign='+')}" for one in self.comparisons]

@@ -145,16 +145,14 @@ def _word(word: str) -> str:
     return code(word) if word != "<" and _MADE_INTO.search(word) else word  # in p < 0.01 it begins nothing
 
 
-def html(table: Table, most_rows: int | None = None) -> str:
-    """The first column names the row, numbers have the class `n`, text may break, rows past `most_rows` are counted."""
+def html(table: Table) -> str:
+    """The first column names the row, numbers have the class `n`, text may break."""
     kinds = [' class="n"' if table.is_number(column) else ' class="name"' for column in range(len(table.head))]
     titles = [f'<th scope="col"{kind}>{_html_cell(cell)}</th>' for kind, cell in zip(kinds, table.head, strict=True)]
     lines = [f"<thead><tr>{''.join(titles)}</tr></thead>", "<tbody>"]
-    for first, *others in table.rows[:most_rows]:
+    for first, *others in table.rows:
         cells = [f"<td{kind}>{_html_cell(cell)}</td>" for kind, cell in zip(kinds[1:], others, strict=True)]
         lines.append(f'<tr><th scope="row" class="name">{_html_cell(first)}</th>{"".join(cells)}</tr>')
-    if most_rows is not None and (more := len(table.rows) - most_rows) > 0:
-        lines.append(f'<tr><td colspan="{len(table.head)}">{more} more: to_frame()</td></tr>')
     return "\n".join(["<table>", *lines, "</tbody></table>"])
 
 

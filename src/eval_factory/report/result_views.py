@@ -1,17 +1,16 @@
-"""How a result looks to who has it in a program: as data frames of pandas, in a notebook, in a line.
+"""How a result looks to who has it in a program: as data frames of pandas, and in a line.
 
-Frames have the same columns and types whatever is missing. What others wrote stays text in a notebook.
+Frames have the same columns and types whatever is missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.core import formats, tables
+from eval_factory.core import formats
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import InstanceRecord, TaskResult
@@ -36,8 +35,6 @@ INSTANCE_COLUMNS: Mapping[str, str] = {
 """Fields of `InstanceRecord`; metrics, judges and categories follow."""
 JUDGE, CATEGORY, _METRIC = "judge.", "extra.", "metric."
 """Before the name of a judge; of a category, as in instances.jsonl; of a metric whose own name is another column's."""
-MAX_ROWS = 12
-_MAX_NOTES = 5
 
 
 def scores_frame(result: TaskResult) -> DataFrame:
@@ -91,47 +88,6 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
     )
 
 
-def html_block(title: str, parts: Iterable[str]) -> str:
-    """HTML of a record: its title as text, then parts that are HTML."""
-    # classes in which MathJax, which notebooks load, makes nothing of dollar signs and backslashes
-    return "\n".join(['<div class="tex2jax_ignore mathjax_ignore">', f"<p><b>{_text(title)}</b></p>", *parts, "</div>"])
-
-
-def paragraph(text: str) -> str:
-    return f"<p>{_text(text)}</p>"
-
-
-def html_list(notes: Sequence[str]) -> list[str]:
-    """The first notes as a list; nothing where there are none."""
-    more = [f"{len(notes) - _MAX_NOTES} more"] * (len(notes) > _MAX_NOTES)
-    items = [f"<li>{_text(note)}</li>" for note in [*notes[:_MAX_NOTES], *more]]
-    return ["<ul>", *items, "</ul>"] if items else []
-
-
-def _text(foreign: str) -> str:
-    return escape(one_line(foreign, tables.MAX_CELL))
-
-
-def result_html(result: TaskResult, folder: Path) -> str:
-    """Scores, the main one first; whether they may be reported; notes; where the rest is."""
-    labels = sorted(result.scores, key=lambda label: label != result.main_metric)
-    rows = []
-    for label in labels:
-        stats = result.scores[label].stats
-        interval = formats.between(stats.ci_low, stats.ci_high, missing="-")
-        rows.append([label, formats.score(result.scores[label].value), interval, formats.count(stats.count)])
-    counts = result.validity.instances
-    how_many = f"{counts.scored} of {counts.requested} instances scored, {counts.failed} failed"
-    parts = [
-        tables.html(tables.Table(("metric", "value", "95 % interval", "n"), rows, numbers=3), MAX_ROWS),
-        paragraph(f"{how_many}; status: {result.status}"),
-        *(f"<p><b>{_text(line)}</b></p>" for line in not_reportable(result)),
-        *html_list(result.validity.notes),
-        paragraph(f"results: {folder}"),
-    ]
-    return html_block(f"{result.task}, {result.provenance.target}", parts)
-
-
 def not_reportable(result: TaskResult) -> list[str]:
     """Why the scores may not be reported, in a line each; nothing where they may."""
     if result.reportable:
@@ -159,9 +115,6 @@ class ResultViews:
         """The instances, a row each: what was asked and answered, tokens, seconds, errors, and a column a metric.
         Raises PrerequisiteError: pandas is not installed, or the instances cannot be read."""
         return frame(*instance_table(self.result))
-
-    def _repr_html_(self) -> str:
-        return result_html(self.result, self.folder)
 
     def __repr__(self) -> str:
         from eval_factory.report.screen import headline  # imported late: it needs HELM's index

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from eval_factory.analysis.suite_files import write_suite_results
 from eval_factory.analysis.suite_results import FinishedCell, suite_results
 from eval_factory.config.suite import Cell
-from eval_factory.core import formats, tables
+from eval_factory.core import formats
 from eval_factory.core.budget import MAX_COST, MAX_REQUESTS, MAX_TOKENS
 from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report import result_views as html
 from eval_factory.report.reader import load_result
 from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
 from eval_factory.workflows.suite.suite_status import CellFigures
@@ -78,32 +77,10 @@ class SuiteReport:
                 rows += [{**row, "target": cell.target, "evaluation": cell.evaluation} for row in found]
         return frame(columns, rows)
 
-    @property
-    def _title(self) -> str:
-        done = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)
-        return f"{done} of {len(self.cells)} cells complete"
-
-    def _repr_html_(self) -> str:
-        head = ("target", "evaluation", "status", "metric", "value", "95 % interval", "n")
-        rows = [
-            (
-                row["target"],
-                row["evaluation"],
-                row["status"] if row.get("reportable", True) else f"{row['status']}, NOT REPORTABLE",
-                row.get("metric") or "-",
-                formats.score(row.get("value"), missing="-"),
-                formats.between(row.get("ci_low"), row.get("ci_high"), missing="-"),
-                str(row.get("n", "-")),
-            )
-            for row in map(_cell_row, self.cells)
-        ]
-        table = tables.Table(head, rows, 3)
-        wrong = [f"{cell.name}: {cell.reason or cell.status}" for cell in self.cells if cell.exit_code]
-        where = html.paragraph(f"table: {self.folder.results_html}")
-        return html.html_block(self._title, [tables.html(table, html.MAX_ROWS), *html.html_list(wrong), where])
-
     def __repr__(self) -> str:
-        return f"<SuiteReport {one_line(f'{self._title}; exit code {self.exit_code}; {self.folder.root}')}>"
+        done = sum(cell.status == RunStatus.COMPLETE for cell in self.cells)
+        counts = f"{done} of {len(self.cells)} cells complete"
+        return f"<SuiteReport {one_line(f'{counts}; exit code {self.exit_code}; {self.folder.root}')}>"
 
 
 CELL_COLUMNS: Mapping[str, str] = {

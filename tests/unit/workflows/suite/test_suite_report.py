@@ -1,8 +1,7 @@
-"""A suite's report as data frames, in a notebook and in a few lines; and its table."""
+"""A suite's report as data frames and in a few lines; and its table."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.result_views import _MAX_NOTES, INSTANCE_COLUMNS
+from eval_factory.report.result_views import INSTANCE_COLUMNS
 from eval_factory.workflows.suite import suite_report
 from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport, summary_of, write_table
 from eval_factory.workflows.suite.suite_status import limit_reached
@@ -72,19 +71,7 @@ def test_the_instances_of_all_cells(report: SuiteReport) -> None:
     assert set(found["target"]) == {"small"}
 
 
-def test_a_notebook_shows_every_cell_and_what_is_missing(report: SuiteReport) -> None:
-    html = report._repr_html_()
-    assert re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", html)[7:] == [
-        "small", "pubmed_qa", "complete", "exact_match", "0.7500", "0.5000 .. 1.0000", "9",
-        "small", "medec", "partial, NOT REPORTABLE", "f1", "0.5000", "-", "4",
-        "large", "pubmed_qa", "failed", "-", "-", "-", "-",
-    ]  # fmt: skip
-    assert "<b>1 of 3 cells complete</b>" in html
-    assert "<ul>\n<li>small/medec: 1 failed</li>\n<li>large/pubmed_qa: no &lt;b&gt;key&lt;/b&gt;</li>\n</ul>" in html
-    assert f"<p>table: {report.folder.results_html}</p>" in html
-    many = replace(report, cells=(cell("x", RunStatus.MISSING, 3),) * (_MAX_NOTES + 1))
-    assert "<li>m/x: missing</li>" in many._repr_html_()
-    assert "<li>1 more</li>" in many._repr_html_()
+def test_a_report_in_a_line(report: SuiteReport) -> None:
     assert repr(report) == f"<SuiteReport 1 of 3 cells complete; exit code 3; {report.folder.root}>"
 
 
