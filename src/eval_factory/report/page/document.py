@@ -26,7 +26,7 @@ from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
 from eval_factory.report.asked_again_text import LostAnswers, asked_again_lines, by_harm
 from eval_factory.report.drawing import page_css, plot_template, svg
-from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, tags_of_groups
+from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker
 from eval_factory.report.page.page_media import PageMedia, media_columns
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
@@ -81,7 +81,7 @@ def page(
         shown=shown, beside=beside, with_texts=with_texts, words=sentences,
         spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=sentences.cost_line,
         usage_rows=sentences.usage_rows, asdict=asdict, words_again=asked_again_lines, by_harm=by_harm,
-        labels=[one.label for one in shown], total=sum(one.instances.total for one in shown),
+        version=shown[0].result.provenance.eval_factory,
     )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def whole_page(
     """A template, filled in. Style, script and data come last: no redaction alters what the policy has hashes of."""
     slots = {"style": (_STYLE, style), "script": (_SCRIPT, script), "data": (_DATA, data)}
     values |= {name: Markup(slot) for name, (slot, _) in slots.items()}  # noqa: S704
-    values |= {"policy": policy(style, script), "version": __version__}
+    values = {"version": __version__, **values, "policy": policy(style, script)}
     text = redact(page_environment().get_template(template).render(values))
     for slot, part in slots.values():
         text = text.replace(slot, part)
@@ -124,8 +124,9 @@ def tables_page(template: str, own_style: str = "", **values: Any) -> str:
     return whole_page(template, tables_style() + own_style, **values)
 
 
-def page_script() -> str:
-    return f"\n{page_file('page.js')}"
+def page_script(name: str = "page.js") -> str:
+    """Behind the functions that show foreign texts."""
+    return f"\n{page_file('shown_texts.js')}\n{page_file(name)}"
 
 
 @cache
@@ -169,7 +170,7 @@ def result_page(stored: StoredResult, *, with_texts: bool = True) -> str:
 def shown_of(
     stored: Sequence[StoredResult], labels: Sequence[str] = ("",), *, with_texts: bool = True
 ) -> list[ShownResult]:
-    """Each with its instances packed. What a result asks as another before it did is not repeated.
+    """Each with its instances packed.
     Raises PrerequisiteError: the files of instances cannot be read."""
     found: list[ShownResult] = []
     media = PageMedia()
@@ -177,8 +178,7 @@ def shown_of(
         result = one.result
         packer = InstancePacker(
             result.scores.get(result.main_metric), tuple(result.groups), number, with_texts=with_texts,
-            known_prompts=found[0].instances.prompts if found else {}, tags=tags_of_groups(result.groups),
-            beside_others=len(stored) > 1, folder=one.folder, media=media,
+            folder=one.folder, media=media,
         )  # fmt: skip
         lost = LostAnswers(result.validity.asked_again)
         for record in result.instances:
@@ -203,7 +203,7 @@ def rater_form(
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
-        "rater_form.html.j2", style, form_script(), in_a_script(data),
+        "rater_form.html.j2", style, page_script("rater_form.js"), in_a_script(data),
         sheet=sample.id, rater=rater, count=len(order), media=media, criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
     )  # fmt: skip
@@ -245,11 +245,3 @@ def in_a_script(value: Any) -> str:
     """JSON that cannot end the element that it stands in, nor open a comment there."""
     text = json.dumps(value)  # ASCII alone
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def form_script() -> str:
-    """With the functions of page.js that show foreign texts, which stand between these two lines of it."""
-    page = page_file("page.js")
-    shared = page[page.index("  // ---- small helpers") : page.index("  // ---- data ---")]
-    return "\n" + page_file("rater_form.js").replace("  // SHARED\n", shared)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import os
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,25 +61,18 @@ def criterion_signs(record: InstanceRecord) -> Iterator[str]:
         yield DISAGREE
 
 
-def criteria_rows(
-    criteria: Sequence[Mapping[str, Any]], *, with_texts: bool, tags: Collection[str] = ()
-) -> list[list[Any]]:
+def criteria_rows(criteria: Sequence[Mapping[str, Any]], *, with_texts: bool) -> list[list[Any]]:
     """Number, words, points, tags, verdict, points lost, and of each judge name, decision (1, 0, null) and words; what
-    cost most comes first, then what nobody decided.
-
-    Args:
-        with_texts: without, no words of a criterion or a judge are among it.
-        tags: those that may be shown without texts.
-    """
+    cost most comes first, then what nobody decided. Without texts, no words of a criterion, a tag or a judge."""
     rows = []
     for number, one in enumerate(criteria, 1):
         criterion = shortened_text(one["criterion"]) if with_texts else None
-        shown_tags = [shortened_text(tag) for tag in one["tags"][:MAX_TAGS] if with_texts or tag in tags]
+        tags = [shortened_text(tag) for tag in one["tags"][:MAX_TAGS]] if with_texts else []
         judges = []
         for judge, vote in one["judges"].items():
             words = vote.get("explanation", vote.get("error")) if with_texts else None
             judges.append([judge, _decision(vote), None if words is None else shortened_text(str(words))])
-        rows.append([number, criterion, one["points"], shown_tags, one["verdict"], points_lost(one), judges])
+        rows.append([number, criterion, one["points"], tags, one["verdict"], points_lost(one), judges])
     return sorted(rows, key=lambda row: (row[5] or 0.0, row[5] is None), reverse=True)  # else in the file's order
 
 
@@ -91,13 +83,6 @@ def _decision(vote: Mapping[str, Any]) -> int | None:
 
 def shortened_text(text: str) -> str:
     return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} … ({len(text):,} characters: results.jsonl)"
-
-
-def tags_of_groups(groups: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """Tags that make a group which a result names anyway: `tag` is the field of those that name none, and the name of a
-    group of criteria may begin with `criterion_` (docs/rubrics.md)."""
-    pairs = [(name.removeprefix("criterion_"), value) for name, values in groups.items() for value in values]
-    return frozenset(f"{name}:{value}" for name, value in pairs) | {value for name, value in pairs if name == "tag"}
 
 
 @dataclass
@@ -116,8 +101,6 @@ class LostScore:
 class LostPoints:
     """Adds up what criteria and tags cost, answer by answer."""
 
-    with_texts: bool = True
-    tags: Collection[str] = ()  # that may be shown without texts
     _numbers: dict[tuple[bool, str], int] = field(default_factory=dict)
     _counted: list[LostScore] = field(default_factory=list)
 
@@ -127,9 +110,7 @@ class LostPoints:
         answered: set[int] = set()
         for one in criteria:
             points = points_lost(one)
-            keys = [(True, tag) for tag in dict.fromkeys(one["tags"]) if self.with_texts or tag in self.tags]
-            keys += [(False, one["criterion"])] if self.with_texts else []
-            for is_tag, label in keys:
+            for is_tag, label in [*((True, tag) for tag in dict.fromkeys(one["tags"])), (False, one["criterion"])]:
                 number = self._numbers.setdefault((is_tag, label), len(self._counted))
                 if number == len(self._counted):
                     self._counted.append(LostScore(shortened_text(label), is_tag))
@@ -190,12 +171,6 @@ _FLAGS = (
 )  # fmt: skip
 """What an instance can be filtered by, each a bit of the index in this order."""
 
-_Key = tuple[str, int, str | None, str]
-
-
-def _key_of(record: InstanceRecord) -> _Key:
-    return record.id, record.trial, record.perturbation, record.split
-
 
 @dataclass(frozen=True)
 class InstanceBlocks:
@@ -207,16 +182,13 @@ class InstanceBlocks:
     total: int
     middle: float | None
     """What is below it (above it, where lower is better) counts as low; None where values are right or wrong."""
-    prompts: Mapping[_Key, bytes]
-    """A short hash of each prompt with its references, so that another result on the page need not repeat them; of a
-    result that is alone on its page none."""
     lost: Sequence[LostScore] = ()
     """Tags and criteria that cost most points, in the order in which the index numbers them."""
 
 
 @dataclass
 class _Row:
-    key: _Key
+    key: tuple[str, int, str | None, str]
     value: float | None
     flags: set[str]
     groups: list[int | None]
@@ -232,23 +204,18 @@ class InstancePacker:
     fields: Sequence[str] = ()  # of the instances, by which they are grouped
     run: int = 0
     with_texts: bool = True
-    known_prompts: Mapping[_Key, bytes] = field(default_factory=dict)  # of another result on the page
-    tags: Collection[str] = ()  # of criteria, those that are shown without texts
-    beside_others: bool = False  # whether other results are on the page, which need not repeat its prompts
     folder: Path | None = None  # of the result, to show pictures and sounds from
     media: PageMedia = field(default_factory=PageMedia)  # of all results on the page
     _of_media: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
     _rows: list[_Row] = field(default_factory=list)
     _waiting: list[InstanceRecord] = field(default_factory=list)
-    _prompts: dict[_Key, bytes] = field(default_factory=dict)
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
-    _lost: LostPoints = field(init=False)
+    _lost: LostPoints = field(default_factory=LostPoints)
     _groups: dict[str, dict[str, int]] = field(init=False)  # of each of the fields, its values, numbered as they come
 
     def __post_init__(self) -> None:
-        self._lost = LostPoints(self.with_texts, self.tags)
         self._groups = {name: {} for name in self.fields}
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
@@ -276,7 +243,7 @@ class InstancePacker:
         most = self._lost.most()
         blocks = (compressed_block(self.run, "index", self._index(middle, most)), *self._blocks, *self._of_media)
         lost = tuple(most.values())
-        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, self._prompts, lost)
+        return InstanceBlocks(blocks, self._numbers, counts, len(self._rows), middle, lost)
 
     def _pack(self) -> None:
         """What all prompts of the first chunk begin with (the examples) is not what a table should show of each."""
@@ -292,8 +259,9 @@ class InstancePacker:
                 one = record.categories.get(name)
                 groups.append(None if one is None else known.setdefault(str(one), len(known)))
             shown = (record.latency_s, record.completion_tokens, *(texts if self.with_texts else ("", "")))
-            lost = () if record.error is not None else self._lost.add(record.criteria)
-            self._rows.append(_Row(_key_of(record), value, set(flags_of(record)), groups, shown, lost))
+            lost = self._lost.add(record.criteria) if self.with_texts and record.error is None else ()
+            key = (record.id, record.trial, record.perturbation, record.split)
+            self._rows.append(_Row(key, value, set(flags_of(record)), groups, shown, lost))
             self._numbers.add(record, self.main)
             if self.with_texts and self.folder is not None:
                 self._of_media += self.media.add(self.folder, record.media)
@@ -306,21 +274,14 @@ class InstancePacker:
             "metrics": dict(record.metrics), "finish_reason": record.finish_reason, "cached": record.cached,
             "prompt_tokens": record.prompt_tokens, "cluster": record.cluster, "sub_split": record.sub_split,
             "marks": dict(record.judges), "injection": list(record.injection),
-            "criteria": criteria_rows(record.criteria, with_texts=self.with_texts, tags=self.tags),
+            "criteria": criteria_rows(record.criteria, with_texts=self.with_texts),
         }  # fmt: skip
         if self.with_texts:
-            asked: dict[str, Any] = {
+            found |= {
                 "prompt": None if record.turns else record.prompt, "turns": list(record.turns),
                 "references": [[one.get("text", ""), "correct" in one.get("tags", ())] for one in record.references],
                 "media": media_columns(record.media),
-            }  # fmt: skip
-            if self.beside_others:
-                key, line = _key_of(record), json_line(asked).encode("utf-8", "surrogatepass")
-                self._prompts[key] = digest = hashlib.sha256(line).digest()[:16]
-                if self.known_prompts.get(key) == digest:
-                    asked = {"same_prompt": True}
-            found |= {
-                **asked, "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
+                "answer": record.completion, "reasoning": record.reasoning, "error": record.error,
                 "judges": dict(record.judgements), "categories": dict(record.categories),
             }  # fmt: skip
         return {

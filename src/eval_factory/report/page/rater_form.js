@@ -1,12 +1,6 @@
-"use strict";
-// The form of a rater. Texts were written by others: they get into the page through textContent alone. Ratings are kept in the
-// browser's localStorage, and leave it as a CSV that the rater downloads or copies; nothing is sent.
+// The form of a rater, behind shown_texts.js. Ratings are stored in the browser's localStorage, and leave it as a CSV that the
+// rater downloads or copies; nothing is sent.
 (() => {
-  const LONGEST = 20000;
-  const MAX_GLYPHS = 2000;
-  const byId = (id) => document.getElementById(id);
-
-  // SHARED
   const sheet = JSON.parse(byId("sheet").textContent);
   const PLACE = "eval-factory-sheet " + sheet.sheet + " " + sheet.rater;
   const COLUMNS = ["sheet", "rater", "item", "number", "rating", "comment"];

@@ -141,7 +141,7 @@ def test_an_opened_instance_has_all_of_it() -> None:
     assert (first["categories"], first["injection"], first["metrics"]) == ({"ward": "b"}, ["x"], {"exact_match": 1.0})
     assert second["prompt"] == "What is q1?"
     assert second["references"] == [["yes", True], ["no", False]]
-    assert not {"turns", "reasoning", "error", "judges", "cached", "cluster", "same_prompt"} & second.keys()
+    assert not {"turns", "reasoning", "error", "judges", "cached", "cluster"} & second.keys()
 
 
 @pytest.mark.parametrize(
@@ -278,11 +278,6 @@ def test_long_texts_are_cut_and_say_so() -> None:
         len(instance_data.shortened_text(f"1{long}")),
     }
     assert len(tags) == instance_data.MAX_TAGS
-
-
-def test_tags_that_groups_name_anyway() -> None:
-    groups = {"axis": ("a", "b"), "criterion_theme": ("c",), "tag": ("urgent",)}
-    assert instance_data.tags_of_groups(groups) == {"axis:a", "axis:b", "theme:c", "tag:urgent", "urgent"}
 
 
 def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from eval_factory.analysis.annotation_sheets import csv_sheet
 from eval_factory.core.annotations import YES_NO, AnswerKey, Question, RatingChoice, ShownAnswer
-from eval_factory.report.page.document import form_data, form_script, in_a_script, rater_form, rating_keys
+from eval_factory.report.page.document import form_data, in_a_script, page_script, rater_form, rating_keys
 from hostile_texts import ODD, payloads
 from unit.core.test_annotations import SAMPLE
 
@@ -88,9 +88,8 @@ def test_the_keys_of_ratings() -> None:
 
 
 def test_the_script_shares_what_shows_foreign_texts_with_the_report_and_data_cannot_end_it() -> None:
-    script = form_script()
+    script = page_script("rater_form.js")
     assert "function shown(text)" in script
-    assert "SHARED" not in script
     assert "localStorage" in script
     assert "innerHTML" not in script
     assert "fetch(" not in script
