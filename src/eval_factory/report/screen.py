@@ -1,4 +1,4 @@
-"""The summary that a run ends with on the screen."""
+"""A result in short, line by line: what a run ends with on the screen, and the list in report.md."""
 
 from __future__ import annotations
 
@@ -12,42 +12,49 @@ from eval_factory.core.results import Comparability, Score, Spent, TaskResult, U
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import sentences
 from eval_factory.report.asked_again_text import MAX_ON_SCREEN, asked_again_lines
-from eval_factory.report.sentences import choice_order_line, clinician_headline, cost_line, rubric_headline
 from eval_factory.tasks.errata import CORRECTED
 
-_MAX_NOTES = 5
+MAX_NOTES = 5
 _MAX_CAUSES = 5
 
 
 def result_summary(result: TaskResult, rundir: RunDir) -> str:
     """The main score, how sure it is, what went wrong and what to do, where the rest is."""
-    validity = result.validity
+    notes = result.validity.notes
     main, *corrected = _scores(result)
-    lines = [main, *(f"  {line}" for line in corrected)]
+    lines = [*corrected, *result_lines(result, MAX_ON_SCREEN)]
+    lines += [f"note: {note}" for note in notes[:MAX_NOTES]]
+    if (more := len(notes) - MAX_NOTES) > 0:
+        lines.append(f"{counted(more, 'more note')} of less weight: validity.notes, report.html")
+    lines.append(f"results: {rundir.evaluation_config}")
+    return "\n".join([main, *(f"  {line}" for line in lines)])
+
+
+def result_lines(result: TaskResult, max_families: int | None = None) -> Iterator[str]:
+    """What there is to know beside the scores and notes. `max_families`: of other words; all if None."""
+    validity = result.validity
     if result.clinicians is not None:
-        lines.append(f"  {clinician_headline(result.clinicians)}")
+        yield sentences.clinician_headline(result.clinicians)
     if (floor := validity.floors.get(result.main_metric)) is not None:
-        line = f"  best trivial answer: {floor.named} {formats.score(floor.value)}"
+        line = f"best trivial answer: {floor.named} {formats.score(floor.value)}"
         if (other := validity.floors.get(f"{result.main_metric}{CORRECTED}")) is not None:
             line += f"; corrected: {other.named} {formats.score(other.value)}"
-        lines.append(line)
-    if (orders := choice_order_line(result)) is not None:
-        lines.append(f"  {orders}")
-    lines += [f"  {line}" for line in asked_again_lines(validity.asked_again, MAX_ON_SCREEN)]
+        yield line
+    if (orders := sentences.choice_order_line(result)) is not None:
+        yield orders
+    yield from asked_again_lines(validity.asked_again, max_families)
     if (stopping := sentences.stopping_line(result)) is not None:
-        lines.append(f"  {stopping}")
-    lines += [*_other_splits(result), *_instances(result)]
+        yield stopping
+    yield from _other_splits(result)
+    yield from _instances(result)
     if validity.jury is not None and validity.jury.means:
         means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items())
         alpha = formats.coefficient(validity.jury.krippendorff_alpha, missing="not defined")
-        lines.append(f"  judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}")
+        yield f"judges' mean ratings: {means}; agreement (Krippendorff's alpha): {alpha}"
     if validity.rubric is not None:
-        lines.append(f"  criteria: {rubric_headline(validity.rubric)}")
-    lines += [*_usage(result.usage), *_comparability(result.comparability)]
-    lines += [f"  note: {note}" for note in validity.notes[:_MAX_NOTES]]
-    if (more := len(validity.notes) - _MAX_NOTES) > 0:
-        lines.append(f"  {counted(more, 'more note')} of less weight: validity.notes, report.html")
-    return "\n".join([*lines, f"  results: {rundir.evaluation_config}"])
+        yield f"criteria: {sentences.rubric_headline(validity.rubric)}"
+    yield from _usage(result.usage)
+    yield from _comparability(result.comparability)
 
 
 def headline(result: TaskResult) -> str:
@@ -87,7 +94,7 @@ def _other_splits(result: TaskResult) -> Iterator[str]:
             continue
         score = result.scores.get(label := f"{main.metric}@{other}") if main else None
         value = " have no such score" if score is None else f": {label} = {formats.score(score.value)}"
-        yield f"  split {other}: {counted(count, 'instance')} more{value}"
+        yield f"split {other}: {counted(count, 'instance')} more{value}"
 
 
 def _instances(result: TaskResult) -> Iterator[str]:
@@ -95,7 +102,7 @@ def _instances(result: TaskResult) -> Iterator[str]:
     counts = result.validity.instances
     asked = sum(result.validity.splits.values())
     line = (
-        f"  instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
+        f"instances: {counts.scored} of {counts.requested} scored; {counts.failed} failed,"
         f" {counts.empty} empty, {counts.truncated} cut off, {counts.filtered} filtered"
     )
     if result.validity.judges:
@@ -110,20 +117,20 @@ def _instances(result: TaskResult) -> Iterator[str]:
     for cause in causes:
         if cause in shown:
             who = "failed" if cause.role == MODEL_ROLE else f"judge {cause.role}"
-            yield f"  {who}: {line_of(cause)}"
+            yield f"{who}: {line_of(cause)}"
     if more := len(causes) - len(shown):
-        yield f"  {counted(more, 'more cause')} of failures: validity.failures, report.html"
+        yield f"{counted(more, 'more cause')} of failures: validity.failures, report.html"
 
 
 def _usage(usage: Usage) -> Iterator[str]:
     """Of this run; by role where judges were asked; of all runs where there were others."""
-    yield f"  requests: {_spent(usage.this_run.total)}"
+    yield f"requests: {_spent(usage.this_run.total)}"
     if len(usage.this_run.roles) > 1:
-        yield from (f"    {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
+        yield from (f"  {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
     if usage.runs > 1:
-        yield f"  with the {counted(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
-    if (cost := cost_line(usage)) is not None:
-        yield f"  {cost}"
+        yield f"with the {counted(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
+    if (cost := sentences.cost_line(usage)) is not None:
+        yield cost
 
 
 def _comparability(record: Comparability | None) -> Iterator[str]:
@@ -131,14 +138,14 @@ def _comparability(record: Comparability | None) -> Iterator[str]:
     if record is None:
         return
     if record.medhelm_settings is None:
-        yield f"  {record.reason}"
+        yield record.reason or ""
     elif record.medhelm_settings:
-        yield f"  settings: those of {record.leaderboard}"
+        yield f"settings: those of {record.leaderboard}"
     else:
         shown = [one.in_words("there") for one in record.deviations[:3]]
         more = len(record.deviations) - len(shown)
         rest = f" and {more} more, see comparability" if more else ""
-        yield f"  settings unlike those of {record.leaderboard}: {'; '.join(shown)}{rest}"
+        yield f"settings unlike those of {record.leaderboard}: {'; '.join(shown)}{rest}"
 
 
 def _spent(spent: Spent) -> str:

@@ -106,7 +106,7 @@ def test_it_is_stored_and_read_again_without_what_is_not_known(tmp_path: Path) -
     assert of(FOUND, tmp_path / "run").validity.asked_again == FOUND
     sparse = AskedAgain(Repeats(2, 1), confidence=Confidence("stated", 0, 0))
     assert of(sparse, tmp_path / "other").validity.asked_again == sparse
-    assert "- Asked 3 times (40 questions)" in markdown_report(of(FOUND))
+    assert "- asked 3 times (40 questions)" in markdown_report(of(FOUND))
 
 
 def test_lost_answers_stand_beside_each_other() -> None:

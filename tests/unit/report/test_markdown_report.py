@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from described_runs import ODD, hostile, of_a_jury, plain
-from eval_factory.core.results import Comparability, FailureCause, Instances, JuryReport, TaskResult
+from eval_factory.core.results import Instances, TaskResult
+from eval_factory.core.tables import prose
 from eval_factory.report.markdown_report import markdown_report
+from eval_factory.report.screen import result_lines
 from unit.core.test_rendered_tables import MARKDOWN
 from unit.report.test_sentences import FOUND
 
@@ -22,10 +22,10 @@ def test_it_begins_with_the_score_and_whether_it_may_be_reported() -> None:
     assert told.startswith(
         "# `pubmed_qa`: `org/model`\n\n"
         "**`exact_match`: 0.7368**, 95 % interval 0.5121 to 0.8819, 19 instances\n\n"
-        "Best answer that needs no model: always A, 0.5520\n\n"
         "May be reported. Status: complete.\n\n## Scores\n\n"
     )
     assert "| **`exact_match`** | 0.7368 | 0.5121 to 0.8819 | 0.7000 to 0.7500 | 19 |\n" in told
+    assert "## Validity\n\n- best trivial answer: always A 0.5520\n" in told
     assert told.endswith("reproduced\n```\n")
 
 
@@ -33,18 +33,20 @@ def test_a_score_that_may_not_be_reported_says_why() -> None:
     told = markdown_report(of_a_jury())
     assert "**Not reportable.** Status: partial.\n\n- judge strict gave no usable judgement of 1 of 3 answers" in told
     assert "have a score" not in told
-    assert "Judgements: `kind` 3 of 3, `strict` 2 of 3\n\nAgreement of the judges" in told
-    assert " (Krippendorff's alpha): 0.614\n" in told
+    assert "; agreement (Krippendorff's alpha): 0.614\n" in told
     gaps = with_validity(of_a_jury(), instances=Instances(3, 2, 1, 0, 0, 0))
     assert "- 2 of 3 instances have a score\n" in markdown_report(gaps)
     few = plain(reportable=False)
     assert "**Not reportable.** Status: complete.\n\n- 19 of 20 instances have a score\n" in markdown_report(few)
 
 
-def test_what_people_say_stands_below_the_score() -> None:
-    told = markdown_report(replace(plain(), clinicians=FOUND))
+def test_all_that_the_screen_says_beside_scores_and_notes_is_a_list() -> None:
+    made = replace(plain(), clinicians=FOUND)
+    lines = markdown_report(made).split("## Validity\n\n")[1].split("\n\n")[0].split("\n")
+    assert lines == [f"- {prose(line.strip())}" for line in result_lines(made)]
     corrected = "corrected by clinicians = 3.5123 (95 % interval 3.2000 .. 3.8000); without correction 4.5000"
-    assert f"19 instances\n\n{corrected}; 40 of 200 answers rated by 2 raters\n\nBest answer" in told
+    assert lines[0] == f"- {corrected}; 40 of 200 answers rated by 2 raters"
+    assert "- failed: 1 x HTTP 500" in lines
 
 
 def test_the_main_score_stands_first_and_a_corrected_one_is_named() -> None:
@@ -59,55 +61,20 @@ def test_the_main_score_stands_first_and_a_corrected_one_is_named() -> None:
     assert "**`exact_match` could not be computed.**" in markdown_report(replace(made, scores={}))
 
 
-def test_the_counts_of_instances_that_are_not_0() -> None:
-    told = markdown_report(plain())
-    for row in ("requested | 20", "scored | 19", "failed | 1", "empty | 2", "truncated | 3", "unparsed | 4"):
-        assert f"| {row} |\n" in told
-    assert "refused" not in told
-    whole = with_validity(plain(), instances=Instances(1200, 1200, 0, 0, 0, 0))
-    assert "| failed | 0 |" in markdown_report(whole)
-    assert "| scored | 1,200 |" in markdown_report(whole)
-
-
-def test_five_notes_and_causes_and_how_many_there_are_beside() -> None:
+def test_five_notes_and_how_many_there_are_beside() -> None:
     told = markdown_report(plain())
     assert "- note 4\n- 2 more notes: `validity.notes` in `evaluation_config.yaml`\n" in told
     assert "note 5" not in told
-    assert "## What failed\n\n- the model: 1 x HTTP 500\n" in told
-    causes = tuple(FailureCause("kind", n, f"cause {n}", None) for n in range(1, 7))
-    told = markdown_report(with_validity(plain(), failures=causes, notes=("one",)))
-    assert "- judge `kind`: 6 x cause 6\n- judge `kind`: 5 x" in told
-    assert "- 1 more cause: `validity.failures`" in told
-    assert "more note" not in told
-    bare = markdown_report(with_validity(plain(), failures=(), notes=()))
-    assert "What failed" not in bare
-    assert "## Notes" not in bare
+    assert "more note" not in markdown_report(with_validity(plain(), notes=("one",)))
+    assert "## Notes" not in markdown_report(with_validity(plain(), notes=()))
 
 
-@pytest.mark.parametrize(
-    ("stamp", "told"),
-    [
-        (Comparability(True), "Settings of MedHELM's leaderboard (crfm-helm 0.5.16): yes\n"), (Comparability(None, "no such result"), None),
-        (plain().comparability, "Settings of MedHELM's leaderboard (crfm-helm 0.5.16): no (temperature)\n"), (None, None),
-    ],
-)  # fmt: skip
-def test_beside_the_leaderboard(stamp: Comparability | None, told: str | None) -> None:
-    text = markdown_report(plain(comparability=stamp))
-    assert told in text if told else "leaderboard" not in text
-
-
-def test_groups_are_folded_and_alpha_is_left_out_where_it_is_not_defined() -> None:
+def test_groups_are_folded() -> None:
     made = plain()
     groups = {"kind<x>": {"a|b": dict(made.scores), "none": {}}}
     told = markdown_report(replace(made, groups=groups))
     assert "<details>\n<summary>1 group by <code>kind&lt;x&gt;</code></summary>\n\n| `kind<x>` | value |" in told
     assert "| `a\u00a6b` | 0.7368 | 0.5121 to 0.8819 | 19 |\n\n</details>\n" in told
-    undefined = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}))
-    assert "Krippendorff" not in markdown_report(undefined)
-    assert "Criteria" not in markdown_report(undefined)
-    assert "Ratings:" not in markdown_report(undefined)
-    worded = with_validity(of_a_jury(), jury=JuryReport({}, None, {}, {}, {"poor": 0, "good": 1}))
-    assert "\nRatings: poor (0), good (1)\n" in markdown_report(worded)
 
 
 def test_what_was_run_and_how_to_do_it_again_and_nothing_that_was_asked_or_answered() -> None:
@@ -134,5 +101,5 @@ def test_hostile_names_and_notes_make_nothing() -> None:
     assert "<script" not in "".join(html)
     assert html[0].count("<") == html[0].count(">") == 5
     headings = [token for token in tokens if token.type == "heading_open"]
-    assert [token.tag for token in headings] == ["h1", "h2", "h2", "h2", "h2", "h2"]
+    assert [token.tag for token in headings] == ["h1", "h2", "h2", "h2", "h2"]
     assert ODD not in told
