@@ -8,7 +8,6 @@ import io
 import json
 import math
 import os
-import re
 import select
 import sys
 import textwrap
@@ -109,8 +108,6 @@ def _is_utf_8(encoding: str) -> bool:
 
 _WIDTH = 80  # columns of what is printed, on a wide terminal and where there is none
 _NARROWEST = 20
-_WORD = r"(?:\([^()]{1,36}\)|[^ ])+|(?<= )(?= )"
-"""What is in short parentheses, such as an interval, stays together; between two blanks is an empty word."""
 
 
 def columns(stream: TextIO) -> int:
@@ -125,41 +122,17 @@ def columns(stream: TextIO) -> int:
 def wrapped(text: str, width: int = _WIDTH) -> str:
     """Each line that is wider on several, the further ones indented.
 
-    A path is never broken, so that it can be copied, and that of the results stays beside the word, for programs that
-    look for it. Any other word that is wider than a line is broken.
+    No word is broken, so that paths can be copied; that of the results stays beside its word, for programs.
     """
-    return "\n".join(part for line in text.split("\n") for part in _parts(line, width))
-
-
-def _parts(line: str, width: int) -> Iterator[str]:
-    from rich.cells import cell_len  # imported here: `ls` is to be quick
-
-    if cell_len(line) <= width or re.match(r" *results: ", line):
-        yield line
-        return
-    indent = " " * (len(line) - len(line.lstrip(" ")))
-    further = indent + "    "
-    written = indent
-    for word in re.findall(_WORD, line.lstrip(" ")):
-        for piece in _pieces(word, width - len(further)):
-            if not written.strip():
-                written += piece
-            elif cell_len(written) + 1 + cell_len(piece) <= width:
-                written += f" {piece}"
-            else:
-                yield written.rstrip(" ")
-                written = further + piece
-    yield written.rstrip(" ")
-
-
-def _pieces(word: str, width: int) -> list[str]:
-    from rich.cells import cell_len, chop_cells
-
-    if cell_len(word) <= width or os.sep in word:
-        return [word]
-    if " " in word:
-        return [piece for part in word.split(" ") for piece in _pieces(part, width)]
-    return chop_cells(word, width)
+    shown = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        is_path = line.lstrip(" ").startswith("results: ")
+        parts = textwrap.wrap(
+            line, width, subsequent_indent=f"{indent}    ", break_long_words=False, break_on_hyphens=False
+        )
+        shown += [line] if is_path or not parts else parts
+    return "\n".join(shown)
 
 
 @contextlib.contextmanager
@@ -180,48 +153,33 @@ stays with the names."""
 
 MIN_FOLDED = 20  # characters in a line of such a column
 
-_GAP = 2
-
-
-def _width_of(name: str, cells: Sequence[str]) -> int:
-    widest = max((len(line) for cell in (name, *cells) for line in cell.splitlines()), default=0)
-    return min(widest, MIN_FOLDED) if name in FOLDED else widest
-
-
-def _columns_that_fit(widths: Sequence[int], text: int, room: int) -> list[int]:
-    """Numbers of columns; none where the first and the one with the text have no room beside each other."""
-    shown = list(range(len(widths)))
-    while shown and sum(widths[number] + _GAP for number in shown) - _GAP > room:
-        spare = [number for number in shown if number not in (0, text)]
-        shown = [number for number in shown if number != spare[-1]] if spare else []
-    return shown
+_GAP = 2  # characters between two columns
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], file: TextIO | None = None) -> None:
-    """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, and
-    below that the text about each thing stands under its name.
-
-    rich is imported only here: it costs a tenth of a second.
-    """
+    """The first column names things. Where the terminal is too narrow, columns are left out, the last one first, but
+    for the names and the text about each thing."""
+    # rich takes a tenth of a second to import
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     rows = list(rows)
     console = Console(file=file or sys.stdout, highlight=False)
+    widths = []
+    for name, *cells in zip(columns, *rows, strict=True):
+        widest = max(len(line) for cell in (name, *cells) for line in cell.splitlines() or [""])
+        widths.append(min(widest, MIN_FOLDED) if name in FOLDED else widest)
     text = columns.index(next((name for name in FOLDED if name in columns), columns[-1]))
-    widths = [_width_of(name, cells) for name, *cells in zip(columns, *rows, strict=True)]
-    shown = _columns_that_fit(widths, text, console.width)
-    if not shown:
-        width = max(console.width, MIN_FOLDED)
-        for row in rows:
-            about = textwrap.wrap(row[text], width, initial_indent="  ", subsequent_indent="  ")
-            console.file.writelines(f"{line}\n" for line in (row[0], *about))
-        return
+    shown = list(range(len(columns)))
+    spare = [number for number in shown if number not in (0, text)]
+    while spare and sum(widths[number] + _GAP for number in shown) - _GAP > console.width:
+        shown.remove(spare.pop())
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number in shown:
         side: Literal["right", "left"] = "right" if columns[number] in NUMBERS else "left"
-        table.add_column(columns[number], justify=side, overflow="fold", min_width=widths[number])
+        least = None if number == text else widths[number]
+        table.add_column(columns[number], justify=side, overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(row[number]) for number in shown))
     console.print(table)
