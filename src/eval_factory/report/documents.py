@@ -282,22 +282,19 @@ def schema(name: str) -> dict[str, Any]:
     return loaded
 
 
-def check_document(document: Mapping[str, Any], schema_name: str, definition: str | None = None) -> None:
-    """Raises `jsonschema.ValidationError` where a document is not of its schema, or of one definition of it: a defect
-    of ours."""
+def check_document(document: Mapping[str, Any], schema_name: str) -> None:
+    """Raises `jsonschema.ValidationError` where a document is not of its schema: a defect of ours."""
     from jsonschema.exceptions import best_match  # imported here: `--dry_run` checks nothing
 
-    error = best_match(_validator(schema_name, definition).iter_errors(document))
+    error = best_match(_validator(schema_name).iter_errors(document))
     if error is not None:
         raise error
 
 
 @cache
-def _validator(schema_name: str, definition: str | None) -> Any:
+def _validator(schema_name: str) -> Any:
     """Of a schema that comes with the package; that it is one, a test checks: `jsonschema.validate` does each time."""
     from jsonschema.validators import validator_for
 
     loaded = schema(schema_name)
-    if definition is not None:
-        loaded["$ref"] = f"#/definitions/{definition}"
     return validator_for(loaded)(loaded)

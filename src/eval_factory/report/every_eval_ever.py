@@ -1,10 +1,7 @@
 """A stored result -> the records of the community schema Every Eval Ever, version 0.3.0.
 
 Files lie where its collection wants them: `data/<collection>/<developer>/<model>/<uuid>.json`, samples beside it.
-
-`schemas/every_eval_ever.schema.json` holds the facts of the published `eval.schema.json` and
-`instance_level_eval.schema.json` (github.com/evaleval/every_eval_ever, MIT) in our own words: required fields, types,
-enumerations. It is narrower than they are: a field that is never written here is not allowed.
+Its `eval.schema.json` and `instance_level_eval.schema.json` (github.com/evaleval/every_eval_ever) say what is in them.
 """
 
 from __future__ import annotations
@@ -23,11 +20,10 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import MODEL_ROLE, InstanceRecord, Score
 from eval_factory.core.safe_files import atomic_file, json_line, write_atomic
 from eval_factory.report import exports
-from eval_factory.report.documents import check_document, without_nulls
+from eval_factory.report.documents import without_nulls
 from eval_factory.report.reader import StoredResult
 
 _SCHEMA_VERSION = "0.3.0"
-_SCHEMA = "every_eval_ever.schema.json"
 
 
 def samples_of(stored: StoredResult, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -116,7 +112,6 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
     if exports.texts_may_leave(stored) and main in exported:
         with atomic_file(folder / samples) as lines:
             for sample in samples_of(stored, record):
-                check_document(sample, _SCHEMA, "instance")
                 line = json_line(sample) + "\n"
                 digest.update(line.encode())
                 lines.write(line)
@@ -126,7 +121,6 @@ def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, n
         record["detailed_evaluation_results"] = {**about, "checksum": digest.hexdigest(), "total_rows": rows}
     else:
         (folder / samples).unlink(missing_ok=True)
-    check_document(record, _SCHEMA, "aggregate")
     path = folder / inside / f"{name}.json"
     write_atomic(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return [path, *([folder / samples] if rows else [])]

@@ -8,23 +8,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.results import FailureCause, InstanceRecord, JudgeCounts, Score
-from eval_factory.report.documents import check_document
-from eval_factory.report.every_eval_ever import _SCHEMA, Publisher, aggregate, samples_of, write_records
+from eval_factory.report.every_eval_ever import Publisher, aggregate, samples_of, write_records
 from eval_factory.report.reader import StoredResult
 from unit.report.exports import test_stored_facts as facts
 from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, not_reportable, stored_of, with_scores
 
 WHO = Publisher("A Hospital", "third_party")
 NOW = 1_795_000_000.9
+SCHEMA = json.loads(Path(__file__).with_name("every_eval_ever.schema.json").read_text("utf-8"))
+"""The published schemas' required fields, types and enumerations; narrower: a field that is never written is not allowed."""
+
+
+def check(document: dict[str, Any], definition: str) -> None:
+    jsonschema.validate(document, {**SCHEMA, "$ref": f"#/definitions/{definition}"})
 
 
 def record_of(stored: StoredResult, publisher: Publisher = WHO) -> dict[str, Any]:
     record = aggregate(stored, publisher, now=NOW)
-    check_document(record, _SCHEMA, "aggregate")
+    check(record, "aggregate")
     return record
 
 
@@ -50,7 +56,7 @@ def test_a_public_result_is_written_with_its_samples(tmp_path: Path) -> None:
         "checksum": hashlib.sha256(samples_file.read_bytes()).hexdigest(), "total_rows": 4,
     }  # fmt: skip
     for line in map(json.loads, lines):
-        check_document(line, _SCHEMA, "instance")
+        check(line, "instance")
         assert line["evaluation_id"] == record["evaluation_id"]
         assert line["model_id"] == record["model_info"]["id"] == "org/model"
         assert line["evaluation_result_id"] == record["evaluation_results"][0]["evaluation_result_id"]
@@ -237,7 +243,7 @@ def samples(stored: StoredResult, instances: list[InstanceRecord] | None = None,
     instances = list(result.instances) if instances is None else instances
     found = list(samples_of(replace(stored, result=replace(result, scores=scores, instances=instances)), RECORD))
     for sample in found:
-        check_document(sample, _SCHEMA, "instance")
+        check(sample, "instance")
     return found
 
 
