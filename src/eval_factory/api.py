@@ -93,17 +93,13 @@ def evaluate(
 
     Args:
         run_config: the YAML file, or what one would hold: `{"config": ..., "target": ...}`. It is not changed.
-        output_dir: over that of the run config; relative to the current folder.
         flags: path of a value (`config.params.limit_samples`) -> value; over the file's.
         overrides: `path.to.key=value,...`, over everything else, as `--overrides`.
         env: where keys are looked for; this process's own if not given.
         screen: where progress and warnings are shown, such as `sys.stderr`; nowhere if not given.
 
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong. A result that is not reportable raises nothing:
-            `not_reportable` says why.
-        InterruptedRunError: among them; Ctrl-C, or a notebook's stop button, while helm-run works. helm-run is ended.
-        KeyboardInterrupt: the same at another time.
+    Raises EvalFactoryError: with the exit code of what went wrong (a result that is not reportable raises nothing);
+    InterruptedRunError among them: Ctrl-C, or a notebook's stop button, while helm-run works; else KeyboardInterrupt.
     """
     request = arguments_of(run_config, output_dir, flags, overrides)
     with interruptible():
@@ -159,19 +155,9 @@ def run_suite(
 ) -> SuiteReport:
     """Run every evaluation of every target of a suite, each in a process of its own, and write one table.
 
-    Args:
-        run_config: the YAML file, or what one would hold: `{"suite": ...}`. It is not changed.
-        preset: a suite that comes with eval-factory, as the base of this one.
-        output_dir: over that of the file; relative to the current folder.
-        flags: path of a value (`suite.params.limit_samples`) -> value; over the file's.
-        options: to begin again from nothing, to take finished runs over from other folders; overrides.
-        env: where keys are looked for; this process's own if not given.
-        screen: where a line is shown as each cell begins and ends; nowhere if not given.
-
-    Raises:
-        EvalFactoryError: the suite could not be run at all, with the exit code of why. A cell that fails raises
-            nothing: its `reason`, and the report's `exit_code`, say so.
-        InterruptedRunError: among them; the cells that ran were ended, and the table holds what is finished.
+    Arguments as of `evaluate`, with `{"suite": ...}` for a run config. `preset`: a suite that comes with eval-factory,
+    as the base of this one. Raises EvalFactoryError: the suite could not be run at all, or was interrupted, and the
+    table holds what is finished. A cell that fails raises nothing: its `reason`, and the report's `exit_code`, say so.
     """
     from eval_factory.config.suite import build_suite
     from eval_factory.workflows.suite.run_suite import run_suite as run
@@ -233,13 +219,10 @@ def compare(
 
     Args:
         folders: output folders; of a suite of one benchmark, its folder.
-        metric: a score's name; the main metric if not given.
         margin: a difference that does not matter, in the metric's own unit.
         allow: names of reasons against a comparison that are accepted.
 
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong. Results that cannot be compared raise nothing:
-            `reasons` says why.
+    Results that cannot be compared raise nothing: `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
@@ -248,15 +231,9 @@ def compare(
 
 
 def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
-    """Hold results against a policy.
+    """Hold results against a policy (its YAML file): output folders, or folders of output folders.
 
-    Args:
-        policy: the YAML file; where it is locked, it has to be what was locked.
-        candidates, baselines: output folders, or folders of output folders.
-
-    Raises:
-        EvalFactoryError: with the exit code of what went wrong. A limit that is not kept raises nothing: `outcome`,
-            and `exit_code`, say so.
+    A limit that is not kept raises nothing: `outcome`, and `exit_code`, say so.
     """
     from eval_factory.analysis.gate import evaluate_policy
     from eval_factory.analysis.gate_policy import check_lock, load_policy
@@ -287,12 +264,8 @@ def calibrate(
         to: a folder for the passports: new, empty, or with those of the same labels. Who asks judges needs one.
         judges_from: the run config of a rubric, whose judges are asked.
         probes: answers that they are asked about again, changed; 50 if not given.
-        screen: where the run that asks them shows its progress; nowhere if not given.
 
-    Raises:
-        ConfigError: the labels cannot be read, with every mistake and its line; or the folder holds something else.
-        NotReportableError: a judge left too much without a decision.
-        EvalFactoryError: as `evaluate`.
+    Raises NotReportableError: a judge left too much without a decision.
     """
     from eval_factory.workflows import calibrate as work
     from eval_factory.workflows.ask_judges import Asking
@@ -323,12 +296,7 @@ def verify(folder: Path | str) -> Verified:
 def reproduce(
     folder: Path | str, output_dir: Path | str | None = None, *, env: Mapping[str, str] | None = None
 ) -> Reproduction:
-    """A run config that does the evaluation of an output folder again, and what is another now than it was then.
-
-    Raises:
-        PrerequisiteError: there is no result.
-        ConfigError: its configuration is not one of this version.
-    """
+    """A run config that does the evaluation of an output folder again, and what is another now than it was then."""
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.recollect import reproduce as look
 
@@ -357,9 +325,7 @@ def rescore(
 ) -> Evaluated:
     """Score the answers of an output folder again, in another folder; the model is not asked.
 
-    Args:
-        run_config, flags, overrides: what is another now, as of `evaluate`; where that would ask the model something
-            else, PrerequisiteError is raised.
+    Arguments say what is another now, as of `evaluate`. Raises PrerequisiteError: that would ask the model something.
     """
     from eval_factory.report.reader import one_run
     from eval_factory.workflows.rescore import rescore as run
@@ -385,11 +351,7 @@ def export_pages(
 def served_pages(
     folders: Sequence[Path | str], *, port: int = 0, env: Mapping[str, str] | None = None, screen: TextIO | None = None
 ) -> AbstractContextManager[Pages]:
-    """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as the context lasts.
-
-    Args:
-        port: of 127.0.0.1; 0 for any that is free.
-    """
+    """Serve HELM's own web pages of output folders on this machine, at `address`, for as long as the context lasts."""
     from eval_factory.workflows.view import served
 
     return served([*map(Path, several(folders))], port=port, env=_env(env), screen=screen or io.StringIO())

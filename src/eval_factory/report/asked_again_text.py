@@ -17,10 +17,7 @@ MIN_QUESTIONS = 10  # questions from which on a family is reported in words
 
 def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iterator[str]:
     """A sentence for each thing that is known, for somebody who decides whether the model may be used.
-
-    Args:
-        most: so many families of other words, those that cost most; all if not given.
-    """
+    `most`: so many families of other words, those that cost most; all if None."""
     if found is None:
         return
     if found.repeats is not None:

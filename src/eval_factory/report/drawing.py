@@ -176,15 +176,8 @@ _POINTS = 72 / CSS_DPI  # matplotlib's unit of line widths and letters, in that 
 
 
 def write_plot_files(drawings: Mapping[str, Drawing], folder: Path) -> list[Path]:
-    """Write `NAME.svg` and `NAME.png` of each drawing; the folder is made. Other files in it stay.
-
-    Returns:
-        The files, in the order of the drawings.
-
-    Raises:
-        PrerequisiteError: matplotlib is not installed; nothing is written.
-        OSError: a file cannot be written.
-    """
+    """Write `NAME.svg` and `NAME.png` of each drawing, and return their paths; the folder is made.
+    Raises PrerequisiteError: matplotlib is not installed; nothing is written."""
     pixels = {name: png(drawing) for name, drawing in drawings.items()}
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []

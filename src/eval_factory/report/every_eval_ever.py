@@ -88,15 +88,8 @@ class Publisher:
 
 
 def write_records(stored: StoredResult, folder: Path, publisher: Publisher, *, now: float) -> list[Path]:
-    """Write the record of a result, and its samples where the task's data are public.
-
-    Args:
-        folder: in which `data/` is.
-        now: seconds since the epoch.
-
-    Raises:
-        ConfigError: the model's developer is not known, or no score can be exported.
-    """
+    """Write the record of a result into `data/` of a folder, and its samples where the task's data are public.
+    Raises ConfigError: the model's developer is not known, or no score can be exported."""
     record = aggregate(stored, publisher, now=now)
     developer = record["model_info"]["developer"]
     # a UUID of the form of version 4, made of the result: a second export writes the same file

@@ -35,7 +35,7 @@ PUBLIC = "public"
 
 
 def task_of(stored: StoredResult) -> Task | None:
-    """The entry of framework.yml; None for a run entry of HELM's and a custom benchmark."""
+    """None for a run entry of HELM's and a custom benchmark."""
     return load_framework().task(stored.result.task)
 
 
@@ -107,12 +107,7 @@ def write_hub_entry(stored: StoredResult, repository: Path, text: str) -> Path:
 
 
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
-    """The text of the file: the main score and no other.
-
-    Raises:
-        ConfigError: the benchmark is not public, or is no data set of the Hub, or there is no main score.
-        NotReportableError: the score may not be reported, and that was not allowed.
-    """
+    """The text of the file: the main score and no other. Raises EvalFactoryError: it may not be exported."""
     if not is_of_a_model(stored):
         raise ConfigError(f"{stored.folder}: {stored.result.provenance.target} was evaluated, which is no model")
     task, access = task_of(stored), access_of(stored)
@@ -236,14 +231,8 @@ def mlflow_client(tracking_uri: str) -> Any:
 
 
 def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, bool]:
-    """Send a run, unless the experiment has one of the same result that was sent to its end.
-
-    Returns:
-        The run's id, and whether it was there already, so that nothing was sent.
-
-    Raises:
-        PrerequisiteError: the server cannot be reached, or refuses it.
-    """
+    """Send a run, unless the experiment has one of the same result that was sent to its end. Its id, and whether it was
+    there already. Raises PrerequisiteError: the server cannot be reached, or refuses it."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -273,13 +262,8 @@ def log_mlflow_run(run: TrackedRun, client: Any, experiment: str) -> tuple[str, 
 
 
 def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
-    """A run of W&B in its offline form, which `wandb sync` uploads; nothing is sent.
-
-    Returns:
-        The run's folder. The run's id is made of the result, so that W&B has one of it, however often it is synced.
-
-    Raises PrerequisiteError: its client is not installed.
-    """
+    """A run of W&B in its offline form, which `wandb sync` uploads; nothing is sent. Returns the run's folder.
+    Its id is made of the result, so that W&B has one run of it, however often it is synced."""
     try:
         import wandb
     except ImportError as error:
@@ -302,10 +286,7 @@ def write_wandb_run(run: TrackedRun, project: str, folder: Path) -> str:
 
 
 def write_parquet(stored: StoredResult, path: Path) -> int:
-    """The instances, a row each, as `instances_frame`; what is no text or number is JSON. How many there are.
-
-    Raises PrerequisiteError: pandas or pyarrow is not installed, or the instances cannot be read.
-    """
+    """The instances, a row each, as `instances_frame`; what is no text or number is JSON. How many there are."""
     columns, rows = instance_table(stored.result)
     as_json = [name for name, kind in columns.items() if kind == ANY]
     for row in rows:

@@ -138,14 +138,8 @@ def interval_plot(
     marks: Sequence[Mark] = (),
     bounds: tuple[float, float] | None = None,
 ) -> Drawing:
-    """One score with its 95 % interval on its scale.
-
-    Args:
-        title: what it is the score of; `score.label` is the axis' name.
-        scale: the least and the greatest value that there can be.
-        marks: what trivial answers score, chance: a triangle in a row of its own each.
-        bounds: the score if all that is missing were wrong, and if all were right: a hatched band.
-    """
+    """One score with its 95 % interval on its scale; each mark is a triangle in a row of its own.
+    `bounds`: the score if all that is missing were wrong, and if all were right: a hatched band."""
     values = [score.value, *(score.interval or ()), *(mark.value for mark in marks), *(bounds or ())]
     axis = axis_of(values, MARGIN, WIDTH - MARGIN, scale)
     middle, bottom = 44.0, 66.0 + ROW * (len(marks) + (bounds is not None))
@@ -185,7 +179,7 @@ def dot_plot(
 
     Args:
         overall: the score of all instances: a dashed line.
-        elsewhere: instances that are in no group of these.
+        elsewhere: how many instances are in none of these groups.
         most: so many groups are shown, those with the most instances.
     """
     shown = sorted(rows, key=lambda row: -(row.count or 0))[:most]
@@ -223,12 +217,8 @@ def difference_plot(
     margin: float | None = None,
     higher_is_better: bool = True,
 ) -> Drawing:
-    """Differences b - a with their intervals around a line at zero.
-
-    Args:
-        names: what a and b are called.
-        margin: a difference that does not matter: a hatched band around zero.
-    """
+    """Differences b - a with their intervals around a line at zero. `names`: of a and b.
+    `margin`: a difference that does not matter: a hatched band around zero."""
     ends = [abs(value) for row in rows for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
     reach = max([*ends, margin or 0.0]) * 1.15 or 1.0
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
@@ -287,10 +277,8 @@ def _over(axis: Axis, text: str, value: float, y: float) -> Text:
 
 
 def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
-    """The marks in the order of their rows, and whether each one's words stand to its right.
-
-    Where there is room, all stand on one side, in the order in which no mark's line crosses another's words.
-    """
+    """The marks in the order of their rows, and whether each one's words stand to its right: all on one side where
+    there is room, in the order in which no mark's line crosses another's words."""
     from_the_right = sorted(marks, key=lambda mark: -mark.value)
     needed = [(axis.x(mark.value), text_width(mark.text(axis)) + _GAP) for mark in marks]
     if all(width <= axis.right - x for x, width in needed):
@@ -339,12 +327,8 @@ def histogram(
     scale: tuple[float, float] | None = None,
     marks: Sequence[Mark] = (),
 ) -> Drawing:
-    """How often each value, or each stretch of the scale, occurs.
-
-    Args:
-        values: what is not finite is left out, and counted in the description.
-        marks: values to be shown with a dashed line, such as a median.
-    """
+    """How often each value, or each stretch of the scale, occurs; what is not finite is left out, and counted in the
+    description."""
     finite = [value for value in values if math.isfinite(value)]
     axis = axis_of([*finite, *(mark.value for mark in marks)], MARGIN + 6, WIDTH - MARGIN - 6, scale)
     bins = bins_of(finite, axis)

@@ -53,14 +53,8 @@ class StoredResult(ResultViews):
 
 
 def load_result(folder: Path | str) -> StoredResult:
-    """Read an output folder. Instances are read from their files when they are gone through.
-
-    Args:
-        folder: the output folder, or its evaluation_config.yaml.
-
-    Raises:
-        PrerequisiteError: there is no result, the file is not one of this version's, or a file lies elsewhere.
-    """
+    """Read an output folder (or its evaluation_config.yaml); instances are read when they are gone through.
+    Raises PrerequisiteError: there is no result, the file is not one of this version's, or a file lies elsewhere."""
     import jsonschema  # takes long to import, and `eval-factory --help` needs none
 
     path = Path(folder)
@@ -141,11 +135,7 @@ class StoredInstances:
 
 def instance_record(instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> results.InstanceRecord:
     """From one line of instances.jsonl and the same line of results.jsonl.
-
-    Raises:
-        ValueError: they are of different instances.
-        KeyError: something is missing.
-    """
+    Raises ValueError: they are of different instances; KeyError: something is missing."""
     same = ("id", "split", "trial", "perturbation")
     if [instance[name] for name in same] != [outcome[name] for name in same]:
         raise ValueError(f"instances.jsonl and results.jsonl differ at instance {instance['id']}")
@@ -209,12 +199,7 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
 
 
 def one_run(folder: Path | str, command: str) -> Path:
-    """The one run that a folder stands for.
-
-    Raises:
-        ConfigError: it stands for several; the message names them.
-        PrerequisiteError: what `run_folders` raises.
-    """
+    """The one run that a folder stands for. Raises ConfigError: there are several; the message names them."""
     runs = run_folders([folder])
     if len(runs) > 1:
         named = [str(run) for run in runs[:_MAX_NAMED]] + ["..."] * (len(runs) > _MAX_NAMED)

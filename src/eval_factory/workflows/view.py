@@ -157,13 +157,7 @@ class PageServer(ThreadingHTTPServer):
     """
 
     def __init__(self, port: int = 0) -> None:
-        """
-        Args:
-            port: 0 for any that is free.
-
-        Raises:
-            PrerequisiteError: the port is not to be had.
-        """
+        """`port`: 0 for any that is free. Raises PrerequisiteError: it cannot be used."""
         try:
             super().__init__((HOST, port), SimpleHTTPRequestHandler)
         except (OSError, OverflowError) as error:

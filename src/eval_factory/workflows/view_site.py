@@ -50,9 +50,6 @@ POLICY = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _ICON = re.compile(r'<link rel="icon"[^>]*>')
-_ELSEWHERE = re.compile(
-    r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""", re.IGNORECASE
-)
 
 
 _LOG = logging.getLogger(__name__)
@@ -86,10 +83,8 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
     """Every run of the results in output folders; a folder that is named twice counts once.
 
     Where a model has the same run in two folders, it has a row for each of its folders.
-
-    Raises:
-        PrerequisiteError: a folder holds no result, or HELM's files are not there any more.
-        HelmError: a file of HELM's has another form.
+    Raises PrerequisiteError: a folder holds no result, or HELM's files are not there any more; HelmError: a file of
+    HELM's has another form.
     """
     once = {path.resolve(): path for path in reversed(folders)}
     results = [load_result(path) for path in folders if once.get(path.resolve()) is path]
@@ -107,15 +102,8 @@ def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
 
 
 def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:
-    """The one run of an output folder, as an entry of a leaderboard.
-
-    Args:
-        name: the entry; the model's name is put behind it.
-        groups: of HELM's tables, that the run belongs to beside its own.
-
-    Raises:
-        PrerequisiteError, HelmError: as above.
-    """
+    """The one run of an output folder, as the entry `name` of a leaderboard, behind which the model's name is put.
+    `groups`: of HELM's tables, that the run belongs to beside its own."""
     (found,) = _runs_of(load_result(folder))
     run = _viewed(found, None, _shown([found], None))
     whole = _run_name(f"{name.replace(':', ',', 1)},model={run.model.rpartition('/')[2]}")
@@ -235,12 +223,7 @@ def write_site(site: Path, runs: Sequence[ViewedRun]) -> Path:
     """The front end of the installed HELM, in a folder that is not there yet.
 
     HELM's landing page is about Stanford's leaderboards: the run is shown first, or the tables where there are several.
-
-    Returns:
-        The folder of the suite, for helm-summarize to write to.
-
-    Raises:
-        PrerequisiteError: HELM's front end is not there.
+    Returns the folder of the suite, for helm-summarize to write to. Raises PrerequisiteError: there is no front end.
     """
     index = environment_of(HELM).helms("benchmark", "static_build", _INDEX)
     if index is None:
@@ -267,11 +250,11 @@ def suite_folder(site: Path) -> Path:
 
 
 def without_others(html: str) -> str:
-    """The page with a policy, and without what it would load from other hosts."""
+    """The page with a policy that forbids other hosts, and without its icon, which is on one."""
     icon = '<link rel="icon" href="data:," />'
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />'
     head = f'<head>\n    {policy}\n    <meta name="referrer" content="no-referrer" />'
-    return _ELSEWHERE.sub("", _ICON.sub(icon, html)).replace("<head>", head, 1)
+    return _ICON.sub(icon, html).replace("<head>", head, 1)
 
 
 def forget_place(site: Path) -> None:

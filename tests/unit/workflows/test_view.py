@@ -276,8 +276,6 @@ HTML = """<!doctype html>
 <html>
   <head>
     <link rel="icon" type="image/svg+xml" href="https://crfm.stanford.edu/helm/helm.svg" />
-    <script async src="https://www.googletagmanager.com/gtag/js"></script>
-    <LINK href='//fonts.example/css' rel="stylesheet">
     <script type="module" crossorigin src="./assets/index.js"></script>
     <link rel="stylesheet" crossorigin href="./assets/index.css">
   </head>

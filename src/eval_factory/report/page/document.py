@@ -69,12 +69,7 @@ def page(
     beside: Beside | None = None,
     with_texts: bool = True,
 ) -> str:
-    """The page.
-
-    Args:
-        redact: for what is written out; instances come redacted.
-        beside: of two results or more.
-    """
+    """The page. `redact`: for what is written out; instances come redacted. `beside`: of two results or more."""
     blocks = "\n".join(one for each in shown for one in each.instances.blocks)
     return whole_page(
         "page.html.j2", page_style(), page_script(), blocks, redact,
@@ -193,13 +188,8 @@ def rater_form(
     sample: Sample, rater: str, order: Sequence[str], shown: Mapping[str, ShownAnswer], *, with_reference: bool,
     media: Sequence[Markup] = (),
 ) -> str:  # fmt: skip
-    """The sheet of one rater as a page, filled in with the keyboard alone.
-
-    Args:
-        order: codes of the answers.
-        shown: code -> what the rater sees.
-        media: `PageMedia.add` of these.
-    """
+    """The sheet of one rater as a page, filled in with the keyboard alone. `order`: codes of the answers; `shown`: what
+    the rater sees of each; `media`: `PageMedia.add` of these."""
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
