@@ -49,7 +49,7 @@ SPOILT = {
     LAYERS: [("demo.server", "config.merge"), ("tasks.errata", "plan.preflight"), ("plan.preflight", "helm.names")],
     PLUGIN: [("workflows.resume", "helm_plugin.client"), ("cli.main", "helm_plugin.client")],
     HELM: [("scoring.scores", ".helm"), ("helm.names", ".helm"), ("demo.server", ".helm")],
-    RECORDS: [("report.documents", "data.bundle"), ("report.screen", "helm.output"), ("analysis.compare", "endpoint.servers")],
+    RECORDS: [("report.documents", "data.bundle"), ("report.summary", "helm.output"), ("analysis.compare", "endpoint.servers")],
     ANALYSIS: [("analysis.compare", "scoring.collect")],
     EXECUTORS: [("executors.progress", "config.load"), ("executors.progress", "helm.names")],
 }  # fmt: skip

@@ -16,8 +16,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
+from eval_factory.report.reader import COUNT, FLAG, NUMBER, TEXT, StoredResult, frame, load_result
 from eval_factory.scoring import paired
 from eval_factory.scoring.intervals import PROPORTION, holm, lower_end
 from eval_factory.scoring.paired import ALPHA, PairedDifference

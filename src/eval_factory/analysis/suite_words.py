@@ -12,8 +12,7 @@ from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Share
 from eval_factory.core.tables import Code, Table, TableCell
-from eval_factory.report.asked_again_text import by_harm
-from eval_factory.report.sentences import amount
+from eval_factory.report.sentences import amount, by_harm
 
 NOTHING = "-"
 WIN_RATES = (

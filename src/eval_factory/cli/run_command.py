@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,7 @@ class RunOutput:
 
     def ended(self, evaluated: Evaluated) -> None:
         """The result, on standard output."""
-        from eval_factory.report.screen import headline
+        from eval_factory.report.summary import headline
         from eval_factory.workflows.options import end_record
 
         with not_to_be_hung_up():
@@ -86,54 +86,52 @@ class RecordingCommand(click.Command):
             return super().make_context(info_name, args, *rest, **extra)
 
 
-_PARAMS = (
-    "limit_samples", "parallelism", "max_new_tokens", "max_retries", "request_timeout", "temperature", "top_p",
-)  # fmt: skip
-_EXTRA = (
-    "data_dir", "max_cost", "max_requests", "max_tokens_total", "max_wall_s", "offline",
-    "allow_code_execution",
-)  # fmt: skip
-FLAGS = {
-    "output_dir": "config.output_dir",
-    "eval_type": "config.type",
-    "model_id": "target.api_endpoint.model_id",
-    "model_type": "target.api_endpoint.type",
-    "model_url": "target.api_endpoint.url",
-    "api_key_name": "target.api_endpoint.api_key",
-    "executor": "executor",
-    **{name: f"config.params.{name}" for name in _PARAMS},
-    **{name: f"config.params.extra.{name}" for name in _EXTRA},
-}
-"""Flag -> the value of the run config that it stands for."""
+FLAGS: dict[str, str] = {}
+"""Flag -> the path of the value of the run config that it stands for."""
+
+
+def _value(path: str, *names: str, **how: Any) -> Callable[[Any], Any]:
+    """An option that stands for a value of the run config, called as the last part of its path if no name is given."""
+    names = names or (f"--{path.rpartition('.')[2]}",)
+    FLAGS[names[0].removeprefix("--")] = path
+    return click.option(*names, **how)
 
 
 @click.command("run_eval", cls=RecordingCommand)
 @click.option("--run_config", type=HomePath(), help="The run config (YAML).")
-@click.option("--output_dir", help="Folder for results; made if it is not there.")
-@click.option("--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
-@click.option("--model_id", help="The model's id at the endpoint.")
-@click.option("--model_type", help="chat, completions or images.")
-@click.option("--model_url", help="The endpoint's base URL, or demo://baseline.")
-@click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
-@click.option(
-    "--limit_samples", "--limit", type=number_or_share, help="Instances to ask, or a share (0.1); all if not given."
+@_value("config.output_dir", help="Folder for results; made if it is not there.")
+@_value("config.type", "--eval_type", help="The task ('eval-factory ls' lists them), or helm:RUN_ENTRY.")
+@_value("target.api_endpoint.model_id", help="The model's id at the endpoint.")
+@_value("target.api_endpoint.type", "--model_type", help="chat, completions or images.")
+@_value("target.api_endpoint.url", "--model_url", help="The endpoint's base URL, or demo://baseline.")
+@_value("target.api_endpoint.api_key", "--api_key_name", help="NAME of the environment variable that holds the key.")
+@_value(
+    "config.params.limit_samples",
+    "--limit_samples",
+    "--limit",
+    type=number_or_share,
+    help="Instances to ask, or a share (0.1); all if not given.",
 )
 @click.option("--samples", help="Ids of the instances to ask, with commas.")
-@click.option("--parallelism", type=int, help="Requests at the same time.")
-@click.option("--max_new_tokens", type=int, help="Tokens that an answer may have; the benchmark's if not given.")
-@click.option("--temperature", type=float, help="The benchmark's if not given.")
-@click.option("--top_p", type=float, help="1 if not given.")
-@click.option("--request_timeout", type=float, help="Seconds for one attempt of a request.")
-@click.option("--max_retries", type=int, help="Further attempts where one fails.")
-@click.option("--data_dir", help="A data bundle ('eval-factory data --help'): the task's data are read from it.")
-@click.option("--offline", is_flag=True, help="Contact nothing but the endpoints.")
-@click.option("--allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers.")
-@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the run happens; local if not given.")
+@_value("config.params.parallelism", type=int, help="Requests at the same time.")
+@_value("config.params.max_new_tokens", type=int, help="Tokens that an answer may have; the benchmark's if not given.")
+@_value("config.params.temperature", type=float, help="The benchmark's if not given.")
+@_value("config.params.top_p", type=float, help="1 if not given.")
+@_value("config.params.request_timeout", type=float, help="Seconds for one attempt of a request.")
+@_value("config.params.max_retries", type=int, help="Further attempts where one fails.")
+@_value(
+    "config.params.extra.data_dir", help="A data bundle ('eval-factory data --help'): the task's data are read from it."
+)
+@_value("config.params.extra.offline", is_flag=True, help="Contact nothing but the endpoints.")
+@_value(
+    "config.params.extra.allow_code_execution", is_flag=True, help="Let a benchmark execute what the model answers."
+)
+@_value("executor", type=click.Choice(["local", "slurm"]), help="Where the run happens; local if not given.")
 @click.option("--wait", is_flag=True, help="Wait for the end of a job of Slurm, which else only is submitted.")
-@click.option("--max_cost", type=float, help="US dollars at which the run stops, judges included.")
-@click.option("--max_requests", type=int, help="Requests after which the run stops, retries included.")
-@click.option("--max_tokens_total", type=int, help="Tokens of prompts and answers at which it stops.")
-@click.option("--max_wall_s", type=float, help="Seconds after which nothing more is asked.")
+@_value("config.params.extra.max_cost", type=float, help="US dollars at which the run stops, judges included.")
+@_value("config.params.extra.max_requests", type=int, help="Requests after which the run stops, retries included.")
+@_value("config.params.extra.max_tokens_total", type=int, help="Tokens of prompts and answers at which it stops.")
+@_value("config.params.extra.max_wall_s", type=float, help="Seconds after which nothing more is asked.")
 @click.option("--overrides", multiple=True, help="path.to.key=value,... over everything else; may be repeated.")
 @click.option("--dry_run", is_flag=True, help="Show the configuration and the command; start and write nothing.")
 @click.option("--estimate", is_flag=True, help="Show requests, tokens, cost and time; ask no endpoint.")

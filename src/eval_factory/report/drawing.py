@@ -230,20 +230,10 @@ def _artist(shape: Shape, **how: Any) -> Any:
         how |= {"fontproperties": font_manager.FontProperties(fname=file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
         how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
-        return text.Text(shape.x, shape.y, _in_letters_of(font_manager.get_font(file), shape.text), **how)
+        return text.Text(shape.x, shape.y, shape.text, **how)
     how |= {"facecolor": COLOURS[shape.fill], "linewidth": 0}
     if isinstance(shape, Rect):
         return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **how)
     if isinstance(shape, Circle):
         return patches.Circle((shape.x, shape.y), shape.radius, **how)
     return patches.Polygon(shape.points, **how)
-
-
-def _in_letters_of(font: Any, text: str) -> str:
-    """A letter that the font does not have stands without its accents, or else as an escape."""
-    letters = []
-    for letter in text:
-        plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
-        known = (one for one in (letter, plain) if one and all(font.get_char_index(ord(part)) for part in one))
-        letters.append(next(known, letter.encode("unicode_escape").decode("ascii")))
-    return "".join(letters)

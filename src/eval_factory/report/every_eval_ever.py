@@ -217,18 +217,10 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
 
 
 def _generation_args(stored: StoredResult) -> dict[str, Any]:
-    """Where all requests had the same."""
-    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
-    if asked is None or len(asked.sampling) != 1:
-        return {}
-    sent = asked.sampling[0]
-    found = {}
-    for name in ("temperature", "top_p"):
-        value = sent.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            found[name] = value
-    limits = [sent[name] for name in ("max_tokens", "max_completion_tokens") if isinstance(sent.get(name), int)]
-    return {**found, **({"max_tokens": limits[0]} if limits and limits[0] >= 1 else {})}
+    sent = exports.sampling_of(stored)
+    if "max_completion_tokens" in sent:
+        sent = {"max_tokens": sent["max_completion_tokens"], **sent}
+    return {name: sent[name] for name in ("temperature", "top_p", "max_tokens") if name in sent}
 
 
 def _source_data(stored: StoredResult) -> dict[str, Any]:

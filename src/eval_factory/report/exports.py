@@ -27,8 +27,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.documents import without_nulls
 from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
-from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_views import ANY, TEXT, frame, instance_table
+from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_table
 from eval_factory.tasks.framework import Task, load_framework
 
 PUBLIC = "public"
@@ -81,6 +80,13 @@ def result_digest(stored: StoredResult) -> str:
         "failed": result.validity.instances.failed,
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def sampling_of(stored: StoredResult) -> dict[str, Any]:
+    """The finite numbers that were sent with each request to the model; none where requests had different ones."""
+    asked = stored.result.provenance.endpoints.get(MODEL_ROLE)
+    sent = asked.sampling[0] if asked is not None and len(asked.sampling) == 1 else {}
+    return {name: value for name, value in sent.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
 def stored_reasons(stored: StoredResult) -> str:

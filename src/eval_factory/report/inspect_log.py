@@ -48,8 +48,7 @@ def inspect_log(stored: StoredResult, *, created: str, with_texts: bool) -> dict
     samples = [_sample(stored, one, model, with_texts=with_texts) for one in result.instances]
     reason = exports.stored_reasons(stored)
     complete = result.status == RunStatus.COMPLETE
-    asked = provenance.endpoints.get(MODEL_ROLE)
-    sampling = asked.sampling[0] if asked is not None and len(asked.sampling) == 1 else {}
+    sampling = exports.sampling_of(stored)
     generate = {name: sampling[name] for name in ("temperature", "top_p", "max_tokens") if name in sampling}
     packages = {"eval-factory-helm": provenance.eval_factory, provenance.helm_package: provenance.helm}
     spent = result.usage.this_run.roles

@@ -22,8 +22,13 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.tables import Table, code, markdown, prose
-from eval_factory.report.asked_again_text import asked_again_lines
-from eval_factory.report.sentences import beside_chance, chance_may_explain, clinician_lines, of_criteria
+from eval_factory.report.sentences import (
+    asked_again_lines,
+    beside_chance,
+    chance_may_explain,
+    clinician_lines,
+    of_criteria,
+)
 from eval_factory.tasks.framework import Task, load_framework
 
 OWN_FILES = ("data_path", "benchmark")  # values of `params.extra` that name files of the user

@@ -34,7 +34,7 @@ from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cann
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS
-from eval_factory.report.result_views import ResultViews
+from eval_factory.report.reader import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.scoring.judge_passports import check_passport
 from eval_factory.tasks.framework import load_framework
@@ -298,7 +298,7 @@ def collect_and_report(
 
 def _evaluated(context: RunContext, plan: Plan, result: TaskResult, written: TaskResult) -> Evaluated:
     """With a summary of the result as it was written: the screen says what the folder says, whenever it is shown."""
-    from eval_factory.report.screen import result_summary
+    from eval_factory.report.summary import result_summary
     from eval_factory.scoring.notes import why_not_reportable
 
     text = own_lines(context.redactor.text(result_summary(written, plan.rundir)))

@@ -80,25 +80,21 @@ class _Found:
 
 
 def viewed_runs(folders: Sequence[Path]) -> list[ViewedRun]:
-    """Every run of the results in output folders; a folder that is named twice counts once.
-
-    Where a model has the same run in two folders, it has a row for each of its folders.
-    Raises PrerequisiteError: a folder holds no result, or HELM's files are not there any more; HelmError: a file of
-    HELM's has another form.
-    """
-    once = {path.resolve(): path for path in reversed(folders)}
-    results = [load_result(path) for path in folders if once.get(path.resolve()) is path]
-    found = [run for stored in results for run in _runs_of(stored)]
+    """Every run of the results in output folders. Where a model has the same run in two folders, it has a row for each
+    of its folders. Raises PrerequisiteError: a folder holds no result, or HELM's files are not there any more;
+    HelmError: a file of HELM's has another form."""
+    found = [run for folder in folders for run in _runs_of(load_result(folder))]
     same = Counter((run.folder.name, run.helm_model) for run in found)
     apart = {run.helm_model for run in found if same[run.folder.name, run.helm_model] > 1}
-    numbers = {
-        (model, folder): number
-        for model in apart
-        for number, folder in enumerate(dict.fromkeys(r.stored.folder for r in found if r.helm_model == model), start=1)
-    }
-    rows = [(run.helm_model, numbers.get((run.helm_model, run.stored.folder))) for run in found]
-    shown = {row: _shown([r for r, own in zip(found, rows, strict=True) if own == row], row[1]) for row in rows}
-    return [_viewed(run, row[1], shown[row]) for run, row in zip(found, rows, strict=True)]
+    rows: dict[tuple[str, Path | None], list[_Found]] = {}
+    for run in found:
+        rows.setdefault((run.helm_model, run.stored.folder if run.helm_model in apart else None), []).append(run)
+    viewed, numbers = [], Counter[str]()
+    for (model, folder), runs in rows.items():
+        numbers[model] += 1
+        number = None if folder is None else numbers[model]
+        viewed += [_viewed(run, number, _shown(runs, number)) for run in runs]
+    return viewed
 
 
 def viewed_as(folder: Path, name: str, groups: Sequence[str]) -> ViewedRun:

@@ -18,7 +18,7 @@ def test_what_compare_says_stands_over_the_instances_of_both(tmp_path: Path) -> 
     assert "Difference in exact_match, B - A" in page
     assert "B org/model is better" in page
     data = readable_page(page)
-    assert data.count("What is q7?") == 3  # in both tables, and the whole prompt once
+    assert data.count("What is q7?") == 4  # of both, in the table and whole
     assert page.count('data-part="index"') == 2
 
 

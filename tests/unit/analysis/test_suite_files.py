@@ -19,11 +19,13 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import Spent, SpentByRole, Usage
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.page.document import tables_style
+from eval_factory.report.page.document import page_file, page_style
 from stored_results import PROVENANCE
 from stored_suite import cell, cells, share
 
 WELL, ILL = "1" * 30 + "0" * 10, "0" * 30 + "1" * 10
+
+STYLE = page_style() + page_file("suite.css")
 
 
 def lacking(text: str, *parts: str) -> list[str]:
@@ -109,9 +111,9 @@ def test_every_value_is_a_link_with_its_interval(tmp_path: Path) -> None:
 
 def test_the_policy_allows_the_pages_own_style_and_no_script(tmp_path: Path) -> None:
     page = suite_page(suite_results(cells(tmp_path, {"x": {"a": WELL}})), tmp_path)
-    digest = base64.b64encode(hashlib.sha256(tables_style().encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = ["default-src &#39;none&#39;", f"style-src &#39;sha256-{digest}&#39;"]
-    assert lacking(page, *policy, f"<style>{tables_style()}</style>") == []
+    assert lacking(page, *policy, f"<style>{STYLE}</style>") == []
     assert ("<script" in page, " style=" in page) == (False, False)
     assert re.findall(r'(?:src|href)="(?!#|\./|\.\./)', page) == []
 
@@ -153,7 +155,7 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
     page = suite_page(suite_results([given, failed]), tmp_path)
     evil = ("<script", "<img", "<b>", "<i>", "\u202e")
     assert lacking(page, *evil, "{{ 7*7 }}") == list(evil)
-    assert page.count("<style>") == page.count(tables_style()) == 1
+    assert page.count("<style>") == page.count(STYLE) == 1
 
 
 def suite(root: Path, *, disturbed: bool) -> SuiteDir:

@@ -10,9 +10,9 @@ from eval_factory.analysis.suite_words import asked_again_table
 from eval_factory.core.askings import Abstention, AskedAgain, Change, Confidence, InOtherWords, Pushback, Repeats, Share
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import TaskResult
-from eval_factory.report.asked_again_text import MAX_ON_SCREEN, LostAnswers, asked_again_lines
-from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.reader import load_result
+from eval_factory.report.sentences import MAX_ON_SCREEN, LostAnswers, asked_again_lines
+from eval_factory.report.summary import markdown_report
 from stored_results import instance, result, written
 
 

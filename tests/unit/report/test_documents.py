@@ -13,8 +13,8 @@ from eval_factory.core.results import Floor, Judgements, JuryReport, Score, Spen
 from eval_factory.report import documents
 from eval_factory.report.reader import result_in as result_of_document
 from unit.builders import plan
-from unit.report.test_screen import spent
 from unit.report.test_sentences import FOUND
+from unit.report.test_summary import spent
 
 
 def document_of(result: TaskResult, **changes: Any) -> dict[str, Any]:

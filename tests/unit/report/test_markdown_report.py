@@ -7,8 +7,7 @@ from dataclasses import replace
 from described_runs import ODD, hostile, of_a_jury, plain
 from eval_factory.core.results import Instances, TaskResult
 from eval_factory.core.tables import prose
-from eval_factory.report.markdown_report import markdown_report
-from eval_factory.report.screen import result_lines
+from eval_factory.report.summary import markdown_report, result_lines
 from unit.core.test_rendered_tables import MARKDOWN
 from unit.report.test_sentences import FOUND
 

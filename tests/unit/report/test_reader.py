@@ -21,7 +21,7 @@ from eval_factory.report.write import write_reports
 from stored_results import right_or_wrong, written
 from suite_folders import SAME, suite_folder
 from unit.builders import plan
-from unit.report.test_screen import spent
+from unit.report.test_summary import spent
 
 
 @pytest.fixture(scope="module")

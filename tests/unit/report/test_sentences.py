@@ -14,9 +14,8 @@ from eval_factory.core.budget import Cost, Price
 from eval_factory.core.results import Comparability, Floor, Instances, JudgeCounts, JuryReport, Score, Stats, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import documents, sentences
-from eval_factory.report.markdown_report import markdown_report
 from eval_factory.report.reader import load_result
-from eval_factory.report.screen import result_summary
+from eval_factory.report.summary import markdown_report, result_summary
 from stored_results import instance, result, written
 
 STATS = Stats(40, 0.5, None, None, 0.3, 0.7, "wilson")

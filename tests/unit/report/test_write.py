@@ -21,7 +21,7 @@ from eval_factory.report.page.instance_data import readable_page
 from eval_factory.report.reader import load_result
 from eval_factory.report.write import _response_line, metrics_document, write_metrics, write_reports
 from unit.builders import plan
-from unit.report.test_screen import changed
+from unit.report.test_summary import changed
 
 KEY = "a-known-key-value-1"
 

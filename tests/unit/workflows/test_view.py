@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.report.reader import run_folders
 from eval_factory.workflows import view, view_site
 from eval_factory.workflows.context import RunContext
 from eval_factory.workflows.view import HEADERS, PageServer
@@ -208,7 +209,8 @@ def test_a_metric_that_a_template_would_execute_is_left_out(tmp_path: Path) -> N
 
 
 def test_two_folders_of_one_model_and_run_have_a_row_each(tmp_path: Path) -> None:
-    runs = viewed_runs([finished(tmp_path / "a"), finished(tmp_path / "b"), tmp_path / "b" / ".." / "a"])
+    folders = run_folders([finished(tmp_path / "a"), finished(tmp_path / "b"), tmp_path / "b" / ".." / "a"])
+    runs = viewed_runs(folders)
     assert [run.name for run in runs] == [f"{RUN}-1", f"{RUN}-2"], "a folder that is named twice counts once"
     assert [run.model for run in runs] == ["endpoint/m-1", "endpoint/m-2"]
     assert [run.spec["adapter_spec"]["model_deployment"] for run in runs] == ["endpoint/m-1", "endpoint/m-2"]

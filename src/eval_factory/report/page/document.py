@@ -24,12 +24,11 @@ from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
-from eval_factory.report.asked_again_text import LostAnswers, asked_again_lines, by_harm
 from eval_factory.report.drawing import page_css, plot_template, svg
-from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker
-from eval_factory.report.page.page_media import PageMedia, media_columns
+from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, PageMedia, media_columns
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
+from eval_factory.report.sentences import LostAnswers, asked_again_lines, by_harm
 
 _STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
 
@@ -109,14 +108,9 @@ def page_style() -> str:
     return f"\n{page_file('page.css')}\n{page_css()}\n"
 
 
-def tables_style() -> str:
-    """Of a page of tables alone."""
-    return f"{page_style()}{page_file('suite.css')}"
-
-
 def tables_page(template: str, own_style: str = "", **values: Any) -> str:
     """A page of tables without a script. What is in `values` and no Markup is escaped."""
-    return whole_page(template, tables_style() + own_style, **values)
+    return whole_page(template, page_style() + page_file("suite.css") + own_style, **values)
 
 
 def page_script(name: str = "page.js") -> str:

@@ -2,7 +2,6 @@
 (() => {
   const TYPE = "application/x-eval-factory";
   const PAGE_OF_ROWS = 100;
-  const KEPT_CHUNKS = 8;      // parsed chunks that stay in memory
   const LABELS = {
     flipped: ["flipped", "differs between the results"],
     wrong: ["wrong", "low"], right: ["right", "not low"], failed: ["failed"], empty: ["empty answer"], cut_off: ["cut off"],
@@ -25,7 +24,6 @@
     constructor(number) {
       this.number = number;
       this.scripts = new Map();
-      this.parsed = new Map();
     }
 
     async readIndex() {
@@ -40,19 +38,9 @@
         key: JSON.stringify([id, trial, perturbation, split]), text: null };
     }
 
-    async chunk(name) {
-      let found = this.parsed.get(name);
-      if (!found) {
-        found = unpack(this.scripts.get(name)).then((text) => text.split("\n").map((line) => JSON.parse(line)));
-        this.parsed.set(name, found);
-        if (this.parsed.size > KEPT_CHUNKS) this.parsed.delete(this.parsed.keys().next().value);
-      }
-      return found;
-    }
-
     async detail(row) {
-      const chunk = await this.chunk(String(Math.floor(row.place / this.head.chunk)));
-      return chunk[row.place % this.head.chunk];
+      const lines = (await unpack(this.scripts.get(String(Math.floor(row.place / this.head.chunk))))).split("\n");
+      return JSON.parse(lines[row.place % this.head.chunk]);
     }
 
     has(row, flag) {

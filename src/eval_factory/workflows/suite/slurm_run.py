@@ -23,7 +23,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.executors.slurm_runs import SlurmStore
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.reader import load_result
-from eval_factory.report.screen import result_summary
+from eval_factory.report.summary import result_summary
 from eval_factory.scoring.notes import why_not_reportable
 from eval_factory.workflows.context import claim, redactor_of, show_warnings
 from eval_factory.workflows.evaluate import Evaluated, evaluate

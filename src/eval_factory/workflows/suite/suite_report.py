@@ -18,8 +18,7 @@ from eval_factory.core.errors import InterruptedRunError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.reader import load_result
-from eval_factory.report.result_views import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table
+from eval_factory.report.reader import COUNT, FLAG, INSTANCE_COLUMNS, NUMBER, TEXT, frame, instance_table, load_result
 from eval_factory.workflows.suite.suite_status import CellFigures
 
 if TYPE_CHECKING:

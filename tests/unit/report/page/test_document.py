@@ -21,8 +21,8 @@ from eval_factory.report.page.instance_data import InstancePacker, LostScore, re
 from eval_factory.report.reader import load_result
 from stored_results import criterion, instance, right_or_wrong, rubric_result, written
 from stored_results import result as made_of
-from unit.report.test_screen import causes, changed, spent, with_corrected
 from unit.report.test_sentences import FOUND
+from unit.report.test_summary import causes, changed, spent, with_corrected
 
 SECRET = "Mrs Miller of ward 7"
 VOID = {"meta", "input", "br"}

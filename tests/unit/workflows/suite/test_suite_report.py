@@ -11,7 +11,7 @@ import pytest
 from eval_factory.core.budget import Budget, Spending
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.report.result_views import INSTANCE_COLUMNS
+from eval_factory.report.reader import INSTANCE_COLUMNS
 from eval_factory.workflows.suite import suite_report
 from eval_factory.workflows.suite.suite_report import CELL_COLUMNS, CellReport, SuiteReport, summary_of, write_table
 from eval_factory.workflows.suite.suite_status import limit_reached

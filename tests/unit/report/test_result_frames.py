@@ -12,11 +12,11 @@ import pytest
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
-from eval_factory.report import result_views
-from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_views import (
+from eval_factory.report import reader
+from eval_factory.report.reader import (
     INSTANCE_COLUMNS,
     SCORE_COLUMNS,
+    StoredResult,
     frame,
     instance_table,
     scores_frame,
@@ -54,11 +54,11 @@ def test_frames() -> None:
 
 def test_what_speaks_against_a_score_stands_out() -> None:
     made = result([instance("q0", 1.0), instance("q1", None)])
-    assert result_views.not_reportable(made) == []
+    assert reader.not_reportable(made) == []
     refused = replace(made, reportable=False)
-    assert result_views.not_reportable(refused) == ["NOT REPORTABLE: coverage 0.5000"]
+    assert reader.not_reportable(refused) == ["NOT REPORTABLE: coverage 0.5000"]
     for_reasons = replace(refused, validity=replace(made.validity, not_reportable=("first\n  what to do", "second")))
-    assert result_views.not_reportable(for_reasons) == ["NOT REPORTABLE: first", "NOT REPORTABLE: second"]
+    assert reader.not_reportable(for_reasons) == ["NOT REPORTABLE: first", "NOT REPORTABLE: second"]
 
 
 def types_of(found: Any) -> dict[str, str]:
@@ -150,4 +150,4 @@ def test_a_metric_of_another_columns_name_takes_nothing_from_it() -> None:
 def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PrerequisiteError, match="pip install pandas"):
-        result_views.frame({}, [])
+        reader.frame({}, [])

@@ -9,8 +9,8 @@ import pytest
 
 from eval_factory.core import results
 from eval_factory.core.results import Comparability, Deviation, FailureCause, Floor, JuryReport, Spent, TaskResult
-from eval_factory.report.screen import headline, result_summary
 from eval_factory.report.sentences import clinician_headline
+from eval_factory.report.summary import headline, result_summary
 from unit.builders import plan
 from unit.report.test_sentences import FOUND
 
