@@ -39,7 +39,6 @@ FEWEST, MAX_NUMBERED = 10, 8
 LEAST, MOST = 1e-3, 1e5  # e-values beyond are drawn at a plot's edge
 _STYLE = """
 .plot-box { max-width: 40rem; } #evidence table { width: auto; } h3 + p { break-after: avoid; }
-@media print { details::details-content { content-visibility: visible; block-size: auto; } }
 """
 _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
     "length": ("mean length, words", lambda value: formats.decimals(value, 1)),

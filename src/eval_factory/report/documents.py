@@ -126,22 +126,21 @@ def _score_and_facts(score: results.Score, known: Mapping[str, Any]) -> dict[str
     return {**_score(score), **facts}
 
 
+_FEW_HAVE = {"rubric": ("length_correlation", "correction"), "jury": ("labels", "criteria", "length_correlation")}
+"""Part of the validity -> fields that are left out where they are empty."""
+
+
 def _validity(result: results.TaskResult) -> dict[str, Any]:
     """Whether it may be reported first, the words last; a jury only where there is one."""
     record = asdict(result.validity)
-    if record["rubric"] is not None:
-        for name in ("length_correlation", "correction"):
-            if not record["rubric"][name]:
-                del record["rubric"][name]
+    for part, names in _FEW_HAVE.items():
+        if record[part] is not None:
+            record[part] = {name: value for name, value in record[part].items() if value or name not in names}
     if record["stopped_early"] is not None:
         record["stopped_early"] = rounded_fields(record["stopped_early"])
         record["stopped_early"]["looks"] = [rounded_fields(look) for look in record["stopped_early"]["looks"]]
     first = {"reportable": result.reportable, "coverage": rounded(result.validity.coverage)}
     last = {name: record.pop(name) for name in ("failures", "notes")}
-    if record["jury"] is not None:
-        for name in ("labels", "criteria", "length_correlation"):  # few benchmarks have them
-            if not record["jury"][name]:
-                del record["jury"][name]
     parts = {name: None if record[name] is None else rounded_fields(record[name]) for name in ("jury", "choice_orders")}
     parts["asked_again"] = _said_only(record["asked_again"])
     found = {**first, "not_reportable": record.pop("not_reportable"), **record, **parts, **last}

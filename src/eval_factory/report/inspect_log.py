@@ -122,8 +122,7 @@ def _sample(stored: StoredResult, instance: InstanceRecord, model: str, *, with_
     if instance.error is not None or instance.completion is None:
         return {**sample, "scores": {}, "error": _error(instance.error or "no answer")}
     answer = {"role": "assistant", "content": text(instance.completion), "source": "generate", "model": model}
-    sent, got = instance.prompt_tokens or 0, instance.completion_tokens or 0
-    usage = {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
+    usage = _usage(instance)
     stopped = _STOP_REASONS.get(instance.finish_reason or "", "unknown")
     return {
         **sample,
@@ -151,7 +150,7 @@ def _judged(instance: InstanceRecord, text: Any) -> dict[str, Any]:
     return {"explanation": text(json.dumps(said, ensure_ascii=False)), "metadata": marks}
 
 
-def _usage(spent: Spent) -> dict[str, Any]:
+def _usage(spent: Spent | InstanceRecord) -> dict[str, Any]:
     sent, got = spent.prompt_tokens or 0, spent.completion_tokens or 0
     return {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from eval_factory.core import formats, results
+from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import RunStatus
@@ -97,14 +97,6 @@ def frame(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Data
     )
 
 
-def not_reportable(result: TaskResult) -> list[str]:
-    """Why the scores may not be reported, in a line each; nothing where they may."""
-    if result.reportable:
-        return []
-    coverage = formats.score(formats.rounded(result.validity.coverage))
-    return [f"NOT REPORTABLE: {one}" for one in result.validity.short_reasons or [f"coverage {coverage}"]]
-
-
 class ResultViews:
     """For records with a `result` and a `folder`."""
 
@@ -128,7 +120,8 @@ class ResultViews:
     def __repr__(self) -> str:
         from eval_factory.report.summary import headline  # imported late: it needs HELM's index
 
-        parts = [headline(self.result), *not_reportable(self.result)[:1], str(self.folder)]
+        refused = [] if self.result.reportable else ["NOT REPORTABLE"]
+        parts = [headline(self.result), *refused, str(self.folder)]
         return f"<{type(self).__name__} {one_line('; '.join(parts))}>"
 
 

@@ -35,7 +35,7 @@ def test_a_line_which_is_one_and_short_whatever_others_wrote() -> None:
     assert repr(run) == "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
     assert repr(stored) == "<StoredResult pubmed_qa: exact_match = 0.5000 over 4 instances; results/x>"
     (refused, _) = both(replace(made, reportable=False))
-    told = "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE: coverage 1.0000; results/x>"
+    told = "<Evaluated pubmed_qa: exact_match = 0.5000 over 4 instances; NOT REPORTABLE; results/x>"
     assert repr(refused) == told
     made = result([instance("q0", 1.0)], task="a\x1b[2J\nb" * 1000, provenance=PROVENANCE)
     for record in both(made):
@@ -50,15 +50,6 @@ def test_frames() -> None:
         assert record.to_frame(instances=True).equals(frame(*instance_table(made)))
         assert record.instances_frame().equals(frame(*instance_table(made)))
         assert record.folder == Path("results/x")
-
-
-def test_what_speaks_against_a_score_stands_out() -> None:
-    made = result([instance("q0", 1.0), instance("q1", None)])
-    assert reader.not_reportable(made) == []
-    refused = replace(made, reportable=False)
-    assert reader.not_reportable(refused) == ["NOT REPORTABLE: coverage 0.5000"]
-    for_reasons = replace(refused, validity=replace(made.validity, not_reportable=("first\n  what to do", "second")))
-    assert reader.not_reportable(for_reasons) == ["NOT REPORTABLE: first", "NOT REPORTABLE: second"]
 
 
 def types_of(found: Any) -> dict[str, str]:

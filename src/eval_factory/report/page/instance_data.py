@@ -258,7 +258,7 @@ _FLAGS = (
     "thinking_unfinished", "filtered", "unjudged", "prompt_truncated", "injection",
     *SIGNS,
 )  # fmt: skip
-"""What an instance can be filtered by, each a bit of the index in this order."""
+"""What an instance can be filtered by, in this order."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ class _Row:
     key: tuple[str, int, str | None, str]
     value: float | None
     flags: set[str]
-    groups: list[int | None]
+    groups: list[str | None]
     shown: tuple[float | None, int | None, str, str]  # seconds, tokens, and the first words of question and answer
     lost: tuple[int, ...]
 
@@ -302,10 +302,6 @@ class InstancePacker:
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
     _lost: LostPoints = field(default_factory=LostPoints)
-    _groups: dict[str, dict[str, int]] = field(init=False)  # of each of the fields, its values, numbered as they come
-
-    def __post_init__(self) -> None:
-        self._groups = {name: {} for name in self.fields}
 
     def add(self, instance: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """One instance, as a line of instances.jsonl and one of results.jsonl."""
@@ -343,10 +339,8 @@ class InstancePacker:
             prompt = _text_of_prompt(record).removeprefix(self._beginning).rpartition("Question:")[2]
             texts = first_words(prompt, 90), first_words(record.completion or "", 48)
             value = None if self.main is None or record.error is not None else record.metrics.get(self.main.metric)
-            groups: list[int | None] = []
-            for name, known in self._groups.items():
-                one = record.categories.get(name)
-                groups.append(None if one is None else known.setdefault(str(one), len(known)))
+            categories = [record.categories.get(name) for name in self.fields]
+            groups = [None if one is None else str(one) for one in categories]
             shown = (record.latency_s, record.completion_tokens, *(texts if self.with_texts else ("", "")))
             lost = self._lost.add(record.criteria) if self.with_texts and record.error is None else ()
             key = (record.id, record.trial, record.perturbation, record.split)
@@ -379,17 +373,16 @@ class InstancePacker:
 
     def _index(self, middle: float | None, most: Mapping[int, LostScore]) -> Iterator[str]:
         """A line that says what the others hold, then a line an instance, which ends with what cost it points."""
-        groups = [[name, list(known)] for name, known in self._groups.items()]
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line({
-            "chunk": _CHUNK, "flags": _FLAGS, "groups": groups, "middle": middle, "texts": self.with_texts,
+            "chunk": _CHUNK, "flags": _FLAGS, "groups": self.fields, "middle": middle, "texts": self.with_texts,
             "metric": None if self.main is None else self.main.metric, **lost,
         })  # fmt: skip
         numbers = {label: number for number, label in enumerate(most)}
         for row in self._rows:
-            bits = sum(1 << bit for bit, flag in enumerate(_FLAGS) if flag in row.flags)
+            flags = [flag for flag in _FLAGS if flag in row.flags]
             cost = [[numbers[label] for label in row.lost if label in numbers]] if numbers else []
-            yield json_line([*row.key, row.value, bits, row.groups, *row.shown, *cost])
+            yield json_line([*row.key, row.value, flags, row.groups, *row.shown, *cost])
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:

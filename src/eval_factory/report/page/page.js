@@ -33,19 +33,14 @@
       this.byKey = new Map(this.rows.map((row) => [row.key, row]));
     }
 
-    row([id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer, lost], place) {
-      return { id, trial, perturbation, split, value, bits, groups, latency, tokens, prompt, answer, lost: lost || [], place, run: this.number,
+    row([id, trial, perturbation, split, value, flags, groups, latency, tokens, prompt, answer, lost], place) {
+      return { id, trial, perturbation, split, value, flags, groups, latency, tokens, prompt, answer, lost: lost || [], place, run: this.number,
         key: JSON.stringify([id, trial, perturbation, split]), text: null };
     }
 
     async detail(row) {
       const lines = (await unpack(this.scripts.get(String(Math.floor(row.place / this.head.chunk))))).split("\n");
       return JSON.parse(lines[row.place % this.head.chunk]);
-    }
-
-    has(row, flag) {
-      const place = this.head.flags.indexOf(flag);
-      return place >= 0 && (row.bits & (1 << place)) !== 0;
     }
   }
 
@@ -84,7 +79,7 @@
   }
 
   const hasFlag = (entry, flag) =>
-    flag === "flipped" ? entry.flipped : entry.rows.some((row, at) => row && runs[at].has(row, flag));
+    flag === "flipped" ? entry.flipped : entry.rows.some((row) => row && row.flags.includes(flag));
 
   const matchesWords = (entry, words) =>
     entry.rows.some((row) => row && (row.id.toLowerCase().includes(words) || (row.text !== null && row.text.includes(words))));
@@ -92,13 +87,11 @@
   function matches(entry) {
     for (const flag of state.flags) if (!hasFlag(entry, flag)) return false;
     for (const [field, member] of state.groups) {
-      if (!entry.rows.some((row, at) => row && runs[at].head.groups[field] && memberOf(runs[at], row, field) === member)) return false;
+      if (!entry.rows.some((row) => row && row.groups[field] === member)) return false;
     }
     if (state.lost !== null && !entry.rows.some((row, at) => row && row.lost.some((place) => nameOfLost(runs[at], place) === state.lost))) return false;
     return !state.words || matchesWords(entry, state.words);
   }
-
-  const memberOf = (run, row, field) => row.groups[field] === null ? null : run.head.groups[field][1][row.groups[field]];
 
   // A tag, or the words of a criterion, which two results number in different ways.
   const nameOfLost = (run, place) => JSON.stringify(run.head.lost[place]);
@@ -140,9 +133,9 @@
 
   function verdict(run, row) {
     if (!row) return element("span", { class: "preview" }, "not asked");
-    if (row.value === null) return element("span", { class: "sign failed" }, run.has(row, "failed") ? "\u2715 failed" : "none");
+    if (row.value === null) return element("span", { class: "sign failed" }, row.flags.includes("failed") ? "\u2715 failed" : "none");
     if (run.head.middle !== null) return element("span", { class: "sign" }, number(row.value));
-    const right = run.has(row, "right");
+    const right = row.flags.includes("right");
     return element("span", { class: "sign " + (right ? "right" : "wrong") }, (right ? "\u2713 right" : "\u2715 wrong"));
   }
 
@@ -216,7 +209,8 @@
     byId("filters").addEventListener("submit", (event) => event.preventDefault());
   }
 
-  function showGroup([name, members], field) {
+  function showGroup(name, field) {
+    const members = [...new Set(runs[0].rows.map((row) => row.groups[field]))].filter((member) => member !== null);
     if (members.length < 2) return;
     const select = element("select", {}, element("option", { value: "" }, "all"));
     members.forEach((member, at) => select.append(element("option", { value: String(at) }, ...shown(member).map((node) => node.textContent))));
@@ -467,7 +461,7 @@
   function facts(run, row, detail) {
     const listed = [
       ...Object.entries(detail.metrics || {}).map(([name, value]) => [name, number(value)]),
-      ["signs", run.head.flags.filter((flag) => flag !== "right" && flag !== "wrong" && run.has(row, flag)).map((flag) => LABELS[flag][0]).join(", ")],
+      ["signs", run.head.flags.filter((flag) => flag !== "right" && flag !== "wrong" && row.flags.includes(flag)).map((flag) => LABELS[flag][0]).join(", ")],
       ["ended because of", detail.finish_reason], ["seconds", row.latency === null ? "" : number(row.latency) + (detail.cached ? " (taken from the cache)" : "")],
       ["tokens, prompt and answer", [detail.prompt_tokens, row.tokens].map((one) => one === undefined || one === null ? "not known" : one).join(", ")],
       ["split", row.split + (detail.sub_split ? ", " + detail.sub_split : "")], ["source", detail.cluster],
@@ -498,16 +492,6 @@
     }
   }
 
-  // On paper nothing can be unfolded, but for what is too long for it.
-  function printUnfolded() {
-    let closed = [];
-    addEventListener("beforeprint", () => {
-      closed = [...document.querySelectorAll("details:not([open], .screen)")];
-      closed.forEach((one) => { one.open = true; });
-    });
-    addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));
-  }
-
   function tellBroken(error) {
     const old = typeof DecompressionStream === "undefined";
     byId("broken").hidden = false;
@@ -517,7 +501,6 @@
   }
 
   async function start() {
-    printUnfolded();
     findScripts();
     try {
       for (const run of runs) await run.readIndex();
