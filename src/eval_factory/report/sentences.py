@@ -22,6 +22,10 @@ FEW_FILES = 5
 _IS_ABOVE = "This model is better than that, and so is its whole interval."
 
 
+def capitalized(line: str) -> str:
+    return line[:1].upper() + line[1:]
+
+
 def ratings_line(result: results.TaskResult) -> str | None:
     """One line; None where no jury was asked, or on HELM's own scale."""
     jury = result.validity.jury
@@ -156,16 +160,28 @@ def corrected_score(result: results.TaskResult) -> results.Score | None:
     return result.scores.get(f"{result.main_metric}{CORRECTED}")
 
 
-def leaderboard_sentence(result: results.TaskResult) -> str:
-    record = result.comparability
+def floor_line(result: results.TaskResult) -> str | None:
+    """What the best answer that needs no model scores; None where that is not known."""
+    floors = result.validity.floors
+    if (floor := floors.get(result.main_metric)) is None:
+        return None
+    line = f"best trivial answer: {floor.named} {formats.score(floor.value)}"
+    other = floors.get(f"{result.main_metric}{CORRECTED}")
+    return line if other is None else f"{line}; corrected: {other.named} {formats.score(other.value)}"
+
+
+def leaderboard_line(record: results.Comparability | None) -> str | None:
+    """In one line; all of it stands in the file and the page. None of results of earlier versions."""
     if record is None:
-        return ""
-    if record.reason:
-        return f"{record.reason}."
+        return None
+    if record.medhelm_settings is None:
+        return record.reason
     if record.medhelm_settings:
-        return f"The settings are those of {record.leaderboard}."
-    differ = "setting differs" if len(record.deviations) == 1 else "settings differ"
-    return f"{len(record.deviations)} {differ} from {record.leaderboard}: do not put this score beside its scores."
+        return f"settings: those of {record.leaderboard}"
+    shown = [one.in_words("there") for one in record.deviations[:3]]
+    more = len(record.deviations) - len(shown)
+    rest = f" and {more} more, see comparability" if more else ""
+    return f"settings unlike those of {record.leaderboard}: {'; '.join(shown)}{rest}"
 
 
 def rubric_headline(found: results.RubricReport) -> str:

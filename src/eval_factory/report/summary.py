@@ -13,7 +13,7 @@ from eval_factory.core.failure_causes import line_of
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import MODEL_ROLE
-from eval_factory.core.results import Comparability, Provenance, Score, Scores, Spent, TaskResult, Usage
+from eval_factory.core.results import Provenance, Score, Scores, Spent, TaskResult, Usage
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Code, Strong, Table, TableCell, code, markdown, prose
 from eval_factory.report import sentences
@@ -41,11 +41,8 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     validity = result.validity
     if result.clinicians is not None:
         yield sentences.clinician_headline(result.clinicians)
-    if (floor := validity.floors.get(result.main_metric)) is not None:
-        line = f"best trivial answer: {floor.named} {formats.score(floor.value)}"
-        if (other := validity.floors.get(f"{result.main_metric}{CORRECTED}")) is not None:
-            line += f"; corrected: {other.named} {formats.score(other.value)}"
-        yield line
+    if (floor := sentences.floor_line(result)) is not None:
+        yield floor
     if (orders := sentences.choice_order_line(result)) is not None:
         yield orders
     yield from asked_again_lines(validity.asked_again, max_families)
@@ -60,7 +57,8 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     if validity.rubric is not None:
         yield f"criteria: {sentences.rubric_headline(validity.rubric)}"
     yield from _usage(result.usage)
-    yield from _comparability(result.comparability)
+    if (beside := sentences.leaderboard_line(result.comparability)) is not None:
+        yield beside
 
 
 def headline(result: TaskResult) -> str:
@@ -139,21 +137,6 @@ def _usage(usage: Usage) -> Iterator[str]:
         yield cost
 
 
-def _comparability(record: Comparability | None) -> Iterator[str]:
-    """In one line; all of it stands in the file and the page."""
-    if record is None:
-        return
-    if record.medhelm_settings is None:
-        yield record.reason or ""
-    elif record.medhelm_settings:
-        yield f"settings: those of {record.leaderboard}"
-    else:
-        shown = [one.in_words("there") for one in record.deviations[:3]]
-        more = len(record.deviations) - len(shown)
-        rest = f" and {more} more, see comparability" if more else ""
-        yield f"settings unlike those of {record.leaderboard}: {'; '.join(shown)}{rest}"
-
-
 def _spent(spent: Spent) -> str:
     tokens = ""
     if spent.prompt_tokens is not None and spent.completion_tokens is not None:
@@ -201,13 +184,12 @@ def _headline(result: TaskResult) -> Iterator[str]:
     if result.reportable:
         yield f"May be reported. Status: {prose(result.status)}."
         return
-    counts = result.validity.instances
     yield f"**Not reportable.** Status: {prose(result.status)}."
     yield ""
     for reason in result.validity.not_reportable:
         yield f"- {prose(reason)}"
-    if counts.scored < counts.requested or not result.validity.not_reportable:
-        yield f"- {counts.scored:,} of {counted(counts.requested, 'instance')} have a score"
+    if missing := sentences.missing_scores(result):
+        yield f"- {prose(missing)}"
 
 
 def _interval(score: Score) -> str:

@@ -34,9 +34,12 @@ def test_a_score_that_may_not_be_reported_says_why() -> None:
     assert "have a score" not in told
     assert "; agreement (Krippendorff's alpha): 0.614\n" in told
     gaps = with_validity(of_a_jury(), instances=Instances(3, 2, 1, 0, 0, 0))
-    assert "- 2 of 3 instances have a score\n" in markdown_report(gaps)
+    assert "- 2 of 3 instances have a score of their own." in markdown_report(gaps)
     few = plain(reportable=False)
-    assert "**Not reportable.** Status: complete.\n\n- 19 of 20 instances have a score\n" in markdown_report(few)
+    assert (
+        "**Not reportable.** Status: complete.\n\n- 19 of 20 instances have a score of their own."
+        in markdown_report(few)
+    )
 
 
 def test_all_that_the_screen_says_beside_scores_and_notes_is_a_list() -> None:

@@ -11,7 +11,7 @@ import pytest
 from described_runs import of_a_rubric
 from eval_factory.core import results
 from eval_factory.core.budget import Cost, Price
-from eval_factory.core.results import Comparability, Floor, Instances, JudgeCounts, JuryReport, Score, Stats, TaskResult
+from eval_factory.core.results import Floor, Instances, JudgeCounts, JuryReport, Score, Stats, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import documents, sentences
 from eval_factory.report.reader import load_result
@@ -133,22 +133,6 @@ def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     assert "(empty (assumed)) scores 20.0 %" in assumed
     said = "No judge was asked about such an answer: what a text that fits every question gets is not known."
     assert assumed.endswith(said)
-
-
-ONE_SETTING = (results.Deviation("top_p", 1.0, 0.5, "odd"),)
-
-
-@pytest.mark.parametrize(
-    ("stamp", "beginning"),
-    [
-        (Comparability(None, "no such"), "no such."), (Comparability(True), "The settings are those of MedHELM's leaderboard (crfm-helm 0.5.16)."),
-        (Comparability(False, None, ONE_SETTING), "1 setting differs"),
-        (Comparability(False, None, ONE_SETTING * 2), "2 settings differ"),
-    ],
-)  # fmt: skip
-def test_the_leaderboard_in_a_sentence(stamp: Comparability, beginning: str) -> None:
-    assert sentences.leaderboard_sentence(made(comparability=stamp)).startswith(beginning)
-    assert sentences.leaderboard_sentence(made()) == ""
 
 
 def test_a_task_is_described_where_it_is_known() -> None:

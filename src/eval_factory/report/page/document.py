@@ -133,6 +133,7 @@ def page_environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "decimal": lambda number, digits=4: formats.decimals(number, digits),
+        "capitalized": sentences.capitalized,
         "clinician_headline": sentences.clinician_headline,
         "p_value": formats.p_value,
         "points": lambda number: f"{number:,.10g}",
