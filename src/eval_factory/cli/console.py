@@ -107,7 +107,7 @@ def _is_utf_8(encoding: str) -> bool:
 
 
 _WIDTH = 80  # columns of what is printed, on a wide terminal and where there is none
-_NARROWEST = 20
+_MIN_WIDTH = 20
 
 
 def columns(stream: TextIO) -> int:
@@ -116,7 +116,7 @@ def columns(stream: TextIO) -> int:
         return _WIDTH
     import shutil  # imported here, as it imports four ways to compress files
 
-    return min(_WIDTH, max(_NARROWEST, shutil.get_terminal_size((_WIDTH, 24)).columns))
+    return min(_WIDTH, max(_MIN_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns))
 
 
 def wrapped(text: str, width: int = _WIDTH) -> str:

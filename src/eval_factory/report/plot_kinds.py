@@ -36,6 +36,7 @@ _NUMBERS_ROOM = 190.0
 _GAP = 12.0  # between a shape and its words
 _MIDDLE = 0.35 * FONT_SIZE  # from the middle of a row to the baseline of its text
 BINS = 20
+MAX_GROUPS = 30  # that a plot shows
 MAX_DISTINCT = 12  # so many different values have a bar each
 PLOT_HEIGHT = 150.0
 _BAR_LABEL_ROOM = 190.0
@@ -173,16 +174,14 @@ def dot_plot(
     scale: tuple[float, float] | None = None,
     overall: float | None = None,
     elsewhere: int = 0,
-    most: int = 30,
 ) -> Drawing:
-    """Groups below each other, the highest value first, each with its instances and interval.
+    """Groups below each other, the highest value first, each with its instances and interval; of many the largest.
 
     Args:
         overall: the score of all instances: a dashed line.
         elsewhere: how many instances are in none of these groups.
-        most: so many groups are shown, those with the most instances.
     """
-    shown = sorted(rows, key=lambda row: -(row.count or 0))[:most]
+    shown = sorted(rows, key=lambda row: -(row.count or 0))[:MAX_GROUPS]
     shown.sort(key=lambda row: (-row.value, row.label))
     values = [value for row in shown for value in (row.value, *(row.interval or ()))]
     axis = axis_of([*values, overall], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, scale)
@@ -209,38 +208,23 @@ def dot_plot(
 
 
 def difference_plot(
-    title: str,
-    rows: Sequence[PlottedValue],
-    *,
-    names: tuple[str, str],
-    axis_label: str,
-    margin: float | None = None,
-    higher_is_better: bool = True,
+    title: str, row: PlottedValue, *, names: tuple[str, str], axis_label: str, higher_is_better: bool = True
 ) -> Drawing:
-    """Differences b - a with their intervals around a line at zero. `names`: of a and b.
-    `margin`: a difference that does not matter: a hatched band around zero."""
-    ends = [abs(value) for row in rows for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
-    reach = max([*ends, margin or 0.0]) * 1.15 or 1.0
+    """A difference b - a with its interval, beside a line at zero. `names`: of a and b."""
+    ends = [abs(value) for value in (row.value, *(row.interval or ())) if math.isfinite(value)]
+    reach = max(ends, default=0.0) * 1.15 or 1.0
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
-    top, bottom = 30.0, 30.0 + ROW * len(rows) + 4
+    top, bottom = 30.0, 34.0 + ROW
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
-    words = [f"{row.label}: {row.text(axis)}" for row in rows]
-    if margin is not None:
-        text = f"hatched: differences up to {axis.number(margin)} (the margin)"
-        shapes += _hatched(axis.x(-margin), axis.x(margin), top - 4, bottom - top + 4, text)
-        shapes.append(Text(_LEFT, bottom + LABEL_HEIGHT + FONT_SIZE, text))
-        words.append(text)
     shapes.append(Line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
     lower, upper = names if higher_is_better else names[::-1]
     around = text_width(" is better") + 16
     left, right = fitted(lower, axis.x(0) - around), fitted(upper, WIDTH - axis.x(0) - around)
     shapes.append(Text(axis.x(0) - 8, top - 12, f"{left} is better", "end", title="" if left == lower else lower))
     shapes.append(Text(axis.x(0) + 8, top - 12, f"{right} is better", title="" if right == upper else upper))
-    for number, row in enumerate(rows):
-        shapes += _row(axis, row, top + ROW * (number + 0.5))
-    words.append(f"{upper} is better above zero, {lower} below")
-    height = bottom + LABEL_HEIGHT + (ROW if margin is not None else 0)
-    return Drawing(title, "; ".join(words) + ".", height, tuple(shapes))
+    shapes += _row(axis, row, top + ROW / 2)
+    words = f"{row.label}: {row.text(axis)}; {upper} is better above zero, {lower} below."
+    return Drawing(title, words, bottom + LABEL_HEIGHT, tuple(shapes))
 
 
 def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:

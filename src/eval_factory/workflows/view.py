@@ -86,11 +86,11 @@ class Pages:
 def served(folders: Sequence[Path], *, port: int, env: Mapping[str, str], screen: TextIO) -> Iterator[Pages]:
     """Make the pages of output folders in a temporary folder and serve them; when it is left, both are gone.
     Raises EvalFactoryError: with the exit code of what went wrong."""
-    with PageServer(port) as server, tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         runs, schema = _to_show(folders)
         site = _made(runs, schema, Path(name), env, screen, copies=False)
-        server.start(site)
-        yield Pages(site, server.address, tuple(runs))
+        with PageServer(site, port) as server:
+            yield Pages(site, server.address, tuple(runs))
 
 
 def export(folders: Sequence[Path], target: Path, *, env: Mapping[str, str], screen: TextIO) -> Pages:
@@ -149,17 +149,17 @@ def _made(
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves a folder of patients' texts: takes its port at once, answers from `start` on, until it is closed.
+    """Serves a folder of patients' texts until it is closed.
 
     helm-server listens on every interface and answers everybody. This one listens on 127.0.0.1 alone, where other users
     of the machine, and pages of other sites in the same browser, could still ask it: what it serves stands behind a
     part of the path that nobody can guess, and it answers no request that was meant for another name than its own.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, site: Path, port: int = 0) -> None:
         """`port`: 0 for any that is free. Raises PrerequisiteError: it cannot be used."""
         try:
-            super().__init__((HOST, port), SimpleHTTPRequestHandler)
+            super().__init__((HOST, port), partial(_Handler, directory=str(site)))
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise PrerequisiteError(
@@ -167,16 +167,10 @@ class PageServer(ThreadingHTTPServer):
             ) from error
         self.own_name, self.prefix = f"{HOST}:{self.server_address[1]}", f"/{secrets.token_urlsafe(16)}/"
         self.address = f"http://{self.own_name}{self.prefix}"
-        self._thread = threading.Thread(target=self.serve_forever, name="view-server", daemon=True)
-
-    def start(self, site: Path) -> None:
-        self.RequestHandlerClass = partial(_Handler, directory=str(site))
-        self._thread.start()
+        threading.Thread(target=self.serve_forever, name="view-server", daemon=True).start()
 
     def __exit__(self, *_args: object) -> None:
-        if self._thread.is_alive():
-            self.shutdown()
-            self._thread.join()
+        self.shutdown()
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

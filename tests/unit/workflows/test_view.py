@@ -100,8 +100,7 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
     (tmp_path / "site/index.html").write_text("the page")
     (tmp_path / "site/a=b,c.json").write_text("{}")
     (tmp_path / "outside.txt").write_text("outside")
-    with PageServer() as server:
-        server.start(tmp_path / "site")
+    with PageServer(tmp_path / "site") as server:
         yield server
 
 
@@ -139,7 +138,7 @@ def test_nothing_else_is_there_nor_for_another_name_and_nothing_can_be_sent(serv
 
 
 def test_it_listens_on_this_machine_alone_and_the_address_is_a_secret(tmp_path: Path) -> None:
-    with PageServer() as one, PageServer() as two:
+    with PageServer(tmp_path) as one, PageServer(tmp_path) as two:
         parts = urlsplit(one.address)
         assert parts.hostname == "127.0.0.1"
         assert len(parts.path) >= 22
@@ -149,13 +148,12 @@ def test_it_listens_on_this_machine_alone_and_the_address_is_a_secret(tmp_path: 
 
 
 def test_the_port_can_be_given_and_is_free_again(tmp_path: Path) -> None:
-    with PageServer() as first:
+    with PageServer(tmp_path) as first:
         port = urlsplit(first.address).port
         assert port is not None
         with pytest.raises(PrerequisiteError, match=f"port {port} of 127.0.0.1 cannot be used.*\n.*--port"):
-            PageServer(port)
-        first.start(tmp_path)
-    with PageServer(port) as second:
+            PageServer(tmp_path, port)
+    with PageServer(tmp_path, port) as second:
         assert urlsplit(second.address).port == port
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

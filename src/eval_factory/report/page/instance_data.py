@@ -222,7 +222,7 @@ class LostPoints:
         return dict([*tags, *texts])
 
 
-_LARGEST = 256 * 1024 * 1024  # bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
+_MAX_UNPACKED = 256 * 1024 * 1024  # bytes of one block that are unpacked: a few kilobytes can hold gigabytes of zeros
 TYPE = "application/x-eval-factory"
 _BLOCK = re.compile(rf'(<script type="{TYPE}" data-run="\d+" data-part="\w+">)([A-Za-z0-9+/=]*)(</script>)')
 
@@ -243,7 +243,7 @@ def readable_page(page: str) -> str:
     def unpacked_block(match: re.Match[str]) -> str:
         unpacker = zlib.decompressobj(wbits=31)
         try:
-            text = unpacker.decompress(base64.b64decode(match[2], validate=True), _LARGEST).decode()
+            text = unpacker.decompress(base64.b64decode(match[2], validate=True), _MAX_UNPACKED).decode()
         except (ValueError, zlib.error):
             return match[0]
         whole = unpacker.eof and not unpacker.unused_data  # else it is cut, or too large

@@ -10,7 +10,7 @@
     unjudged: ["unjudged"], prompt_truncated: ["prompt cut"], injection: ["speaks to its judges"],
     criterion_not_met: ["a wanted criterion not met"], harm_met: ["an unwanted criterion met"], criterion_undecided: ["a judge gave no decision"],
   };
-  const UNTOLD = new Set(["right", "thinking_stripped", "criterion_not_met"]);  // no trouble, or nearly everywhere: not among the signs of a row
+  const UNLISTED = new Set(["right", "thinking_stripped", "criterion_not_met"]);  // no trouble, or nearly everywhere: not among the signs of a row
 
   // ---- data ----------------------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@
   }
 
   function signsOf(entry) {
-    const listed = runs[0].head.flags.filter((flag) => !UNTOLD.has(flag) && flag !== "wrong" && flag !== "failed" && hasFlag(entry, flag));
+    const listed = runs[0].head.flags.filter((flag) => !UNLISTED.has(flag) && flag !== "wrong" && flag !== "failed" && hasFlag(entry, flag));
     return (entry.flipped ? ["flipped", ...listed] : listed).map((flag) => LABELS[flag][0]).join(", ");
   }
 
@@ -492,7 +492,7 @@
     }
   }
 
-  function tellBroken(error) {
+  function reportBroken(error) {
     const old = typeof DecompressionStream === "undefined";
     byId("broken").hidden = false;
     byId("broken").textContent = old
@@ -505,7 +505,7 @@
     try {
       for (const run of runs) await run.readIndex();
     } catch (error) {
-      tellBroken(error);
+      reportBroken(error);
       return;
     }
     for (const run of runs) chunks += run.scripts.size - 2;
@@ -524,5 +524,5 @@
     document.documentElement.dataset.ready = "all";
   }
 
-  start().catch(tellBroken);
+  start().catch(reportBroken);
 })();

@@ -2,7 +2,7 @@
 // Elements and texts of a page. All texts were written by others (models, data sets, endpoints), so they get into the page
 // through textContent alone; nothing here builds markup from text. What is odd is shown, never obeyed.
 
-const LONGEST = 20000;      // characters of a text that are shown before a button is pressed
+const MAX_SHOWN = 20000;      // characters of a text that are shown before a button is pressed
 const MAX_GLYPHS = 2000;    // labels for odd characters in one text; each is an element
 const byId = (id) => document.getElementById(id);
 
@@ -78,9 +78,9 @@ const inline = (text) => element("bdi", {}, ...shown(text));
 
 // A foreign text as a block; what is very long is folded.
 function block(text, kind = "", label = null) {
-  const folded = text.length > LONGEST;
+  const folded = text.length > MAX_SHOWN;
   const pre = element("pre", { class: "text " + kind, dir: "auto", tabindex: "0", role: "group", "aria-label": label });
-  pre.append(...shown(folded ? text.slice(0, cut(text, LONGEST)) : text));
+  pre.append(...shown(folded ? text.slice(0, cut(text, MAX_SHOWN)) : text));
   if (!text) pre.append(element("i", {}, "(nothing)"));
   if (!folded) return pre;
   const button = element("button", { type: "button", class: "more-text" }, "Show all " + counted(text.length) + " characters");

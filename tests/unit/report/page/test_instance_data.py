@@ -332,7 +332,7 @@ def test_what_cannot_be_unpacked_is_left(packed: str) -> None:
 
 def test_a_block_that_unpacks_to_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     made = instance_data.compressed_block(0, "0", ["1" * 100])
-    monkeypatch.setattr(instance_data, "_LARGEST", 100)
+    monkeypatch.setattr(instance_data, "_MAX_UNPACKED", 100)
     assert "1" * 100 in readable_page(made)
-    monkeypatch.setattr(instance_data, "_LARGEST", 99)
+    monkeypatch.setattr(instance_data, "_MAX_UNPACKED", 99)
     assert "1" * 100 not in readable_page(made)

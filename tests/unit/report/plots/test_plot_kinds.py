@@ -33,10 +33,10 @@ def score(*marks: tuple[str, float], **how: float | tuple[float, float] | None) 
     return plot_kinds.interval_plot("Score", value, scale=UNIT, marks=shown, bounds=how.get("bounds"))  # type: ignore[arg-type]
 
 
-def difference(*names: str, value: float = 0.1, margin: float | None = None, higher: bool = True) -> Drawing:
+def difference(*names: str, value: float = 0.1, higher: bool = True) -> Drawing:
     row = PlottedValue("exact_match", value, value - 0.15, value + 0.1, 500)
     return difference_plot(
-        "Difference", [row], names=(names[0], names[1]), axis_label="B minus A", margin=margin, higher_is_better=higher
+        "Difference", row, names=(names[0], names[1]), axis_label="B minus A", higher_is_better=higher
     )
 
 
@@ -54,11 +54,11 @@ CASES: dict[str, Callable[[], Drawing]] = {
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
     "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7),
-    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", overall=0.1, most=1, elsewhere=1),
+    "groups_without_a_scale": lambda: dot_plot("Groups", GROUPS, axis_label="x", overall=0.1, elsewhere=1),
     "difference": lambda: difference("A (one)", "B (two)"),
     "difference_where_less_is_better": lambda: difference("A", "B", higher=False),
-    "difference_with_a_margin": lambda: difference("A", "B" * 99, margin=0.2),
-    "no_difference": lambda: difference_plot("Difference", [PlottedValue("x", 0.0)], names=("A", "B"), axis_label="d"),
+    "difference_of_a_long_name": lambda: difference("A", "B" * 99),
+    "no_difference": lambda: difference_plot("Difference", PlottedValue("x", 0.0), names=("A", "B"), axis_label="d"),
     "columns": lambda: counts(0, 1, 1, 1),
     "columns_that_are_close": lambda: counts(0.5, 0.52, 0.5201, 1),
     "columns_with_marks": lambda: counts(0, 1, marks=(Mark("median", 0.5), Mark("95 % are faster than", 1.0))),
@@ -105,8 +105,9 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
         (3, 7, ["7 instances are in groups too small for a score, or in none"]),
     ],
 )
-def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str]) -> None:
-    drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, most=most, elsewhere=elsewhere)
+def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot_kinds, "MAX_GROUPS", most)
+    drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, elsewhere=elsewhere)
     texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
     assert [text for text in texts if "shown" in text or "too small" in text] == told
     assert all(text in drawing.description for text in told)
