@@ -216,7 +216,6 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
         plots=[Markup(drawing) for drawing in _plots(compared, stored)],  # noqa: S704 - SVG of ours, which escapes
         sentences=[list(sentences(one)) for one in compared.comparisons],
         reasons=[reason.message for reason in compared.reasons],
-        accepted=[reason.message for reason in compared.accepted],
     )
     return page(shown, beside=beside, with_texts=with_texts)
 

@@ -80,7 +80,6 @@ class Text:
     text: str
     anchor: Anchor = "start"
     colour: Colour = "ink"
-    size: float = FONT_SIZE
     title: str = ""  # the uncut text, where `text` is cut
 
 
@@ -142,9 +141,8 @@ _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper":
 def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing from elsewhere.
     `standalone`: as a file of its own: valid XML with its namespace, its size, and on white."""
-    text = plot_template().render(
-        drawing=drawing, standalone=standalone, colours=COLOURS if standalone else _OF_THE_PAGE, dash=DASH
-    )
+    colours = COLOURS if standalone else _OF_THE_PAGE
+    text = plot_template().render(drawing=drawing, standalone=standalone, colours=colours)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
 
 
@@ -166,7 +164,7 @@ def plot_template() -> Template:
         trim_blocks=True, finalize=lambda value: printable(value) if isinstance(value, str) else value,
     )  # fmt: skip
     environment.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # a hundredth of a pixel
-    environment.globals["kind_of"] = lambda shape: type(shape).__name__
+    environment.globals |= {"kind_of": lambda shape: type(shape).__name__, "dash": DASH, "font_size": FONT_SIZE}
     return environment.get_template("plot.svg.j2")
 
 
@@ -226,7 +224,7 @@ def _artist(shape: Shape, **how: Any) -> Any:
     if isinstance(shape, Text):
         # the font that matplotlib brings along: no machine need have any
         file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-        how |= {"color": COLOURS[shape.colour], "fontsize": shape.size * _POINTS}
+        how |= {"color": COLOURS[shape.colour], "fontsize": FONT_SIZE * _POINTS}
         how |= {"fontproperties": font_manager.FontProperties(fname=file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
         how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}

@@ -233,7 +233,7 @@ _ENVIRONMENT.filters |= {
     "money": formats.money,
     "p_value": formats.p_value,
     "rough": formats.short,
-    "beside_chance": lambda result: beside_chance(result, result.main_metric),
+    "beside_chance": beside_chance,
     "chance_may_explain": chance_may_explain,
     "clinician_lines": clinician_lines,
     "asked_again_lines": lambda found: [line[:1].upper() + line[1:] for line in asked_again_lines(found)],

@@ -130,9 +130,9 @@ def troubles(instances: results.Instances) -> Iterator[tuple[int, str, str]]:
     return ((count, text, flag) for count, text, flag in counts if count)
 
 
-def beside_chance(result: results.TaskResult, label: str) -> str:
-    """A score beside the best answer that needs no model; empty where that is not known."""
-    floor, score = result.validity.floors.get(label), result.scores.get(label)
+def beside_chance(result: results.TaskResult) -> str:
+    """The main score beside the best answer that needs no model; empty where that is not known."""
+    floor, score = result.validity.floors.get(result.main_metric), result.scores.get(result.main_metric)
     if floor is None or score is None:
         return ""
     least = f"The best answer that needs no model ({floor.named}) scores {amount(floor.value, score)}."

@@ -114,7 +114,7 @@ def test_troubles_are_counted_with_what_shows_them() -> None:
 )  # fmt: skip
 def test_a_score_beside_chance(value: float, lower_is_better: bool, end: str) -> None:
     beside = made(floors={"exact_match": Floor("A", value, 4, {"A": value}, lower_is_better=lower_is_better)})
-    told = sentences.beside_chance(beside, "exact_match")
+    told = sentences.beside_chance(beside)
     assert sentences.chance_may_explain(beside) is not end.startswith("and so is")
     assert told.startswith(f"The best answer that needs no model (A) scores {value * 100:.1f} %. ")
     assert told.endswith(end)
@@ -122,7 +122,7 @@ def test_a_score_beside_chance(value: float, lower_is_better: bool, end: str) ->
 
 def test_chance_that_is_not_known_is_not_spoken_of() -> None:
     def told(score: Score | None, **floors: Floor) -> str:
-        return sentences.beside_chance(made(score, floors=floors), "exact_match")
+        return sentences.beside_chance(made(score, floors=floors))
 
     floor = Floor("A", 0.2, 4, {})
     assert told(SHARE) == told(None, exact_match=floor) == ""

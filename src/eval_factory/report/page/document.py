@@ -58,7 +58,6 @@ class Beside:
     plots: Sequence[Markup]
     sentences: Sequence[Sequence[str]]  # of each pair
     reasons: Sequence[str] = ()  # why they cannot be compared
-    accepted: Sequence[str] = ()  # reasons against comparing them that the user accepted
 
 
 def page(

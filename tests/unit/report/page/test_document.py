@@ -165,14 +165,11 @@ def test_a_score_that_chance_may_explain_is_not_shown_as_good(result: TaskResult
 
 def test_the_best_trivial_answer_is_named(result: TaskResult) -> None:
     def text(**floors: Floor) -> str:
-        named = {name.replace("_corrected", ".corrected"): floor for name, floor in floors.items()}
-        return html(replace(with_corrected(result, 7), validity=replace(result.validity, floors=named)))
+        return html(replace(with_corrected(result, 7), validity=replace(result.validity, floors=floors)))
 
     floor = Floor("always <A>", 0.55, 4, {"always <A>": 0.55})
-    assert "Best trivial answer: always &lt;A&gt; 0.5500.</p>" in text(exact_match=floor)
-    both = text(exact_match=floor, exact_match_corrected=Floor("empty", 0.2, 4, {"empty": 0.2}))
-    assert "0.5500; corrected: empty 0.2000.</p>" in both
-    assert "rivial answer" not in text(other=floor)
+    assert "The best answer that needs no model (always &lt;A&gt;) scores" in text(exact_match=floor)
+    assert "The best answer that needs no model" not in text(other=floor)
     assert "nothing shows that this score is better than guessing" in text(other=floor)
 
 
@@ -263,11 +260,10 @@ def test_usage_methods_and_provenance_stand_at_the_end(result: TaskResult) -> No
 
 def test_several_results_begin_with_what_is_said_of_them_together(result: TaskResult) -> None:
     both = [shown(result, label="A"), shown(result, label="B", run=1)]
-    text = page(both, beside=Beside("A and <B>", (), [["B is better.", "2 right in B alone."]], (), ("other <data>",)))
+    text = page(both, beside=Beside("A and <B>", (), [["B is better.", "2 right in B alone."]]))
     assert '<h1 id="title">A and &lt;B&gt;</h1>' in text
     assert '<p class="verdict">B is better.</p>' in text
     assert "<li>2 right in B alone.</li>" in text
-    assert "<li>other &lt;data&gt;</li>" in text
     assert 'data-filter="flipped"' in text
     assert "cannot be compared" not in text
     places = [text.index(one) for one in ("B is better", 'id="instances"', 'id="A-scores"', 'id="B-scores"')]
