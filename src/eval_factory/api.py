@@ -127,10 +127,7 @@ def submit(
 def _run(
     request: Request, options: Options, *, wait: bool, env: Mapping[str, str], screen: TextIO
 ) -> Evaluated | Submitted:
-    """Where the configuration says: here, or as a job of Slurm, which is collected where it has ended.
-
-    What is imported here asks endpoints, and starts jobs: a dry run, and most runs, do without.
-    """
+    """Where the configuration says: here, or as a job of Slurm, which is collected where it has ended."""
     evaluation = build_evaluation(request, load_framework(), env)
     if evaluation.executor.is_slurm:
         from eval_factory.workflows.suite.slurm_run import run_as_job

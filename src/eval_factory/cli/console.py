@@ -80,10 +80,7 @@ def nobody_reads(stream: TextIO) -> bool:
 
 
 def make_ready() -> None:
-    """Begin again in UTF-8 where the locale has another encoding; open what is closed, so that writing cannot fail.
-
-    Paths, run configs and HELM's files are UTF-8, and a path that is not can be printed and written by nobody.
-    """
+    """Start again in UTF-8 where the locale has another encoding; open what is closed, so that writing cannot fail."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)

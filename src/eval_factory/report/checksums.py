@@ -28,12 +28,8 @@ class ChecksumsError(Exception):
 
 
 def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, str]) -> None:
-    """Of a finished result; SHA256SUMS is written last: where it is there, everything is.
-
-    Args:
-        result: as it was written, so that a reader of the statement finds the same numbers.
-        digests: what `digests_of` gives.
-    """
+    """Of a finished result, as it was written; SHA256SUMS is written last: where it is there, everything is.
+    `digests`: what `digests_of` gives."""
     document = result_statement(result, digests)
     write_atomic(rundir.attestation, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     digests = {**digests, rundir.attestation.name: sha256_of(rundir.attestation)}
@@ -55,9 +51,7 @@ def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = 
     """Path in the output folder -> SHA-256 of every file that is part of the result.
 
     Not of logs, which the next command goes on writing; nor of data sets, whose hashes are in the provenance.
-
-    Args:
-        known: those of files that have not changed since.
+    `known`: those of files that have not changed since.
     """
     others = (rundir.run_config, rundir.packages, rundir.run_state, rundir.own_data, rundir.cache_db)
     found = {*rundir.results, *others}
@@ -73,12 +67,8 @@ def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = 
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """Path in the output folder -> SHA-256 that it had.
-
-    Raises:
-        ChecksumsError: a line has another form, or a path leads out of the folder.
-        OSError: it cannot be read.
-    """
+    """Path in the output folder -> SHA-256 that it had. Raises OSError; ChecksumsError: a line has another form, or a
+    path leads out of the folder."""
     found: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), start=1):
         match = re.fullmatch(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", line)

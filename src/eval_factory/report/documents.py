@@ -1,8 +1,5 @@
 """The result as plain documents: evaluation_config.yaml, results.yml, run_config.yml, JSON lines. Pure functions.
-
-Everything that is rounded is rounded here, so that a document that is made again of the same result is the same. Scores
-are never rounded: they are HELM's to the last digit.
-"""
+All that is rounded is rounded here, so that a document made again of the same result is the same; scores never are."""
 
 from __future__ import annotations
 

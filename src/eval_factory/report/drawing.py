@@ -3,8 +3,7 @@
 Colours are those of M. Okabe and K. Ito, Color Universal Design, 2008 (https://jfly.uni-koeln.de/color/), which readers
 with any colour vision tell apart. No colour alone means anything: what differs has another shape, hatching or words.
 
-The SVG is made here: its text stays text, it has tooltips and a description, its colours follow the page, and no run
-needs matplotlib for it. matplotlib, the extra `plots`, draws the PNG. It is imported when a file is made.
+The SVG is made here: its text stays text, and its colours follow the page. matplotlib (extra `plots`) draws the PNG.
 """
 
 from __future__ import annotations

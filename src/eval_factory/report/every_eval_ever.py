@@ -1,8 +1,5 @@
-"""A stored result -> the records of the community schema Every Eval Ever, version 0.3.0.
-
-Files lie where its collection wants them: `data/<collection>/<developer>/<model>/<uuid>.json`, samples beside it.
-Its `eval.schema.json` and `instance_level_eval.schema.json` (github.com/evaleval/every_eval_ever) say what is in them.
-"""
+"""A stored result -> the records of the community schema Every Eval Ever (github.com/evaleval/every_eval_ever), version
+0.3.0: `data/<collection>/<developer>/<model>/<uuid>.json`, where its collection wants it, and samples beside it."""
 
 from __future__ import annotations
 

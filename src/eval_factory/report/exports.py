@@ -1,10 +1,6 @@
-"""Stored results in the formats of other programs: the Hugging Face Hub, MLflow, Weights & Biases and Parquet; and what
-every export has to know: of which task and model a result is, and what of it may be passed on.
-
-The Hub takes an entry of `.eval_results/*.yaml` of a model repository (huggingface.co/docs/hub/eval-results). It shows
-one on the model's page, and in the leaderboard of the data set where that is a registered benchmark; `task_id` is what
-the data set's own `eval.yaml` calls the task. MLflow and W&B are extras, imported when something is exported.
-"""
+"""Stored results in the formats of other programs: the Hugging Face Hub (huggingface.co/docs/hub/eval-results), MLflow,
+Weights & Biases and Parquet; and what every export has to know: of which task and model a result is, and what of it may
+be passed on. MLflow and W&B are extras, imported when something is exported."""
 
 from __future__ import annotations
 
@@ -39,10 +35,8 @@ def task_of(stored: StoredResult) -> Task | None:
 
 
 def access_of(stored: StoredResult) -> str:
-    """Who may read the data: `about.access` of the task; unknown of what framework.yml does not have.
-
-    A public task is private where it read the user's own files.
-    """
+    """Who may read the data: `about.access` of the task, but private where it read the user's own files; unknown of
+    what framework.yml does not have."""
     task = task_of(stored)
     if task is None:
         return "unknown"

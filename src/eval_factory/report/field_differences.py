@@ -30,13 +30,8 @@ class Difference:
 
 
 def differences_of_files(stored: Path, made: Path) -> Iterator[Difference]:
-    """By what the file is: YAML, JSON, JSON lines, or text. None where the two are the same, byte for byte.
-
-    Where a text was redacted, what stands in place of the redaction mark is not compared.
-
-    Raises:
-        OSError: one of them cannot be read.
-    """
+    """By what the file is: YAML, JSON, JSON lines, or text. None where the two are the same, byte for byte. Where a
+    text was redacted, what stands in place of the redaction mark is not compared."""
     ours, theirs = stored.read_bytes(), made.read_bytes()
     if ours == theirs:
         return

@@ -1,8 +1,5 @@
-"""A stored result -> an evaluation log of Inspect (inspect_ai), version 2 of its JSON form.
-
-`inspect view` opens it, `read_eval_log` and `evals_df` read it. Facts from the classes of `inspect_ai.log` (MIT),
-0.3.285: a sample is known by its id and epoch; a sample with an error has no score; an input is a text or messages.
-"""
+"""A stored result -> an evaluation log of Inspect, version 2 of its JSON form, from the classes of `inspect_ai.log`
+0.3.285: a sample is known by its id and epoch; a sample with an error has no score; an input is a text or messages."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ _ROLES = {"developer": "system"}
 
 def write_inspect_log(stored: StoredResult, folder: Path, *, with_texts: bool) -> Path:
     """A file of the result in a folder of logs; the same result gives the same file.
-
-    Args:
-        with_texts: prompts and answers too where the benchmark's data are not public.
-    """
+    `with_texts`: prompts and answers too where the benchmark's data are not public."""
     digest = exports.result_digest(stored)
     created = stored.result.provenance.started_at or "1970-01-01T00:00:00Z"
     name = re.sub(r"[^A-Za-z0-9-]+", "-", f"{created.replace('Z', '+00-00')}_{stored.result.task}").strip("-")

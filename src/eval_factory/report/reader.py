@@ -293,9 +293,7 @@ def run_folders(folders: Iterable[Path | str]) -> list[Path]:
     """The output folders of runs that these folders stand for, each once, a suite's in the order of its table.
 
     What is neither a suite's folder nor a target's is returned as it is: whoever reads it says what is wrong.
-
-    Raises:
-        PrerequisiteError: no run of a suite has a result, or a file of it lies elsewhere.
+    Raises PrerequisiteError: no run of a suite has a result, or a file of it lies elsewhere.
     """
     found = [run for folder in folders for run in _runs_of(Path(folder))]
     return list({run.resolve(): run for run in found}.values())
@@ -312,11 +310,7 @@ def one_run(folder: Path | str, command: str) -> Path:
 
 def compared_runs(folders: Iterable[Path | str], command: str = "compare") -> list[Path]:
     """The runs to compare with each other: of folders of suites, those of the one benchmark that they have.
-
-    Raises:
-        ConfigError: a suite has several benchmarks; the message says how to choose.
-        PrerequisiteError: what `run_folders` raises.
-    """
+    Raises ConfigError: a suite has several benchmarks; the message says how to choose."""
     paths = [Path(folder) for folder in folders]
     runs = run_folders(paths)
     of_suites = any(is_suite_folder(folder) or is_suite_folder(folder.parent) for folder in paths)

@@ -87,11 +87,8 @@ _DIGITS_OF_SECONDS = 3  # decimal places
 
 
 def write_metrics(result: TaskResult, statistics: ResponseStatistics, rundir: RunDir) -> None:
-    """`eval_factory_metrics.json`: figures by the names that NVIDIA's EvalFactory gives them; no text is in it.
-
-    The names are those of NeMo Evaluator's `response_stats` and `reasoning` interceptors and of its runner (version
-    0.2). What is not measured here has no key: tool calls, how long thinking was, memory, the time of several runs.
-    """
+    """`eval_factory_metrics.json`: figures by the names of NeMo Evaluator's `response_stats` and `reasoning`
+    interceptors and of its runner (version 0.2); no text is in it. What is not measured here has no key."""
     write_atomic(rundir.eval_factory_metrics, json.dumps(metrics_document(result, statistics), indent=2) + "\n")
 
 

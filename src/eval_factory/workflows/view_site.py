@@ -1,8 +1,6 @@
 """HELM's web pages as a folder of files: the front end, its configuration, and the runs as the pages look for them.
-
-The given folders are only read. HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards each
-time that it is opened. The copies here ask nobody: a Content-Security-Policy lets a browser contact their server alone.
-"""
+HELM's page asks crfm.stanford.edu for its icon and for a list of leaderboards each time that it is opened. These ask
+nobody: a Content-Security-Policy lets a browser contact their server alone."""
 
 from __future__ import annotations
 

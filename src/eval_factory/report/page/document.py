@@ -1,8 +1,6 @@
 """The page: one file, opened without a network, with every instance in it; and the raters' form, another one.
-
-A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes.
-What others wrote is escaped by the template, or stands in compressed blocks from which the script inserts it as text.
-"""
+A Content-Security-Policy forbids any connection, and any script and style but the page's own two, by their hashes; what
+others wrote is escaped by the template, or stands in blocks from which the script inserts it as text."""
 
 from __future__ import annotations
 

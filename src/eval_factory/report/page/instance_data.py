@@ -1,8 +1,5 @@
-"""What a page holds of the instances: blocks of an index and of texts, and smaller copies of pictures and sounds.
-
-Each is an element `<script type="application/x-eval-factory...">`, which no browser runs: compressed JSON lines, or
-base64. The page's script unpacks one with the browser's `DecompressionStream` when it is needed.
-"""
+"""What a page holds of the instances: blocks of an index and of texts, and smaller copies of pictures and sounds; each
+an element `<script type="application/x-eval-factory...">`, which no browser runs. The page's script unpacks it."""
 
 from __future__ import annotations
 
