@@ -14,6 +14,7 @@ from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
 from eval_factory.scoring.judge_calibration import (
     FEWEST_ITEMS,
+    BestJury,
     Calibration,
     Change,
     Figure,
@@ -22,7 +23,6 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
-from eval_factory.scoring.jury_choice import BestJury
 
 MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
 _MARGIN = formats.short(100 * MARGIN)

@@ -38,8 +38,8 @@ class LabelledItem:
     """One criterion of one answer."""
 
     conversation: str
-    judged: bool  # whether the judge says that the criterion is met
-    labels: tuple[bool, ...]
+    judged: float  # whether the judge says that the criterion is met; of a scale its mark
+    labels: tuple[float, ...]  # of each physician
     physicians: tuple[str, ...]
     category: str | None = None
     length: int | None = None  # of the answer, in characters; None where the file does not hold it

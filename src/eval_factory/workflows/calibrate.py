@@ -24,10 +24,8 @@ from eval_factory.report.judge_passport import (
 )
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.clinicians import RatedItem, rated_items
-from eval_factory.scoring.judge_calibration import calibration_of, steadiness_of
+from eval_factory.scoring.judge_calibration import DECISIONS, BestJury, best_juries, calibration_of, steadiness_of
 from eval_factory.scoring.judge_passports import PASSPORT, AskedJudge, prompt_hashes
-from eval_factory.scoring.jury_choice import BestJury, best_juries
-from eval_factory.scoring.rating_calibration import RatedByJudge, calibration_of_ratings
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.physician_labels import LabelledItem, read_labels
 from eval_factory.tasks.upstreams import HELM
@@ -67,7 +65,7 @@ def calibrate(
     items: list[LabelledItem] = []
     for column in columns:
         items = _read(labels, column)
-        decisions[column] = [item.judged for item in items]
+        decisions[column] = [bool(item.judged) for item in items]
         passports.append(JudgePassport(judge or column, column, digest, calibration_of(items)))
     return _written(passports, _juries(items, decisions, {}), to, today)
 
@@ -112,22 +110,19 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
     passports, decisions = [], {}
     for name in judges or known:
         by_judge = [item for item in rated if name in item.marks]
-        if len(marks) > 2:
-            of_ratings = [
-                RatedByJudge(one.conversation, one.marks[name], one.ratings, one.category) for one in by_judge
-            ]
-            found = calibration_of_ratings(of_ratings, marks)
-        else:
-            found = calibration_of([_labelled(one, one.marks[name] == marks[-1], marks[-1]) for one in by_judge])
+        found = calibration_of(
+            [_labelled(one, one.marks[name], marks) for one in by_judge], marks if len(marks) > 2 else DECISIONS
+        )
         decisions[name] = [item.marks[name] == marks[-1] if name in item.marks else None for item in rated]
         passports.append(JudgePassport(name, "", digest, found, asked.get(name), {}, len(rated) - len(by_judge)))
-    items = [_labelled(one, judged=False, met=marks[-1]) for one in rated]
+    items = [_labelled(one, marks[0], marks) for one in rated]
     return _written(passports, _juries(items, decisions, {}) if len(marks) == 2 else (), to, None)
 
 
-def _labelled(item: RatedItem, judged: bool, met: float) -> LabelledItem:
-    labels = tuple(rating == met for rating in item.ratings.values())
-    return LabelledItem(item.conversation, judged, labels, tuple(item.ratings), item.category, item.length)
+def _labelled(item: RatedItem, judged: float, marks: Sequence[float]) -> LabelledItem:
+    """Of two marks whether it is the higher one."""
+    judged, *labels = (mark if len(marks) > 2 else mark == marks[-1] for mark in (judged, *item.ratings.values()))
+    return LabelledItem(item.conversation, judged, tuple(labels), tuple(item.ratings), item.category, item.length)
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
