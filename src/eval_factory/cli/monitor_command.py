@@ -137,12 +137,12 @@ def status(panel: Path, as_json: bool) -> None:
     from eval_factory.monitor.status import status_lines
 
     folder = _folder_of(panel)
-    read = Ledger(folder).read()
+    history = Ledger(folder).read()
     if as_json:
-        click.echo(json.dumps({"lines": read.lines, "problems": read.problems, "head": read.head}))
+        click.echo(json.dumps(vars(history)))
         return
-    problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in read.problems]
-    lines = [] if problems else status_lines(str(folder), read.lines, read.head)
+    problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems]
+    lines = [] if problems else status_lines(str(folder), history)
     lasting(sys.stdout).write(own_lines("\n".join([*problems, *lines])) + "\n")
 
 
@@ -156,17 +156,20 @@ def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> 
 
     Exit code: 0 intact, 1 changed.
     """
-    from eval_factory.monitor.verify import verify_panel
+    from eval_factory.monitor.course import verify_panel
+    from eval_factory.monitor.ledger import LOOK, Ledger
 
     folder = _folder_of(panel)
-    found = verify_panel(folder, head)
+    findings, history = verify_panel(folder, head), Ledger(folder).read()
+    lines, looks = len(history.lines), sum(line.get("kind") == LOOK for line in history.lines)
     if as_json:
-        click.echo(json.dumps({"intact": found.intact, **vars(found)}))
+        found = {"findings": findings, "lines": lines, "looks": looks, "head": history.head}
+        click.echo(json.dumps({"intact": not findings, **found}))
     else:
-        outcome = f"intact: {found.lines} lines, {found.looks} looks" if found.intact else "changed"
-        lines = [f"{folder}: {outcome}", *(f"  {finding}" for finding in found.findings)]
-        lasting(sys.stdout).write(own_lines("\n".join([*lines, f"last line of the ledger: {found.head}"])) + "\n")
-    ctx.exit(0 if found.intact else NotReportableError.exit_code)
+        outcome = "changed" if findings else f"intact: {lines} lines, {looks} looks"
+        said = [f"{folder}: {outcome}", *(f"  {finding}" for finding in findings)]
+        lasting(sys.stdout).write(own_lines("\n".join([*said, f"last line of the ledger: {history.head}"])) + "\n")
+    ctx.exit(NotReportableError.exit_code if findings else 0)
 
 
 @monitor.command("report")
@@ -182,9 +185,8 @@ def report(panel: Path, output: Path | None) -> None:
     from eval_factory.monitor.page import monitor_page
 
     folder = _folder_of(panel)
-    read = Ledger(folder).intact()
     path = output or folder / PAGE
-    write_atomic(path, monitor_page(folder.name, read.lines, read.head))
+    write_atomic(path, monitor_page(folder.name, Ledger(folder).intact()))
     click.echo(str(path))
 
 
@@ -215,7 +217,7 @@ def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_jso
 
     Both are asked the panel. Where the policy is kept, a new baseline is made of the new one. Exit code: 0 kept, 1 not.
     """
-    from eval_factory.monitor.change import change as decide
+    from eval_factory.monitor.look import change as decide
     from eval_factory.monitor.panel import load_panel
 
     output = RunOutput(as_json=as_json)

@@ -23,8 +23,6 @@ What is assumed:
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -252,17 +250,6 @@ class EDetector:
     def since(self) -> int | None:
         """The look, from 1, with which the drop most likely began; None before the first, and without any evidence."""
         return int(self._one.since()[0]) or None
-
-
-def mean_of(e_values: Sequence[float]) -> float:
-    """Of all limits of a panel at one look: one e-value, however they depend on each other (V. Vovk and R. Wang, Annals
-    of Statistics 49:1736-1754, 2021). Alarm when it reaches 1 / alpha: a panel none of whose limits is broken does so
-    at any of its looks with a chance of at most alpha (Ville). One limit alone does at their number / alpha.
-
-    Raises:
-        StatisticsError: there are none.
-    """
-    return statistics.fmean(e_values)
 
 
 class ChangeDetector:

@@ -249,8 +249,9 @@ class Panel:
         except ConfigError as error:
             raise ConfigError([_as_here(problem) for problem in error.problems]) from None
 
-    def fixed(self, cells: Sequence[PlannedCell]) -> dict[str, Any]:
-        """What a baseline holds for: where anything of it is another, there has to be another baseline."""
+    def fixed(self, folder: Path) -> dict[str, Any]:
+        """What a baseline holds for, if the panel is asked there: where anything of it is another, there has to be
+        another baseline."""
         section = self.section
         return {
             "alpha": float(section.alpha),
@@ -258,7 +259,7 @@ class Panel:
             "repeats": section.baseline.repeats,
             "alarm_on": sorted(section.alarm_on),
             "limits": {one.name: [one.metric, one.max_drop] for one in self.limits},
-            "runs": {one.cell.evaluation: one.plan.identity for one in cells},
+            "runs": {one.cell.evaluation: one.plan.identity for one in self.planned(folder)},
         }
 
 

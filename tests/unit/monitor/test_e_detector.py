@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from eval_factory.monitor import detector
-from eval_factory.monitor.detector import Baseline, EDetector, EDetectors, Restarts, Units, mean_of
+from eval_factory.monitor.detector import Baseline, EDetector, EDetectors, Restarts, Units
 
 NAN = math.nan
 RUNS: list[list[float]] = [[1, 1, 0, 0.5, 1, 0, 1, 1], [1, 0, 0, 0.75, 1, 0, 1, 1], [1, 1, 0, 0.25, 1, 1, 1, 1]]
@@ -197,7 +197,6 @@ def test_a_certain_drop_stays_a_number(max_drop: float) -> None:
     evidence = [one.look(np.zeros(300)) for _ in range(52)]
     assert all(1e100 < e < 1e260 for e in evidence[10:])
     assert one.since == 1
-    assert math.isfinite(mean_of(evidence))
 
 
 def test_a_panel_at_the_ceiling_without_any_allowance() -> None:
@@ -303,9 +302,3 @@ def test_units_are_any_labels_in_any_order() -> None:
     units = Units([5, -1, 5, 3])
     assert (units.of.tolist(), units.sizes.tolist()) == ([2, 0, 2, 1], [1, 1, 2])
     assert units.totals(np.array([[1.0, 2.0, 4.0, 8.0], [0, 0, 1, 0]])).tolist() == [[2, 8, 5], [0, 0, 1]]
-
-
-def test_the_evidence_of_limits_is_their_mean() -> None:
-    assert mean_of([20.0, 0.5, 0.0]) == pytest.approx(20.5 / 3)
-    with pytest.raises(statistics.StatisticsError):
-        mean_of([])
