@@ -277,7 +277,7 @@ def what_it_may_find(panel: Panel) -> list[str]:
     """Before anything is asked."""
     section, tasks = panel.section, panel.section.tasks
     alpha = Rules.of(vars(section)).harm_alpha
-    units = [np.arange(min(task.size, power.MOST_SIMULATED)) for task in tasks]
+    units = [np.arange(min(task.size, power.MAX_SIMULATED)) for task in tasks]
     drops = [min(float(task.max_drop), 1.0) for task in tasks]
     found = power.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
     return list(assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()}))
