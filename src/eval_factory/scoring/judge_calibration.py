@@ -25,8 +25,7 @@ from eval_factory.scoring.intervals import (
     mean_end_weight,
     t_quantile,
 )
-from eval_factory.scoring.judge_correction import LabelledPairs
-from eval_factory.tasks.physician_labels import LabelledItem
+from eval_factory.tasks.physician_labels import LabelledItem, LabelledPairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
