@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,11 @@ _LOOK = "look"
 class _LookUnlessNamed(click.Group):
     """`monitor PANEL.yml` is `monitor look PANEL.yml`."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        meant = args[0] in names or (did_you_mean(args[0], names) and not Path(args[0]).exists())
-        return super().resolve_command(ctx, args if meant else [_LOOK, *args])
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Options before the panel are the look's."""
-        asks_for_help = args[:1] in (["--help"], ["-h"])
-        return super().parse_args(
-            ctx, [_LOOK, *args] if args[:1] and args[0].startswith("-") and not asks_for_help else args
-        )
+        names, first = self.list_commands(ctx), args[0] if args else "--help"
+        is_command = first in (*names, "--help", "-h") or (did_you_mean(first, names) and not Path(first).exists())
+        return super().parse_args(ctx, args if is_command else [_LOOK, *args])
 
 
 @click.group("monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...")
@@ -81,7 +72,7 @@ def look(ctx: click.Context, /, panel: Path, executor: str | None, new_baseline:
             return
         asking = _asking(output, wait=how["wait"], no_preflight=how["no_preflight"])
         looked = make_look(loaded, asking, new_baseline)
-        _show(looked, output, panel)
+        _show(looked, output)
     ctx.exit(looked.exit_code)
 
 
@@ -100,16 +91,13 @@ def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Ask
     )
 
 
-def _show(looked: Looked, output: RunOutput, panel: Path) -> None:
-    from eval_factory.monitor.look import looked_lines
-
-    lines = looked_lines(looked, panel)
+def _show(looked: Looked, output: RunOutput) -> None:
     with not_to_be_hung_up():
         if output.as_json:
             record: dict[str, Any] = {"outcome": looked.outcome, "exit_code": looked.exit_code, "head": looked.head}
             write_record(output.stdout, {**record, "folder": str(looked.folder), "line": looked.line})
         else:
-            text = own_lines("\n".join(lines[:1] if output.quiet else lines))
+            text = own_lines("\n".join(looked.lines[:1] if output.quiet else looked.lines))
             output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
 
 
@@ -223,9 +211,5 @@ def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_jso
     output = RunOutput(as_json=as_json)
     with output.failures_reported():
         decided = decide(load_panel(panel, os.environ), new_target, _asking(output, wait=wait))
-    record: Mapping[str, Any] = {"outcome": decided.outcome, "exit_code": decided.exit_code, "line": decided.line}
-    if as_json:
-        write_record(output.stdout, record)
-    else:
-        output.stdout.write(wrapped(own_lines(decided.text), columns(output.stdout)) + "\n")
+        _show(decided, output)
     ctx.exit(decided.exit_code)

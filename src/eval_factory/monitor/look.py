@@ -7,7 +7,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ APPROVED, CANDIDATE = "approved", "candidate"  # the two models of a change
 
 
 class Outcome(Word):
-    """What a call of `monitor` came to."""
+    """What a look came to."""
 
     BASELINE = "baseline"
     IN_CONTROL = "in_control"
@@ -58,12 +58,14 @@ class Outcome(Word):
 
 @dataclass(frozen=True)
 class Looked:
-    outcome: Outcome
+    """What a call of `monitor` came to."""
+
+    outcome: str  # of `Outcome`; of a change that was decided, the gate's
     exit_code: int
     folder: Path
+    lines: Sequence[str]  # for the screen: what it came to, why, and the next step
     line: Line | None = None  # what was written into the ledger
-    report: SuiteReport | None = None  # of runs that are not complete
-    head: str = ""
+    head: str = ""  # the hash of the ledger's last line
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
     with ledger.looking(how.say):
         history = ledger.intact()
         if history.baseline is None or new_baseline is not None or _asks_for_more_repeats(panel, history):
-            return _make_baseline(panel, ledger, history, how, new_baseline)
+            return _make_baseline(panel, ledger, history, how, new_baseline, next_step=f"next: {_again(panel)}")
         return _make_look(panel, ledger, history, history.baseline, how)
 
 
@@ -118,11 +120,18 @@ def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> Looked | None:
     waiting = [one for one in reports if any(cell.status == RunStatus.WAITING for cell in one.cells)]
     worst = max(reports, key=lambda one: one.exit_code)
     if worst.exit_code:
-        return Looked(Outcome.NOT_MADE, worst.exit_code, panel.folder, report=worst)
-    return Looked(Outcome.SUBMITTED, 0, panel.folder, report=waiting[0]) if waiting else None
+        first = "not made: a run is not complete, or may not be reported, and that is no evidence"
+        lines = [first, *worst.summary.splitlines(), "when that is mended: the same command"]
+        return Looked(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
+    if waiting:
+        first = "submitted to Slurm: the same command takes over what has ended"
+        return Looked(Outcome.SUBMITTED, 0, panel.folder, [first, *waiting[0].summary.splitlines()])
+    return None
 
 
-def _make_baseline(panel: Panel, ledger: Ledger, history: History, how: Asking, why: str | None) -> Looked:
+def _make_baseline(
+    panel: Panel, ledger: Ledger, history: History, how: Asking, why: str | None, *, next_step: str
+) -> Looked:
     if panel.section.change is not None:
         load_policy(panel.policy)  # a wrong one is reported before anything is asked
     section, limits, is_longer = panel.section, panel.limits, why is None and history.baseline is not None
@@ -170,7 +179,8 @@ def _make_baseline(panel: Panel, ledger: Ledger, history: History, how: Asking, 
         **course.of_baseline(),
         power=_power(course),
     )
-    return _reported(ledger, how, Outcome.BASELINE, 0, line)
+    lines = [f"baseline made: {counted(len(repeats), 'run')}", *power_lines(line), next_step]
+    return _reported(ledger, how, Outcome.BASELINE, line, lines)
 
 
 def _power(course: Course) -> dict[str, Any]:
@@ -225,8 +235,14 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
         runs=runs_of(of_target, panel.folder, limits),
         **course_of(baseline, panel.folder, looks).look(number, asked),
     )
-    is_alarm = line["alarm"] is not None
-    return _reported(ledger, how, Outcome.ALARM if is_alarm else Outcome.IN_CONTROL, int(is_alarm), line)
+    first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
+    lines = [*screen(limits_table(baseline, [line])), evidence_of(baseline, line), *watched_lines(baseline, line)]
+    if line["alarm"] is None:
+        return _reported(ledger, how, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
+    note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
+    done = f"what is done about it: {note}; it stays an alarm until --new_baseline"
+    alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
+    return _reported(ledger, how, Outcome.ALARM, line, [alarm, *lines, done])
 
 
 def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
@@ -258,8 +274,14 @@ def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
     )
 
 
-def _reported(ledger: Ledger, how: Asking, outcome: Outcome, exit_code: int, line: Line) -> Looked:
-    return Looked(outcome, exit_code, ledger.folder, line, head=write_page(ledger, how.say))
+def _reported(ledger: Ledger, how: Asking, outcome: Outcome, line: Line, lines: Sequence[str]) -> Looked:
+    head = write_page(ledger, how.say)
+    shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
+    return Looked(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
+
+
+def _again(panel: Panel) -> str:
+    return f"eval-factory monitor {shlex.quote(str(panel.file))}"
 
 
 def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
@@ -293,52 +315,7 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
     return line
 
 
-def looked_lines(looked: Looked, file: Path) -> list[str]:
-    """For the screen: what it came to, why, and the next step."""
-    line, again = looked.line, f"eval-factory monitor {shlex.quote(str(file))}"
-    if line is None or looked.report is not None:
-        report = looked.report
-        summary = [] if report is None else report.summary.splitlines()
-        if looked.outcome == Outcome.SUBMITTED:
-            return ["submitted to Slurm: the same command takes over what has ended", *summary]
-        first = "not made: a run is not complete, or may not be reported, and that is no evidence"
-        return [first, *summary, f"when that is mended: {again}"]
-    in_ledger = f"ledger: line {line['number']}, {looked.head}"
-    page = f"page: {looked.folder / PAGE}"
-    if looked.outcome == Outcome.BASELINE:
-        return [
-            f"baseline made: {counted(len(line['repeats']), 'run')}",
-            *power_lines(line),
-            f"next: {again}",
-            page,
-            in_ledger,
-        ]
-    baseline = Ledger(looked.folder).read().baseline
-    assert baseline is not None  # noqa: S101 - a look has one
-    first = f"look {line['look']} ({line['evidence']} of {baseline['looks']}): "
-    if line["alarm"] is None:
-        first += "in control"
-    else:
-        first += f"ALARM: {alarm_words(baseline, line['alarm'])}"
-    table = screen(limits_table(baseline, [line]))
-    found = [first, *table, evidence_of(baseline, line), *watched_lines(baseline, line), page, in_ledger]
-    if line["alarm"] is not None:
-        note = f"eval-factory monitor note {shlex.quote(str(looked.folder))} TEXT --by NAME"
-        found.append(f"what is done about it: {note}; it stays an alarm until --new_baseline")
-    return found
-
-
-@dataclass(frozen=True)
-class Changed:
-    """What was decided about a new version of the model."""
-
-    outcome: str  # of the gate; or as `Looked.outcome`, where runs are not complete
-    exit_code: int
-    text: str
-    line: Line | None = None  # of the ledger: the decision
-
-
-def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
+def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
     """Both models are asked the panel side by side. Where the policy is kept, a new baseline is made of the new one,
     which is watched from then on; where it is not, everything stays. The ledger says what was decided and why.
 
@@ -361,7 +338,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
         history = ledger.intact()
         baseline = history.baseline
         if baseline is None:
-            raise ConfigError(f"{panel.file}: has no baseline yet: make it with 'eval-factory monitor {panel.file}'")
+            raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{_again(panel)}'")
         if policy.sha256 != baseline["policy_sha256"]:
             raise ConfigError(
                 f"{policy.path}: is another policy than at the baseline of {baseline['at']}; the rules of a"
@@ -369,7 +346,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
             )
         line = _approved_before(history, new.fixed(nowhere))
         if line is not None:
-            text = f"change {line['change']} was approved at {line['at']}\n"
+            lines = [f"change {line['change']} was approved at {line['at']}"]
         else:
             _refuse_another(panel, baseline, nowhere)
             number = 1 + max((int(one["change"]) for one in history.lines if one["kind"] == CHANGE), default=0)
@@ -377,7 +354,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
             both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
             report = _ask_suite(panel.suite(folder, both), how)
             if (unfinished := _unfinished([report], panel)) is not None:
-                return _as_changed(unfinished, new_target)
+                return unfinished
             result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED], locked_at)
             line = ledger.append(
                 CHANGE,
@@ -386,13 +363,17 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
                 change=number,
                 **_decision(panel, new, folder, result),
             )
-            text = gate_text(result)
+            lines = gate_text(result).splitlines()
             write_page(ledger, how.say)
             if result.outcome != Verdict.PASS:
-                return Changed(result.outcome, result.exit_code, f"{text}nothing is changed: {panel.model} stays", line)
+                stays = f"nothing is changed: {panel.model} stays"
+                return Looked(result.outcome, result.exit_code, panel.folder, [*lines, stays], line)
         why = f"the model was changed to {new.model}, by the plan of change"
-        looked = _make_baseline(new, ledger, ledger.intact(), how, why)
-    return _as_changed(looked, new_target, text, line)
+        look_with = f"look with 'eval-factory monitor {panel.folder / PANEL_FILE}', or write its target into your panel"
+        next_step = f"the new model is watched from now on: {look_with}"
+        made = _make_baseline(new, ledger, ledger.intact(), how, why, next_step=next_step)
+    outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome
+    return replace(made, outcome=outcome, lines=[*lines, *made.lines], line=line)
 
 
 def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
@@ -405,18 +386,6 @@ def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dic
         "checks": [f"{one.task}: {check.message}" for one in result.benchmarks for check in one.checks],
         "runs": [one for name in (APPROVED, CANDIDATE) for one in runs_of(folder / name, panel.folder, panel.limits)],
     }
-
-
-def _as_changed(looked: Looked, file: Path, text: str = "", line: Line | None = None) -> Changed:
-    """Of the new model's baseline, or of what is not complete."""
-    if looked.outcome != Outcome.BASELINE:
-        return Changed(looked.outcome, looked.exit_code, text + "\n".join(looked_lines(looked, file)), line)
-    panel = looked.folder / PANEL_FILE
-    next_step = (
-        f"the new model is watched from now on: look with 'eval-factory monitor {panel}',"
-        " or write its target into your panel"
-    )
-    return Changed(Verdict.PASS, 0, "\n".join([text.rstrip(), *looked_lines(looked, panel), next_step]), line)
 
 
 def _target_in(file: Path) -> dict[str, Any]:
