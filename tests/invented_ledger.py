@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eval_factory.monitor.ledger import History
 from eval_factory.monitor.page import monitor_page
 
 HEAD = "5e" * 32
@@ -59,8 +60,12 @@ class Invented:
     def baseline_line(self) -> _Line:
         return next(line for line in reversed(self.lines) if line["kind"] == "baseline")
 
+    @property
+    def history(self) -> History:
+        return History(self.lines, head=HEAD)
+
     def page(self, name: str = "clinic") -> str:
-        return monitor_page(name, self.lines, HEAD)
+        return monitor_page(name, self.history)
 
 
 def watched(**other: Any) -> _Line:

@@ -265,7 +265,6 @@ def calibrate(
     Raises NotReportableError: a judge left too much without a decision.
     """
     from eval_factory.workflows import calibrate as work
-    from eval_factory.workflows.ask_judges import Asking
 
     folder, names = None if to is None else Path(to), several(judge)
     if Path(labels).is_dir() and judges_from is None and not judge_labels:
@@ -275,7 +274,7 @@ def calibrate(
     if folder is None:
         raise ConfigError("calibrate: --to DIR is missing: what the judges answer is kept there")
     with interruptible():
-        asking = Asking(Path(judges_from), names, folder, work.PROBES if probes is None else probes)
+        asking = work.Asking(Path(judges_from), names, folder, work.PROBES if probes is None else probes)
         return work.calibrate_by_asking(Path(labels), asking, env=_env(None), screen=screen or io.StringIO())
 
 

@@ -21,8 +21,8 @@ import pytest
 import yaml
 
 from eval_factory.core.safe_files import json_line
+from eval_factory.monitor.course import verify_panel
 from eval_factory.monitor.ledger import Ledger
-from eval_factory.monitor.verify import verify_panel
 from integration.support import CANARY, program, program_each, program_environment, wait_until
 from scripted_endpoint import ScriptedEndpoint
 
@@ -208,7 +208,7 @@ def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) ->
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     file = folder / "ledger.jsonl"
     whole, head = file.read_bytes(), (folder / "ledger.sha256").read_bytes()
-    assert verify_panel(folder).intact
+    assert verify_panel(folder) == []
     for seed in range(CHANGES):
         chance, lines = random.Random(seed), whole.splitlines(keepends=True)  # noqa: S311
         number, kind = chance.randrange(len(lines)), seed % 6
@@ -237,7 +237,7 @@ def test_each_change_to_the_ledger_is_found(watched: Watched, tmp_path: Path) ->
                 part = part[key]
             part[last] = _changed(part[last])
             _rechained(records, folder)
-        assert not verify_panel(folder).intact, f"seed {seed}"
+        assert verify_panel(folder), f"seed {seed}"
         file.write_bytes(whole)
         (folder / "ledger.sha256").write_bytes(head)
 
@@ -246,7 +246,7 @@ def test_a_changed_run_is_found(watched: Watched, tmp_path: Path) -> None:
     folder = shutil.copytree(watched.output, tmp_path / "panel")
     changed = folder / "looks" / "0002" / "model" / "questions" / "results.jsonl"
     changed.write_text(changed.read_text().replace('"exact_match": 0', '"exact_match": 1', 1))
-    (finding,) = verify_panel(folder).findings[:1]
+    (finding,) = verify_panel(folder)[:1]
     assert "looks/0002/model/questions/results.jsonl: was changed" in finding
 
 
@@ -256,8 +256,8 @@ def test_a_head_that_was_kept_elsewhere_shows_a_ledger_written_anew(watched: Wat
     lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
     lines[-1]["at"] = "2020-01-01T00:00:00Z"
     _rechained(lines, folder)
-    assert verify_panel(folder).intact
-    assert not verify_panel(folder, kept).intact
+    assert verify_panel(folder) == []
+    assert verify_panel(folder, kept)
     assert watched.call("verify", str(folder), "--head", kept).returncode == 1
 
 

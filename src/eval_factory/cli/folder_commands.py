@@ -187,9 +187,9 @@ def export_sheets(
     folder = one_run(folder, "annotate export")
     made = workflow.export_sheets(folder, out, count, raters, seed=seed, kind=kind, with_reference=not no_reference)
     asked = sum(len(one.questions) for one in made.sample.answers)
-    in_strata = Counter(one.stratum for one in made.sample.answers)
+    in_strata, drawn_of = Counter(one.stratum for one in made.sample.answers), len(made.sample.stratum_of)
     lines = [
-        f"sheet {made.sample.id}: {len(made.sample.answers)} of {made.answers} answers, {asked} ratings a rater",
+        f"sheet {made.sample.id}: {len(made.sample.answers)} of {drawn_of} answers, {asked} ratings a rater",
         *(f"  {in_strata[number]} answers of: {name}" for number, name in enumerate(made.sample.strata)),
         f"  for the raters: {out} (a form and a table each; one of them is enough)",
         f"  not for them: {made.sample_file}, which says what the codes stand for",

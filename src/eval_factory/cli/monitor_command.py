@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,11 @@ _LOOK = "look"
 class _LookUnlessNamed(click.Group):
     """`monitor PANEL.yml` is `monitor look PANEL.yml`."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        meant = args[0] in names or (did_you_mean(args[0], names) and not Path(args[0]).exists())
-        return super().resolve_command(ctx, args if meant else [_LOOK, *args])
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Options before the panel are the look's."""
-        asks_for_help = args[:1] in (["--help"], ["-h"])
-        return super().parse_args(
-            ctx, [_LOOK, *args] if args[:1] and args[0].startswith("-") and not asks_for_help else args
-        )
+        names, first = self.list_commands(ctx), args[0] if args else "--help"
+        is_command = first in (*names, "--help", "-h") or (did_you_mean(first, names) and not Path(first).exists())
+        return super().parse_args(ctx, args if is_command else [_LOOK, *args])
 
 
 @click.group("monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...")
@@ -81,7 +72,7 @@ def look(ctx: click.Context, /, panel: Path, executor: str | None, new_baseline:
             return
         asking = _asking(output, wait=how["wait"], no_preflight=how["no_preflight"])
         looked = make_look(loaded, asking, new_baseline)
-        _show(looked, output, panel)
+        _show(looked, output)
     ctx.exit(looked.exit_code)
 
 
@@ -100,16 +91,13 @@ def _asking(output: RunOutput, *, wait: bool, no_preflight: bool = False) -> Ask
     )
 
 
-def _show(looked: Looked, output: RunOutput, panel: Path) -> None:
-    from eval_factory.monitor.look import looked_lines
-
-    lines = looked_lines(looked, panel)
+def _show(looked: Looked, output: RunOutput) -> None:
     with not_to_be_hung_up():
         if output.as_json:
             record: dict[str, Any] = {"outcome": looked.outcome, "exit_code": looked.exit_code, "head": looked.head}
             write_record(output.stdout, {**record, "folder": str(looked.folder), "line": looked.line})
         else:
-            text = own_lines("\n".join(lines[:1] if output.quiet else lines))
+            text = own_lines("\n".join(looked.lines[:1] if output.quiet else looked.lines))
             output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
 
 
@@ -137,12 +125,12 @@ def status(panel: Path, as_json: bool) -> None:
     from eval_factory.monitor.status import status_lines
 
     folder = _folder_of(panel)
-    read = Ledger(folder).read()
+    history = Ledger(folder).read()
     if as_json:
-        click.echo(json.dumps({"lines": read.lines, "problems": read.problems, "head": read.head}))
+        click.echo(json.dumps(vars(history)))
         return
-    problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in read.problems]
-    lines = [] if problems else status_lines(str(folder), read.lines, read.head)
+    problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems]
+    lines = [] if problems else status_lines(str(folder), history)
     lasting(sys.stdout).write(own_lines("\n".join([*problems, *lines])) + "\n")
 
 
@@ -156,17 +144,20 @@ def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> 
 
     Exit code: 0 intact, 1 changed.
     """
-    from eval_factory.monitor.verify import verify_panel
+    from eval_factory.monitor.course import verify_panel
+    from eval_factory.monitor.ledger import LOOK, Ledger
 
     folder = _folder_of(panel)
-    found = verify_panel(folder, head)
+    findings, history = verify_panel(folder, head), Ledger(folder).read()
+    lines, looks = len(history.lines), sum(line.get("kind") == LOOK for line in history.lines)
     if as_json:
-        click.echo(json.dumps({"intact": found.intact, **vars(found)}))
+        found = {"findings": findings, "lines": lines, "looks": looks, "head": history.head}
+        click.echo(json.dumps({"intact": not findings, **found}))
     else:
-        outcome = f"intact: {found.lines} lines, {found.looks} looks" if found.intact else "changed"
-        lines = [f"{folder}: {outcome}", *(f"  {finding}" for finding in found.findings)]
-        lasting(sys.stdout).write(own_lines("\n".join([*lines, f"last line of the ledger: {found.head}"])) + "\n")
-    ctx.exit(0 if found.intact else NotReportableError.exit_code)
+        outcome = "changed" if findings else f"intact: {lines} lines, {looks} looks"
+        said = [f"{folder}: {outcome}", *(f"  {finding}" for finding in findings)]
+        lasting(sys.stdout).write(own_lines("\n".join([*said, f"last line of the ledger: {history.head}"])) + "\n")
+    ctx.exit(NotReportableError.exit_code if findings else 0)
 
 
 @monitor.command("report")
@@ -182,9 +173,8 @@ def report(panel: Path, output: Path | None) -> None:
     from eval_factory.monitor.page import monitor_page
 
     folder = _folder_of(panel)
-    read = Ledger(folder).intact()
     path = output or folder / PAGE
-    write_atomic(path, monitor_page(folder.name, read.lines, read.head))
+    write_atomic(path, monitor_page(folder.name, Ledger(folder).intact()))
     click.echo(str(path))
 
 
@@ -215,15 +205,11 @@ def change(ctx: click.Context, panel: Path, new_target: Path, wait: bool, as_jso
 
     Both are asked the panel. Where the policy is kept, a new baseline is made of the new one. Exit code: 0 kept, 1 not.
     """
-    from eval_factory.monitor.change import change as decide
+    from eval_factory.monitor.look import change as decide
     from eval_factory.monitor.panel import load_panel
 
     output = RunOutput(as_json=as_json)
     with output.failures_reported():
         decided = decide(load_panel(panel, os.environ), new_target, _asking(output, wait=wait))
-    record: Mapping[str, Any] = {"outcome": decided.outcome, "exit_code": decided.exit_code, "line": decided.line}
-    if as_json:
-        write_record(output.stdout, record)
-    else:
-        output.stdout.write(wrapped(own_lines(decided.text), columns(output.stdout)) + "\n")
+        _show(decided, output)
     ctx.exit(decided.exit_code)

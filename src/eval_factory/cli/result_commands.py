@@ -288,4 +288,4 @@ def calibrate(
         text = own_lines("\n".join([*map(passport_text, made.passports), *(juries if made.juries else [])]))
     lasting(sys.stdout).write(text)
     for path in made.files:
-        click.echo(f"{path}{': is there already, unchanged' if made.unchanged else ''}", err=as_json)
+        click.echo(str(path), err=as_json)

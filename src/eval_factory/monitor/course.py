@@ -1,19 +1,27 @@
-"""A baseline and the looks after it, tested in their order: what the ledger says, and `verify` makes again."""
+"""A baseline and the looks after it, tested in their order: what the ledger says, and verifying makes again."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval_factory.core.errors import ConfigError
-from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, alarm_level, mean_of
-from eval_factory.monitor.measured import STATED, Asked, Scaled
-from eval_factory.monitor.panel import CHANGED, Limit, PanelSection
+from eval_factory.core.errors import ConfigError, EvalFactoryError
+from eval_factory.core.rundir import RunDir, sha256_of
+from eval_factory.core.safe_files import json_line
+from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, alarm_level
+from eval_factory.monitor.ledger import BASELINE, CHANGE, LOOK, History, Ledger, Line
+from eval_factory.monitor.measured import STATED, Asked, Scaled, measure, read_values
+from eval_factory.monitor.panel import CHANGED, Limit, digest_of
+from eval_factory.report.checksums import ChecksumsError, read_checksums
+from eval_factory.report.reader import load_result
 
 HARM = "harm"
 _Fields = dict[str, Any]
@@ -29,8 +37,10 @@ class Rules:
     alarm_on: tuple[str, ...]
 
     @classmethod
-    def of(cls, section: PanelSection) -> Rules:
-        return cls(float(section.alpha), section.looks, section.seed, tuple(sorted(section.alarm_on)))
+    def of(cls, source: Mapping[str, Any]) -> Rules:
+        """`source`: a panel's section, or the ledger's line of a baseline."""
+        alarm_on = tuple(sorted(source["alarm_on"]))
+        return cls(float(source["alpha"]), source["looks"], source["seed"], alarm_on)
 
     @property
     def harm_alpha(self) -> float:
@@ -58,16 +68,17 @@ class _Stream:
 
     def add(self, values: Mapping[str, float | None], numbers: Sequence[int]) -> tuple[_Fields, _Fields]:
         """What the ledger says of the limit, and of its change; `numbers`: of the looks, this one the last."""
-        given = [values.get(key) for key in self.keys]
-        found = np.array([np.nan if value is None else value for value in given])
-        present = [value for value in given if value is not None]
-        e = self.detector.look(found)
-        self.totals.append(float(np.mean(present)) if present else float("nan"))
-        changed = self.change.look(self.totals[-1] if present else self.baseline.mean)
+        found = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
+        present = found[~np.isnan(found)]
+        self.totals.append(float(present.mean()) if len(present) else math.nan)
+        e, changed = (
+            self.detector.look(found),
+            self.change.look(self.totals[-1] if len(present) else self.baseline.mean),
+        )
         of_limit = {
             "name": self.limit.name,
-            "value": self.scale.score(self.totals[-1]) if present else None,
-            "missing": len(given) - len(present),
+            "value": self.scale.score(self.totals[-1]) if len(present) else None,
+            "missing": len(found) - len(present),
             "e": e,
             "since": _look(numbers, self.detector.since),
         }
@@ -128,12 +139,8 @@ class Course:
         """What the ledger says of the baseline."""
         limits = [
             {
-                "name": one.limit.name,
-                "task": one.limit.task,
-                "field": one.limit.field,
-                "value": one.limit.value,
+                **asdict(one.limit),
                 "metric": one.scale.metric,
-                "max_drop": one.limit.max_drop,
                 "scale": [one.scale.low, one.scale.high],
                 "higher_is_better": one.scale.higher_is_better,
                 "instances": len(one.keys),
@@ -159,7 +166,9 @@ class Course:
         found = [one.add(asked.limits.get(one.limit.name, {}), self.numbers) for one in self.streams]
         limits = [of_limit for of_limit, _ in found]
         changed = {one["name"]: change for one, change in found}
-        e = mean_of([one["e"] for one in limits])
+        # a mean of e-values is one, however limits depend on each other (V. Vovk, R. Wang, Annals of Statistics
+        # 49:1736-1754, 2021): it reaches 1 / alpha at any look with a chance of alpha at most, while no limit is broken
+        e = statistics.fmean(one["e"] for one in limits)
         figures = {
             name: {"e": detector.look(asked.watched[name] or 0.0), "since": _look(self.numbers, detector.since)}
             for name, detector in self._figures.items()
@@ -197,3 +206,110 @@ class Course:
         if STATED in self.rules.alarm_on and not known.issuperset(asked.watched[STATED]):
             return {"what": STATED, "look": number, "names": [STATED], "since": number}
         return None
+
+
+def course_of(baseline: Line, folder: Path, looks: Sequence[Line] = ()) -> Course:
+    """Of what was measured: as it stands after these looks."""
+    repeats = [read_values(folder / one["folder"], one["values"]) for one in baseline["repeats"]]
+    course = Course(Rules.of(baseline), limits_of(baseline), repeats)
+    for line in looks:
+        course.look(line["look"], read_values(folder / line["folder"], line["values"]))
+    return course
+
+
+def limits_of(baseline: Line) -> list[Limit]:
+    return [
+        Limit(one["name"], one["task"], one["metric"], one["max_drop"], one["field"], one["value"])
+        for one in baseline["limits"]
+    ]
+
+
+def verify_panel(folder: Path, head: str | None = None) -> list[str]:
+    """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files, every figure again.
+
+    Args:
+        head: the hash that a look printed, of a line that has to be in the ledger.
+
+    Raises:
+        PrerequisiteError: the ledger cannot be read.
+    """
+    history = Ledger(folder).read()
+    if head is not None and head not in (history.head, *(line.get("previous") for line in history.lines)):
+        lost = f"ledger.jsonl: holds no line with the hash {head}: lines were changed, or dropped"
+        return [*history.problems, lost]
+    if history.problems:  # figures of lines that were changed say nothing
+        return list(history.problems)
+    limits: list[Limit] = []
+    findings = []
+    for line in history.lines:
+        where = f"line {line['number']}"
+        try:
+            limits = limits_of(line) if line["kind"] == BASELINE else limits
+            findings += [f"{where}: {problem}" for problem in _of_files(folder, line, limits)]
+            if line["kind"] == BASELINE:
+                findings += [f"{where}, {problem}" for problem in _figures(folder, line, history)]
+        except EvalFactoryError as error:
+            findings += [f"{where}: {text}" for text in str(error).splitlines()]
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            findings.append(f"{where}: is no line of this version ({type(error).__name__}: {error})")
+    return findings
+
+
+def _of_files(folder: Path, line: Line, limits: Sequence[Limit]) -> Iterator[str]:
+    """Of every run that the line is about: its files are what its checksums say, and these what the ledger says."""
+    parts = line["repeats"] if line["kind"] == BASELINE else [line] if line["kind"] in (LOOK, CHANGE) else []
+    for run in [run for part in parts for run in part["runs"]]:
+        rundir = RunDir(folder / run["folder"])
+        try:
+            if sha256_of(rundir.checksums, folder) != run["sha256"]:
+                yield f"{run['folder']}/SHA256SUMS: is not what the ledger says"
+                continue
+            for name, digest in read_checksums(rundir.checksums).items():
+                if sha256_of(rundir.root / name, folder) != digest:
+                    yield f"{run['folder']}/{name}: was changed"
+        except (OSError, ChecksumsError) as error:
+            yield f"{run['folder']}: cannot be read: {getattr(error, 'filename', None) or ''} {error}"
+    for part in parts if line["kind"] != CHANGE else []:
+        of_target = (folder / part["runs"][0]["folder"]).parent
+        if measure(of_target, limits) != read_values(folder / part["folder"], part["values"]):
+            yield f"{part['folder']}/values.json: is not what its runs say"
+
+
+def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
+    """Of a baseline and the looks after it, made again of what was measured."""
+    course = course_of(baseline, folder)
+    if digest_of(baseline["fixed"]) != baseline["panel"]:
+        yield "panel: is not the hash of what is fixed"
+    made = [baseline, *history.looks_after(baseline)]
+    for run in [run for line in made for part in line.get("repeats", [line]) for run in part["runs"]]:
+        if load_result(folder / run["folder"]).result.provenance.run_identity != baseline["fixed"]["runs"][run["task"]]:
+            yield f"{run['folder']}: is a run of another configuration than the panel's"
+    rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
+    rules["harm_alpha"] = course.rules.harm_alpha
+    yield from _other(baseline, {**_plain(course.of_baseline()), **rules})
+    for evidence, line in enumerate(made[1:], start=1):
+        asked = read_values(folder / line["folder"], line["values"])
+        again = {**_plain(course.look(line["look"], asked)), "evidence": evidence, "panel": baseline["panel"]}
+        yield from (f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again))
+
+
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json_line(dict(fields)))
+    return found
+
+
+def _other(line: Line, again: Line) -> Iterator[str]:
+    for key in again:
+        if not _same(line[key], again[key]):
+            yield f"{key} is {json.dumps(line[key])[:80]}, and the runs say {json.dumps(again[key])[:80]}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """To nine digits: another processor rounds in another way."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 1e-9 * max(1.0, abs(one), abs(other))
+    return bool(one == other)

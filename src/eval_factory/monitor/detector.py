@@ -1,30 +1,18 @@
 """Whether a panel became worse than allowed, or changed at all, looked at as often as one likes. Pure; needs numpy.
 
-A panel is a fixed sample of instances, asked B times as a baseline and then at each look. A value is from 0, the worst,
-to 1, the best. `EDetector` bets at each look that the mean has fallen by more than `max_drop` since the baseline. While
-it has not, the stake is not expected to grow, so it is 20 times the first one in fewer than 5 % of all panels, however
-often one looks (J. Ville, Etude critique de la notion de collectif, 1939). It is the e-detector of Shiryaev and Roberts
-with a budget (J. Shin, A. Ramdas and A. Rinaldo, arXiv:2203.03532), of bets on means of bounded values (I.
-Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024).
+A panel is a fixed sample of instances, asked B times as a baseline and then at each look. `EDetectors` bets that the
+mean has fallen by more than `max_drop`; while it has not, the stake is not expected to grow (J. Ville, Etude critique
+de la notion de collectif, 1939). It is the e-detector of Shiryaev and Roberts with a budget (J. Shin, A. Ramdas and A.
+Rinaldo, arXiv:2203.03532), of bets on means of bounded values (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024).
+The baseline is luck, too: the drop is measured from a mean that may be k standard errors too high, and of all k the
+least evidence counts, times the price of its k.
 
-The baseline is luck, too: one run lies off its own mean for the panel's life. So the drop is measured from a mean that
-may be k standard errors too high, for each k from 0 to 4, and the least evidence counts, each times the price of its k.
-
-What is assumed:
-
-- The runs of the baseline are of the model that is guarded, and independent of each other.
-- Units answer independently of each other within a look. A unit is one instance, or a cluster: several on one note, of
-  one patient. Inside of it they may depend in any way. What moves all units in one week counts as a drop.
-- The mean of the baseline is about normal, with the standard error `Baseline.sigma`: the one approximation.
-- B, the limits, and how many looks there will be are fixed before. Another panel, prompt or judge is another baseline.
-
-`ChangeDetector` assumes less, and knows no limit: see there. benchmarks/monitor_alarms.py counts alarms of both.
+What it assumes: docs/monitor.md; of the baseline's mean that it is about normal, with the standard error
+`Baseline.sigma`. benchmarks/monitor_alarms.py counts alarms.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,12 +35,7 @@ MOST = 1e250  # no evidence is more: it stays finite
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """What the panel answered before the first look, of one limit.
-
-    Raises:
-        ValueError: fewer than two runs, no instances, a value that is missing or not from 0 to 1, not a unit of each
-            instance, a `max_drop` not from 0 to 1, or no looks.
-    """
+    """What the panel answered before the first look, of one limit. Raises ValueError: it is none that can be."""
 
     values: Array  # (B, n): runs, instances; from 0, the worst, to 1, the best
     units: Array  # (n,): a whole number for each instance; those of one cluster have the same
@@ -193,7 +176,13 @@ class EDetectors:
         self._least: Array = np.zeros(len(values), int)
 
     def look(self, values: Array) -> Array:
-        """e of each panel: (panels, n) -> (panels,)."""
+        """e of each panel: (panels, n) -> (panels,).
+
+        NaN counts as the best answer, which is never evidence of a drop: an endpoint that is down is no worse model.
+
+        Raises:
+            ValueError: a look more than there should be.
+        """
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
         logs, factors = np.empty((len(fallen), len(LUCK), len(BOLDNESS))), np.empty(fallen.shape)
         for k in range(len(LUCK)):
@@ -224,45 +213,24 @@ class EDetectors:
 
 
 class EDetector:
-    """The evidence that one limit of a panel is broken: formulas in `EDetectors`, assumptions above."""
+    """The evidence that one limit of a panel is broken: `EDetectors` of one panel."""
 
     def __init__(self, baseline: Baseline) -> None:
-        self._count, units = baseline.values.shape[1], Units(baseline.units)
+        units = Units(baseline.units)
         self._one = EDetectors(baseline.values[None], units, baseline.max_drop, baseline.looks)
 
     def look(self, values: ArrayLike) -> float:
         """e after this look: above 0, finite.
 
         Args:
-            values: (n,), from 0 to 1. NaN: there is none, and the best one counts, which is never evidence of a drop.
-                Any other stand-in could be worse than the answer that failed to come, and an endpoint that is down
-                would look like a model that is wrong. How many are missing is for another line to watch.
-
-        Raises:
-            ValueError: another number of values, one that is not from 0 to 1, or a look more than the baseline's.
+            values: (n,), from 0 to 1; NaN where there is none.
         """
-        found = np.round(np.asarray(values, float), 12)
-        if found.shape != (self._count,):
-            raise ValueError(f"the panel has {self._count} instances, and this look {found.shape}")
-        if ((found < 0) | (found > 1)).any():
-            raise ValueError("a look's values are from 0 to 1")
-        return float(self._one.look(found[None])[0])
+        return float(self._one.look(np.round(np.asarray(values, float), 12)[None])[0])
 
     @property
     def since(self) -> int | None:
         """The look, from 1, with which the drop most likely began; None before the first, and without any evidence."""
         return int(self._one.since()[0]) or None
-
-
-def mean_of(e_values: Sequence[float]) -> float:
-    """Of all limits of a panel at one look: one e-value, however they depend on each other (V. Vovk and R. Wang, Annals
-    of Statistics 49:1736-1754, 2021). Alarm when it reaches 1 / alpha: a panel none of whose limits is broken does so
-    at any of its looks with a chance of at most alpha (Ville). One limit alone does at their number / alpha.
-
-    Raises:
-        StatisticsError: there are none.
-    """
-    return statistics.fmean(e_values)
 
 
 class ChangeDetector:
@@ -274,32 +242,16 @@ class ChangeDetector:
     c (1-p)^(c-1) with c of `POWERS`, in the stake of `Restarts`.
 
     One reaches 1 / alpha with a chance of at most alpha. The martingales of several tasks do not know each other's
-    ranks: each holds for who looks at it alone, and their mean need not be one. Bonferroni holds: with several, alarm
-    when one reaches their number / alpha (`alarm_level`). A change for the better is one, too.
+    ranks, so their mean need not be one; Bonferroni holds (`alarm_level`).
     """
 
     def __init__(self, baseline_totals: ArrayLike, looks: int, seed: int) -> None:
-        """The same totals in the same order give the same numbers; `seed` is of what breaks ties.
-
-        Args:
-            baseline_totals: (B,): of each run, the total of its values or their mean.
-
-        Raises:
-            ValueError: no run, a total that is no number, or no looks.
-        """
+        """`baseline_totals`: (B,), of each run the total of its values or their mean. `seed`: of what breaks ties."""
         self._known = np.asarray(baseline_totals, float)
-        if self._known.ndim != 1 or not len(self._known) or not np.isfinite(self._known).all() or looks < 1:
-            raise ValueError("totals are of one run at least, and are numbers; there is one look at least")
         self._stakes, self._random = Restarts(looks), np.random.default_rng(seed)
 
     def look(self, total: float) -> float:
-        """What the martingale is after this look: above 0, finite. A look's instances are those of the baseline's runs.
-
-        Raises:
-            ValueError: the total is no number, or there is a look more than was said.
-        """
-        if not np.isfinite(total):
-            raise ValueError("a look's total is a number")
+        """What the martingale is after this look: above 0, finite. Raises ValueError: a look more than was said."""
         known = np.append(self._known, total)
         ties = np.abs(known - total) < 1e-9
         rank = ((known < total) & ~ties).sum() + self._random.uniform(1e-9, 1 - 1e-9) * ties.sum()

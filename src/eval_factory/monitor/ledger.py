@@ -1,11 +1,9 @@
 """The ledger of a panel: what was looked at and found, line after line, none of which can be changed unseen.
 
-Each line is a JSON object with the SHA-256 of the line before. `ledger.sha256` beside it holds that of the last line:
-a line that is dropped at the end is missed, too. While a line is written it holds two hashes, of the last line and of
-the one that comes: whenever the program is killed, the line is there whole, or not at all.
-
-Who may write to the folder can write all of it anew. What shows that is the last line's hash, kept elsewhere: each
-look prints it, and `monitor verify --head` takes it.
+Each line is a JSON object with the SHA-256 of the line before. `ledger.sha256` holds that of the last line, so that one
+dropped at the end is missed; while a line is written, also that of the one to come: a killed program leaves a line
+complete, or not at all. Who may write to the folder can write all of it anew: the last line's hash, stored elsewhere,
+shows that.
 """
 
 from __future__ import annotations
@@ -13,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +25,57 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, open_regular, write_atomic
 
 NOTHING = "0" * 64  # stands for the line before the first
-Line = dict[str, Any]
-
-
-def now() -> str:
-    return datetime.now(timezone.utc).strftime(UTC_FORMAT)
+BASELINE, BEGUN, LOOK, NOT_MADE, NOTE, CHANGE = "baseline", "begun", "look", "not_made", "note", "change"
+Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Read:
-    """The ledger as it stands."""
+class History:
+    """The ledger as it stands: the baseline that holds, the looks since, what is begun and has not ended."""
 
-    lines: tuple[Line, ...]
-    problems: tuple[str, ...]  # what shows that it was changed; empty where nothing does
-    head: str  # the last line's hash
+    lines: Sequence[Line]
+    problems: Sequence[str] = ()  # what shows that it was changed; empty where nothing does
+    head: str = NOTHING  # the last line's hash
+
+    @property
+    def baseline(self) -> Line | None:
+        """The one that holds."""
+        return next((line for line in reversed(self.lines) if line["kind"] == BASELINE), None)
+
+    @property
+    def epoch(self) -> int:
+        """A baseline and the looks after it; 0 before the first."""
+        return 0 if self.baseline is None else int(self.baseline["epoch"])
+
+    @property
+    def looks(self) -> list[Line]:
+        """Those that were made since the baseline that holds."""
+        return self.looks_after(self.baseline)
+
+    def looks_after(self, baseline: Line | None) -> list[Line]:
+        later = [] if baseline is None else self.lines[int(baseline["number"]) :]
+        of_it = takewhile(lambda line: line["kind"] != BASELINE, later)
+        return [line for line in of_it if line["kind"] == LOOK]
+
+    @property
+    def begun(self) -> Line | None:
+        """A look that has not ended."""
+        ends = (BEGUN, LOOK, NOT_MADE)
+        last = next((line for line in reversed(self.lines) if line["kind"] in ends), None)
+        return last if last is not None and last["kind"] == BEGUN else None
+
+    @property
+    def next_look(self) -> int:
+        return 1 + max((int(line["look"]) for line in self.lines if line["kind"] == BEGUN), default=0)
+
+    @property
+    def alarm(self) -> Mapping[str, Any] | None:
+        return self.looks[-1]["alarm"] if self.looks else None
+
+
+def is_older(line: Line, hours: float) -> bool:
+    at = datetime.strptime(line["at"], UTC_FORMAT).replace(tzinfo=timezone.utc)
+    return datetime.now(timezone.utc) - at > timedelta(hours=hours)
 
 
 class Ledger:
@@ -47,13 +83,13 @@ class Ledger:
         self.folder = folder
         self.file, self.head_file = folder / "ledger.jsonl", folder / "ledger.sha256"
 
-    def read(self) -> Read:
+    def read(self) -> History:
         """What is there; of a line that is just being written, nothing."""
-        lines: list[Line] = []
+        lines: list[dict[str, Any]] = []
         problems: list[str] = []
         head = NOTHING
-        heads = self._heads()
-        *whole, torn = self._bytes().split(b"\n")
+        heads = _content(self.head_file).decode(errors="replace").split()
+        *whole, torn = _content(self.file).split(b"\n")
         for number, text in enumerate(whole, start=1):
             where = f"{self.file.name}, line {number}"
             try:
@@ -73,9 +109,9 @@ class Ledger:
             problems.append(f"{self.file.name}: its last line is not whole")
         if head not in heads and (lines or heads):
             problems.append(f"{self.head_file.name}: is not of the last line: the last lines were changed or dropped")
-        return Read(tuple(lines), tuple(problems), head)
+        return History(tuple(lines), tuple(problems), head)
 
-    def intact(self) -> Read:
+    def intact(self) -> History:
         """Raises PrerequisiteError: it was changed."""
         found = self.read()
         if found.problems:
@@ -94,11 +130,12 @@ class Ledger:
         """
         with self._locked(".ledger.lock"):
             before = self.intact()
-            line: Line = {"number": len(before.lines) + 1, "kind": kind, "at": now(), "previous": before.head, **fields}
+            now = datetime.now(timezone.utc).strftime(UTC_FORMAT)
+            line = {"number": len(before.lines) + 1, "kind": kind, "at": now, "previous": before.head, **fields}
             text = json_line(line).encode()
             head = hashlib.sha256(text).hexdigest()
             self._write_heads(before.head, head)
-            whole = self._bytes().rpartition(b"\n")
+            whole = _content(self.file).rpartition(b"\n")
             with self.file.open("ab") as file:  # what was torn by a kill goes
                 file.truncate(len(whole[0]) + len(whole[1]))
                 file.write(text + b"\n")
@@ -134,12 +171,6 @@ class Ledger:
             yield
         finally:
             lock.release()
-
-    def _bytes(self) -> bytes:
-        return _content(self.file)
-
-    def _heads(self) -> list[str]:
-        return _content(self.head_file).decode(errors="replace").split()
 
     def _write_heads(self, *heads: str) -> None:
         write_atomic(self.head_file, "".join(f"{head}\n" for head in heads))

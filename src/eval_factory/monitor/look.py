@@ -1,30 +1,33 @@
-"""One look at a panel: its baseline first, then the panel asked again, tested, and written into the ledger."""
+"""One look at a panel: its baseline first, then the panel asked again, tested, and written into the ledger. And a new
+version of the model: may it take the place of the one that is watched? The gate's policy decides.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval_factory.analysis.gate_policy import load_policy
+from eval_factory.analysis.gate import GateResult, evaluate_policy
+from eval_factory.analysis.gate_policy import check_lock, load_policy
+from eval_factory.analysis.gate_report import gate_text
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.formats import counted
-from eval_factory.core.nouns import RunStatus, Word
-from eval_factory.core.plain_yaml import to_yaml
+from eval_factory.core.nouns import RunStatus, Verdict, Word
+from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen
 from eval_factory.monitor import power
-from eval_factory.monitor.course import Course, Rules
-from eval_factory.monitor.history import BASELINE, BEGUN, LOOK, NOT_MADE, NOTE, History, is_older
-from eval_factory.monitor.ledger import Ledger, Line
-from eval_factory.monitor.measured import differences, measure, runs_below, write_values
+from eval_factory.monitor.course import Course, Rules, course_of
+from eval_factory.monitor.ledger import BASELINE, BEGUN, CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line, is_older
+from eval_factory.monitor.measured import differences, measure, runs_of, write_values
 from eval_factory.monitor.page import monitor_page
 from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
 from eval_factory.monitor.status import (
@@ -40,10 +43,11 @@ from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 
 PAGE = "report.html"
+APPROVED, CANDIDATE = "approved", "candidate"  # the two models of a change
 
 
 class Outcome(Word):
-    """What a call of `monitor` came to."""
+    """What a look came to."""
 
     BASELINE = "baseline"
     IN_CONTROL = "in_control"
@@ -54,12 +58,14 @@ class Outcome(Word):
 
 @dataclass(frozen=True)
 class Looked:
-    outcome: Outcome
+    """What a call of `monitor` came to."""
+
+    outcome: str  # of `Outcome`; of a change that was decided, the gate's
     exit_code: int
     folder: Path
+    lines: Sequence[str]  # for the screen: what it came to, why, and the next step
     line: Line | None = None  # what was written into the ledger
-    report: SuiteReport | None = None  # of runs that are not complete
-    head: str = ""
+    head: str = ""  # the hash of the ledger's last line
 
 
 @dataclass(frozen=True)
@@ -88,10 +94,10 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
         raise ConfigError(f"{panel.file}: {panel.folder} is the folder of a run or a suite; choose another output_dir")
     ledger = Ledger(panel.folder)
     with ledger.looking(how.say):
-        history = History(ledger.intact().lines)
+        history = ledger.intact()
         if history.baseline is None or new_baseline is not None or _asks_for_more_repeats(panel, history):
-            return make_baseline(panel, ledger, history, how, new_baseline)
-        return _make_look(panel, ledger, history, how)
+            return _make_baseline(panel, ledger, history, how, new_baseline, next_step=f"next: {_again(panel)}")
+        return _make_look(panel, ledger, history, history.baseline, how)
 
 
 def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
@@ -99,56 +105,59 @@ def _asks_for_more_repeats(panel: Panel, history: History) -> bool:
     baseline = history.baseline
     if baseline is None or history.looks:
         return False
-    now, then = fixed_of(panel, panel.folder / baseline["repeats"][0]["folder"]), baseline["fixed"]
+    now, then = panel.fixed(panel.folder / baseline["repeats"][0]["folder"]), baseline["fixed"]
     return now["repeats"] > then["repeats"] and {**now, "repeats": 0} == {**then, "repeats": 0}
 
 
-def fixed_of(panel: Panel, folder: Path) -> dict[str, Any]:
-    return panel.fixed(panel.planned(folder))
-
-
-def ask_suite(suite: Suite, how: Asking) -> SuiteReport:
+def _ask_suite(suite: Suite, how: Asking) -> SuiteReport:
     """The panel once more, in a folder of its own: no earlier answers are used."""
     with how.looking_on(suite.folder) as observer:
         return run_suite(suite, how.options, env=how.env, screen=observer)
 
 
-def unfinished_of(reports: Sequence[SuiteReport], panel: Panel) -> Looked | None:
+def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> Looked | None:
     """What it came to where not every run is complete and reportable."""
     waiting = [one for one in reports if any(cell.status == RunStatus.WAITING for cell in one.cells)]
     worst = max(reports, key=lambda one: one.exit_code)
     if worst.exit_code:
-        return Looked(Outcome.NOT_MADE, worst.exit_code, panel.folder, report=worst)
-    return Looked(Outcome.SUBMITTED, 0, panel.folder, report=waiting[0]) if waiting else None
+        first = "not made: a run is not complete, or may not be reported, and that is no evidence"
+        lines = [first, *worst.summary.splitlines(), "when that is mended: the same command"]
+        return Looked(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
+    if waiting:
+        first = "submitted to Slurm: the same command takes over what has ended"
+        return Looked(Outcome.SUBMITTED, 0, panel.folder, [first, *waiting[0].summary.splitlines()])
+    return None
 
 
-def make_baseline(panel: Panel, ledger: Ledger, history: History, how: Asking, why: str | None) -> Looked:
+def _make_baseline(
+    panel: Panel, ledger: Ledger, history: History, how: Asking, why: str | None, *, next_step: str
+) -> Looked:
     if panel.section.change is not None:
-        load_policy(panel.policy)  # a wrong one is said before anything is asked
-    section, is_longer = panel.section, why is None and history.baseline is not None
-    epoch = history.epoch + (0 if is_longer else 1)
+        load_policy(panel.policy)  # a wrong one is reported before anything is asked
+    section, limits, is_longer = panel.section, panel.limits, why is None and history.baseline is not None
+    epoch, rules = history.epoch + (0 if is_longer else 1), Rules.of(vars(section))
     folders = [panel.folder / "baseline" / f"{epoch}" / f"{one}" for one in range(1, section.baseline.repeats + 1)]
+    of_target = [folder / panel.target_name for folder in folders]
     reports = []
     for number, folder in enumerate(folders, start=1):
         how.say(f"baseline, run {number} of {len(folders)}")
-        reports.append(ask_suite(panel.suite(folder), how))
+        reports.append(_ask_suite(panel.suite(folder), how))
         if reports[-1].exit_code:
             break
-        if number == 1 and reports[-1].status == RunStatus.COMPLETE:  # a wrong limit is said before the rest is paid
-            Course(Rules.of(section), panel.limits, [measure(folder, panel.target_name, panel.limits)] * 2)
-    if (unfinished := unfinished_of(reports, panel)) is not None:
+        if number == 1 and reports[-1].status == RunStatus.COMPLETE:  # a wrong limit, before the rest is paid
+            Course(rules, limits, [measure(of_target[0], limits)] * 2)
+    if (unfinished := _unfinished(reports, panel)) is not None:
         return unfinished
-    repeats = [measure(folder, panel.target_name, panel.limits) for folder in folders]
-    if other := [text for folder in folders[1:] for text in _differences(panel, folders[0], folder)]:
+    repeats = [measure(folder, limits) for folder in of_target]
+    if other := [text for folder in of_target[1:] for text in differences(of_target[0], folder, limits)]:
         raise ConfigError(
             [*other, "the runs of the baseline asked different things: remove its folder, and begin anew"]
         )
-    rules = Rules.of(section)
-    course = Course(rules, panel.limits, repeats)
-    fixed = fixed_of(panel, folders[0])
+    course = Course(rules, limits, repeats)
+    fixed = panel.fixed(folders[0])
     write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.whole}))
     if history.begun is not None:
-        _not_made(ledger, history, "another baseline was begun")
+        _not_made(ledger, history.begun, "another baseline was begun")
     line = ledger.append(
         BASELINE,
         epoch=epoch,
@@ -156,24 +165,22 @@ def make_baseline(panel: Panel, ledger: Ledger, history: History, how: Asking, w
         fixed=fixed,
         why=why or ("more runs before the first look" if is_longer else "first baseline"),
         target={"name": panel.target_name, "model": panel.model},
-        alpha=rules.alpha,
+        **asdict(rules),
         harm_alpha=rules.harm_alpha,
-        looks=rules.looks,
-        seed=rules.seed,
-        alarm_on=list(rules.alarm_on),
         policy_sha256=None if section.change is None else load_policy(panel.policy).sha256,
         repeats=[
             {
                 "folder": folder.relative_to(panel.folder).as_posix(),
                 "values": write_values(folder, one),
-                "runs": _runs(panel, folder),
+                "runs": runs_of(folder / panel.target_name, panel.folder, limits),
             }
             for folder, one in zip(folders, repeats, strict=True)
         ],
         **course.of_baseline(),
         power=_power(course),
     )
-    return _reported(panel, ledger, how, Outcome.BASELINE, 0, line)
+    lines = [f"baseline made: {counted(len(repeats), 'run')}", *power_lines(line), next_step]
+    return _reported(ledger, how, Outcome.BASELINE, line, lines)
 
 
 def _power(course: Course) -> dict[str, Any]:
@@ -187,72 +194,65 @@ def _power(course: Course) -> dict[str, Any]:
     }
 
 
-def _make_look(panel: Panel, ledger: Ledger, history: History, how: Asking) -> Looked:
-    baseline = history.baseline
-    assert baseline is not None  # noqa: S101 - for the types: who calls has looked
+def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, how: Asking) -> Looked:
     begun = history.begun
     if begun is not None and is_older(begun, float(panel.section.max_look_hours)):
         hours = f"{panel.section.max_look_hours:g} hours"
         reason = f"it was begun at {begun['at']} and stopped, and did not go on within {hours}"
-        _not_made(ledger, history, reason)
+        _not_made(ledger, begun, reason)
         how.say(f"look {begun['look']} counts as not made: {reason}")
         begun = None
     number = history.next_look if begun is None else int(begun["look"])
     folder = panel.folder / "looks" / f"{number:04}"
-    refuse_another(panel, baseline, folder)
-    if len(history.looks) >= baseline["looks"]:
+    of_target, limits, looks = folder / panel.target_name, panel.limits, history.looks
+    _refuse_another(panel, baseline, folder)
+    if len(looks) >= baseline["looks"]:
         raise ConfigError(
             f"{panel.file}: all {baseline['looks']} looks of this panel are made; begin a new baseline with"
             " --new_baseline WHY"
         )
+    of_epoch = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
     if begun is None:
-        ledger.append(BEGUN, epoch=history.epoch, panel=baseline["panel"], look=number)
-    how.say(f"look {number}: {len(history.looks) + 1} of {baseline['looks']}")
-    report = ask_suite(panel.suite(folder), how)
-    if (unfinished := unfinished_of([report], panel)) is not None:
+        begun = ledger.append(BEGUN, **of_epoch)
+    how.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
+    report = _ask_suite(panel.suite(folder), how)
+    if (unfinished := _unfinished([report], panel)) is not None:
         return unfinished
-    first = panel.folder / baseline["repeats"][0]["folder"]
-    if other := _differences(panel, first, folder):
-        line = ledger.append(
-            NOT_MADE, epoch=history.epoch, panel=baseline["panel"], look=number, reason="; ".join(other)
-        )
-        _reported(panel, ledger, how, Outcome.NOT_MADE, PrerequisiteError.exit_code, line)
-        raise PrerequisiteError(
-            "\n".join(
-                [
-                    f"look {number} is no evidence: it cannot be held against the baseline",
-                    *(f"  {one}" for one in other),
-                ]
-            )
-            + "\n  put back what was changed, or begin a new baseline with --new_baseline WHY"
-        )
-    asked = measure(folder, panel.target_name, panel.limits)
-    course = history.course(baseline, panel.folder)
+    before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
+    if other := list(differences(before, of_target, limits)):
+        _not_made(ledger, begun, "; ".join(other))
+        write_page(ledger, how.say)
+        no_evidence = f"look {number} is no evidence: it cannot be held against the baseline"
+        again = "put back what was changed, or begin a new baseline with --new_baseline WHY"
+        raise PrerequisiteError("\n  ".join([no_evidence, *other, again]))
+    asked = measure(of_target, limits)
     line = ledger.append(
         LOOK,
-        epoch=history.epoch,
-        panel=baseline["panel"],
-        look=number,
-        evidence=len(history.looks) + 1,
+        **of_epoch,
+        evidence=len(looks) + 1,
         folder=folder.relative_to(panel.folder).as_posix(),
         values=write_values(folder, asked),
-        runs=_runs(panel, folder),
-        **course.look(number, asked),
+        runs=runs_of(of_target, panel.folder, limits),
+        **course_of(baseline, panel.folder, looks).look(number, asked),
     )
-    is_alarm = line["alarm"] is not None
-    return _reported(panel, ledger, how, Outcome.ALARM if is_alarm else Outcome.IN_CONTROL, int(is_alarm), line)
+    first = f"look {number} ({line['evidence']} of {baseline['looks']}): "
+    lines = [*screen(limits_table(baseline, [line])), evidence_of(baseline, line), *watched_lines(baseline, line)]
+    if line["alarm"] is None:
+        return _reported(ledger, how, Outcome.IN_CONTROL, line, [f"{first}in control", *lines])
+    note = f"eval-factory monitor note {shlex.quote(str(panel.folder))} TEXT --by NAME"
+    done = f"what is done about it: {note}; it stays an alarm until --new_baseline"
+    alarm = f"{first}ALARM: {alarm_words(baseline, line['alarm'])}"
+    return _reported(ledger, how, Outcome.ALARM, line, [alarm, *lines, done])
 
 
-def _not_made(ledger: Ledger, history: History, reason: str) -> None:
+def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
     """Of the look that is begun."""
-    begun = history.begun
-    assert begun is not None  # noqa: S101 - for the types: who calls has looked
     ledger.append(NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason)
 
 
-def refuse_another(panel: Panel, baseline: Mapping[str, Any], folder: Path) -> None:
+def _refuse_another(panel: Panel, baseline: Line, folder: Path) -> None:
     """Raises ConfigError: the panel is not that of the baseline, with what differs."""
-    now, then = fixed_of(panel, folder), baseline["fixed"]
+    now, then = panel.fixed(folder), baseline["fixed"]
     if digest_of(now) == baseline["panel"]:
         return
     other = []
@@ -274,34 +274,32 @@ def refuse_another(panel: Panel, baseline: Mapping[str, Any], folder: Path) -> N
     )
 
 
-def _differences(panel: Panel, before: Path, after: Path) -> list[str]:
-    return list(differences(before, after, panel.target_name, panel.limits))
+def _reported(ledger: Ledger, how: Asking, outcome: Outcome, line: Line, lines: Sequence[str]) -> Looked:
+    head = write_page(ledger, how.say)
+    shown = [*lines, f"page: {ledger.folder / PAGE}", f"ledger: line {line['number']}, {head}"]
+    return Looked(outcome, int(outcome == Outcome.ALARM), ledger.folder, shown, line, head)
 
 
-def _runs(panel: Panel, folder: Path) -> list[dict[str, str]]:
-    return runs_below(folder, panel.folder, panel.target_name, list(dict.fromkeys(one.task for one in panel.limits)))
-
-
-def _reported(panel: Panel, ledger: Ledger, how: Asking, outcome: Outcome, exit_code: int, line: Line) -> Looked:
-    return Looked(outcome, exit_code, panel.folder, line, head=write_page(ledger, how.say))
+def _again(panel: Panel) -> str:
+    return f"eval-factory monitor {shlex.quote(str(panel.file))}"
 
 
 def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
     """The page anew, of the ledger as it is now; returns the hash of its last line."""
-    read = ledger.read()
+    history = ledger.read()
     try:
-        write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, read.lines, read.head))
+        write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, history))
     except OSError as error:  # what was found is in the ledger, and an alarm must not be lost
         again = f"eval-factory monitor report {shlex.quote(str(ledger.folder))}"
         say(f"the page cannot be written: {error.strerror or error}; later: {again}")
-    return read.head
+    return history.head
 
 
 def what_it_may_find(panel: Panel) -> list[str]:
     """Before anything is asked."""
     section, tasks = panel.section, panel.section.tasks
-    alpha = Rules.of(section).harm_alpha
-    units = [np.arange(min(task.size, power.MOST_SIMULATED)) for task in tasks]
+    alpha = Rules.of(vars(section)).harm_alpha
+    units = [np.arange(min(task.size, power.MAX_SIMULATED)) for task in tasks]
     drops = [min(float(task.max_drop), 1.0) for task in tasks]
     found = power.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
     return list(assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()}))
@@ -309,7 +307,7 @@ def what_it_may_find(panel: Panel) -> list[str]:
 
 def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object]) -> Line:
     """What was found about an alarm, or done about it."""
-    history = History(ledger.intact().lines)
+    history = ledger.intact()
     if history.baseline is None:
         raise ConfigError(f"{ledger.folder}: there is no baseline yet to note something about")
     line = ledger.append(NOTE, epoch=history.epoch, panel=history.baseline["panel"], by=by, text=text)
@@ -317,38 +315,90 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
     return line
 
 
-def looked_lines(looked: Looked, file: Path) -> list[str]:
-    """For the screen: what it came to, why, and the next step."""
-    line, again = looked.line, f"eval-factory monitor {shlex.quote(str(file))}"
-    if line is None or looked.report is not None:
-        report = looked.report
-        summary = [] if report is None else report.summary.splitlines()
-        if looked.outcome == Outcome.SUBMITTED:
-            return ["submitted to Slurm: the same command takes over what has ended", *summary]
-        first = "not made: a run is not complete, or may not be reported, and that is no evidence"
-        return [first, *summary, f"when that is mended: {again}"]
-    read = Ledger(looked.folder).read()
-    history = History(read.lines)
-    kept = f"ledger: line {line['number']}, {looked.head}"
-    page = f"page: {looked.folder / PAGE}"
-    if looked.outcome == Outcome.BASELINE:
-        return [
-            f"baseline made: {counted(len(line['repeats']), 'run')}",
-            *power_lines(line),
-            f"next: {again}",
-            page,
-            kept,
-        ]
-    baseline = history.baseline
-    assert baseline is not None  # noqa: S101 - a look has one
-    first = f"look {line['look']} ({line['evidence']} of {baseline['looks']}): "
-    if line["alarm"] is None:
-        first += "in control"
-    else:
-        first += f"ALARM: {alarm_words(baseline, line['alarm'])}"
-    table = screen(limits_table(baseline, [line]))
-    found = [first, *table, evidence_of(baseline, line), *watched_lines(baseline, line), page, kept]
-    if line["alarm"] is not None:
-        note = f"eval-factory monitor note {shlex.quote(str(looked.folder))} TEXT --by NAME"
-        found.append(f"what is done about it: {note}; it stays an alarm until --new_baseline")
-    return found
+def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
+    """Both models are asked the panel side by side. Where the policy is kept, a new baseline is made of the new one,
+    which is watched from then on; where it is not, everything stays. The ledger says what was decided and why.
+
+    Args:
+        new_target: a file with `target`, as a run config has it.
+
+    Raises:
+        ConfigError: the panel has no plan of change, or no baseline yet; a file is wrong.
+        EvalFactoryError: as a look.
+    """
+    policy = load_policy(panel.policy)
+    locked_at = check_lock(policy)
+    new, nowhere = panel.with_target(_target_in(new_target)), panel.folder / "changes" / "0"
+    planned = {one.plan.task_name for one in new.planned(nowhere)}
+    if unknown := {one.task for one in policy.benchmarks} - planned:
+        names = ", ".join(sorted(planned))
+        raise ConfigError(f"{policy.path}: names {', '.join(sorted(unknown))}, and the panel has {names}")
+    ledger = Ledger(panel.folder)
+    with ledger.looking(how.say):
+        history = ledger.intact()
+        baseline = history.baseline
+        if baseline is None:
+            raise ConfigError(f"{panel.file}: has no baseline yet: make it with '{_again(panel)}'")
+        if policy.sha256 != baseline["policy_sha256"]:
+            raise ConfigError(
+                f"{policy.path}: is another policy than at the baseline of {baseline['at']}; the rules of a"
+                " change are fixed before it: put it back, or begin a new baseline with --new_baseline WHY"
+            )
+        line = _approved_before(history, new.fixed(nowhere))
+        if line is not None:
+            lines = [f"change {line['change']} was approved at {line['at']}"]
+        else:
+            _refuse_another(panel, baseline, nowhere)
+            number = 1 + max((int(one["change"]) for one in history.lines if one["kind"] == CHANGE), default=0)
+            folder = panel.folder / "changes" / f"{number:04}"
+            both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
+            report = _ask_suite(panel.suite(folder, both), how)
+            if (unfinished := _unfinished([report], panel)) is not None:
+                return unfinished
+            result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED], locked_at)
+            line = ledger.append(
+                CHANGE,
+                epoch=history.epoch,
+                panel=baseline["panel"],
+                change=number,
+                **_decision(panel, new, folder, result),
+            )
+            lines = gate_text(result).splitlines()
+            write_page(ledger, how.say)
+            if result.outcome != Verdict.PASS:
+                stays = f"nothing is changed: {panel.model} stays"
+                return Looked(result.outcome, result.exit_code, panel.folder, [*lines, stays], line)
+        why = f"the model was changed to {new.model}, by the plan of change"
+        look_with = f"look with 'eval-factory monitor {panel.folder / PANEL_FILE}', or write its target into your panel"
+        next_step = f"the new model is watched from now on: {look_with}"
+        made = _make_baseline(new, ledger, ledger.intact(), how, why, next_step=next_step)
+    outcome = Verdict.PASS if made.outcome == Outcome.BASELINE else made.outcome
+    return replace(made, outcome=outcome, lines=[*lines, *made.lines], line=line)
+
+
+def _decision(panel: Panel, new: Panel, folder: Path, result: GateResult) -> dict[str, Any]:
+    return {
+        "folder": folder.relative_to(panel.folder).as_posix(),
+        "old": {"name": panel.target_name, "model": panel.model},
+        "new": {"name": new.target_name, "model": new.model, "fixed": new.fixed(folder)},
+        "outcome": result.outcome,
+        "policy_sha256": result.policy_sha256,
+        "checks": [f"{one.task}: {check.message}" for one in result.benchmarks for check in one.checks],
+        "runs": [one for name in (APPROVED, CANDIDATE) for one in runs_of(folder / name, panel.folder, panel.limits)],
+    }
+
+
+def _target_in(file: Path) -> dict[str, Any]:
+    document = load_mapping(file, "`target:` with `api_endpoint`, as a run config has it")
+    target = document.get("target")
+    if not isinstance(target, dict) or set(document) != {"target"}:
+        raise ConfigError(f"{file}: needs `target:` with `api_endpoint`, and nothing beside it")
+    return target
+
+
+def _approved_before(history: History, fixed: Mapping[str, Any]) -> Line | None:
+    """The change to this very model that was approved, and whose baseline was not completed."""
+    last = next((line for line in reversed(history.lines) if line["kind"] in (CHANGE, BASELINE)), None)
+    if last is None or last["kind"] != CHANGE or last["outcome"] != Verdict.PASS:
+        return None
+    return last if last["new"]["fixed"] == fixed else None

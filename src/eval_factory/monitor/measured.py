@@ -1,7 +1,6 @@
 """What the runs of one asking of a panel say: a value for each instance of each limit, and figures beside them.
 
-Values are scaled so that 1 is best and 0 worst. They stand in `values.json` in the asking's folder, whose hash is in
-the ledger: a look needs no result of an earlier one, and `monitor verify` makes them again of the runs.
+They stand in `values.json` in the asking's folder, whose hash is in the ledger: a look needs no earlier run.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import hashlib
 import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,45 +57,43 @@ class Scaled:
 class Asked:
     """One asking of the panel, measured."""
 
-    limits: Mapping[str, Mapping[str, float | None]]  # limit -> instance -> its value; None where it has none
+    limits: Mapping[str, Mapping[str, float | None]]
+    """Limit -> instance -> its value from 0, the worst, to 1, the best; None where it has none."""
     clusters: Mapping[str, Mapping[str, str]]
     """Limit -> instance -> what it shares its source with, where the task declares such."""
     watched: _Figures
     scales: Mapping[str, Scaled]
 
-    def as_document(self) -> dict[str, Any]:
-        return {
-            "limits": {name: dict(sorted(values.items())) for name, values in self.limits.items()},
-            "clusters": {name: dict(sorted(of.items())) for name, of in self.clusters.items() if of},
-            "scales": {name: vars(scale) for name, scale in self.scales.items()},
-            "watched": self.watched,
-        }
 
-
-def measure(folder: Path, target: str, limits: Sequence[Limit]) -> Asked:
-    """Read the runs of one asking.
+def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
+    """Read the runs in the folder of an asking's target.
 
     Raises:
         ConfigError: a limit's metric or group is not there, or has no scale with two ends.
         PrerequisiteError: a run has no result.
     """
-    stored = {name: load_result(folder / target / name) for name in dict.fromkeys(one.task for one in limits)}
+    stored = {name: load_result(folder / name) for name in tasks_of(limits)}
     records = {name: list(one.result.instances) for name, one in stored.items()}
     values, clusters, scales, problems = {}, {}, {}, []
     for limit in limits:
         try:
-            found, scales[limit.name] = _of_limit(limit, stored[limit.task], records[limit.task])
+            found, scale = _of_limit(limit, stored[limit.task], records[limit.task])
         except ConfigError as error:
             problems += error.problems
             continue
-        scale = scales[limit.name]
         values[limit.name] = {
             key: scale.value(found.values[key]) if key in found.values else None for key in sorted(found.keys)
         }
-        clusters[limit.name] = dict(found.clusters)
+        scales[limit.name] = scale
+        if found.clusters:
+            clusters[limit.name] = dict(sorted(found.clusters.items()))
     if problems:
         raise ConfigError(problems)
     return Asked(values, clusters, _watched(stored, records), scales)
+
+
+def tasks_of(limits: Sequence[Limit]) -> list[str]:
+    return list(dict.fromkeys(one.task for one in limits))
 
 
 def _of_limit(limit: Limit, stored: StoredResult, records: Sequence[InstanceRecord]) -> tuple[InstanceValues, Scaled]:
@@ -152,7 +149,7 @@ def _watched(stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[
 
 def write_values(folder: Path, asked: Asked) -> str:
     """Into the asking's folder; returns the file's hash."""
-    text = json_line(asked.as_document()) + "\n"
+    text = json_line(asdict(asked)) + "\n"
     write_atomic(folder / VALUES, text)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -172,24 +169,28 @@ def read_values(folder: Path, sha256: str) -> Asked:
     return Asked(document["limits"], document["clusters"], document["watched"], scales)
 
 
-def runs_below(folder: Path, panel_folder: Path, target: str, tasks: Sequence[str]) -> list[dict[str, str]]:
-    """Each run's task, folder and the hash of its checksums, as the ledger has them."""
+def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
+    """As the ledger has them: of each run of a target its task, folder and the hash of its checksums."""
     return [
         {
             "task": task,
-            "folder": (folder / target / task).relative_to(panel_folder).as_posix(),
-            "sha256": sha256_of(RunDir(folder / target / task).checksums, panel_folder),
+            "folder": (folder / task).relative_to(panel_folder).as_posix(),
+            "sha256": sha256_of(RunDir(folder / task).checksums, panel_folder),
         }
-        for task in tasks
+        for task in tasks_of(limits)
     ]
 
 
-def differences(before: Path, after: Path, target: str, limits: Sequence[Limit]) -> Iterator[str]:
-    """Why the answers of a look may not be held against the baseline: other prompts, data, judges, versions of HELM."""
-    for task in dict.fromkeys(one.task for one in limits):
+def differences(before: Path, after: Path, limits: Sequence[Limit]) -> Iterator[str]:
+    """Why the answers of a look may not be held against the baseline: other prompts, data, judges, versions of HELM.
+
+    Args:
+        before, after: the folders of the target in the two askings.
+    """
+    for task in tasks_of(limits):
         sides = []
         for label, folder in (("the baseline", before), ("the look", after)):
-            stored = load_result(folder / target / task)
+            stored = load_result(folder / task)
             score = stored.result.scores[stored.result.main_metric]
             sides.append(Side(label, stored, values_of(stored.result.instances, score)))
         yield from (f"{task}: {reason.message}" for reason in reasons_against(*sides))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.core import formats
@@ -23,15 +22,14 @@ from eval_factory.core.tables import html as in_html
 from eval_factory.monitor import status
 from eval_factory.monitor.course import HARM, Rules
 from eval_factory.monitor.detector import alarm_level
-from eval_factory.monitor.history import LOOK, NOT_MADE, History
-from eval_factory.monitor.ledger import Ledger
+from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Ledger, Line
 from eval_factory.monitor.measured import SHARES
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
-from eval_factory.report.drawing import FONT_SIZE, Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.drawing import FONT_SIZE, Circle, Colour, Drawing, Polygon, Rect, Shape, Text, svg
+from eval_factory.report.drawing import Line as Segment
 from eval_factory.report.evidence_packs import pack_markdown, pack_page, runs_of_panel
 from eval_factory.report.plot_kinds import Axis, axis_of
 
-_Line = Mapping[str, Any]
 WIDTH, LEFT, RIGHT, TOP, LOWEST, BOTTOM = 480.0, 62.0, 408.0, 32.0, 184.0, 202.0
 """Of a plot: narrower than others, so that its letters are read on a phone; its edges; the lowest value."""
 FEWEST, MAX_NUMBERED = 10, 8
@@ -46,8 +44,8 @@ _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
 }
 
 
-def monitor_page(name: str, lines: Sequence[_Line], head: str) -> str:
-    """`name`: of the panel's folder; `head`: the hash of the ledger's last line."""
+def monitor_page(name: str, history: History) -> str:
+    """`name`: of the panel's folder."""
     from markupsafe import Markup
 
     from eval_factory.report.page.document import tables_page
@@ -55,21 +53,20 @@ def monitor_page(name: str, lines: Sequence[_Line], head: str) -> str:
     def markup(found: Table | Drawing) -> Markup:  # tables and SVG are ours, and escape what is in them
         return Markup(in_html(found) if isinstance(found, Table) else svg(found))  # noqa: S704
 
-    history = History(lines)
     epoch = None if history.baseline is None else _Epoch(history, history.baseline, history.looks)
     return tables_page(
         "panel.html.j2", _STYLE,
-        name=one_line(name), head=head, lines=lines, epoch=epoch, history=History, edge_of=edge_of, named=_named,
-        markup=markup, one_line=one_line, formats=formats, status=status, most_numbered=MAX_NUMBERED,
+        name=one_line(name), head=history.head, lines=history.lines, epoch=epoch, history=History, edge_of=edge_of,
+        named=_named, markup=markup, one_line=one_line, formats=formats, status=status, most_numbered=MAX_NUMBERED,
     )  # fmt: skip
 
 
-def edge_of(limit: _Line) -> float:
+def edge_of(limit: Line) -> float:
     """The score beyond which it is too much worse."""
     return float(limit["baseline"] + limit["max_drop"] * (-1 if limit["higher_is_better"] else 1))
 
 
-def _named(look: _Line) -> str:
+def _named(look: Line) -> str:
     return f"{look['look']}, {look['at'][:10]}"
 
 
@@ -86,18 +83,18 @@ class _Epoch:
     """A baseline and what came after it."""
 
     history: History
-    baseline: _Line
-    looks: Sequence[_Line]
+    baseline: Line
+    looks: Sequence[Line]
 
     @cached_property
-    def numbered(self) -> list[_Line]:
+    def numbered(self) -> list[Line]:
         """The looks that were made and those that were not, in their order."""
         later = self.history.lines[int(self.baseline["number"]) :]
         return sorted((one for one in later if one["kind"] in (LOOK, NOT_MADE)), key=lambda one: int(one["look"]))
 
     @property
     def rules(self) -> Rules:
-        return Rules(*(self.baseline[key] for key in ("alpha", "looks", "seed", "alarm_on")))
+        return Rules.of(self.baseline)
 
     @cached_property
     def warnings(self) -> list[str]:
@@ -111,12 +108,12 @@ class _Epoch:
             found.append("all looks are made: the next one needs a new baseline")
         return found
 
-    def found(self, name: str) -> dict[int, _Line]:
+    def found(self, name: str) -> dict[int, Line]:
         """Look -> what it says of a limit, and of its change."""
         both = [(look, one) for look in self.looks for one in look["limits"] if one["name"] == name]
         return {look["look"]: {**one, "change": look["changed"][name]} for look, one in both}
 
-    def rows_of(self, limit: _Line) -> Table:
+    def rows_of(self, limit: Line) -> Table:
         found, rows = self.found(limit["name"]), []
         for look in self.numbered:
             cells = ["not made", *["-"] * 6]
@@ -148,7 +145,7 @@ class _Epoch:
             rows.append([name, *("-" if value is None else shown(value) for value in values)])
         return Table(("of all answers", "baseline", "last look", "smallest", "largest"), rows, 4)
 
-    def course(self, limit: _Line) -> Drawing:
+    def course(self, limit: Line) -> Drawing:
         """The score of each look, beside the baseline and the limit."""
         mean, edge, alarm = limit["baseline"], edge_of(limit), self.history.alarm
         low, high = mean - 2 * limit["sigma"], mean + 2 * limit["sigma"]
@@ -197,7 +194,7 @@ class _Plot:
 
     epoch: _Epoch
     y: Axis
-    alarm: _Line | None  # to be marked
+    alarm: Line | None  # to be marked
     is_log: bool = False
     shapes: list[Shape] = field(default_factory=list)
 
@@ -210,9 +207,9 @@ class _Plot:
 
     def frame(self, ticks: Mapping[float, str]) -> None:
         for value, shown in ticks.items():
-            self.shapes.append(Line(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
+            self.shapes.append(Segment(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
             self.shapes.append(Text(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end"))
-        self.shapes.append(Line(LEFT, BOTTOM, RIGHT, BOTTOM))
+        self.shapes.append(Segment(LEFT, BOTTOM, RIGHT, BOTTOM))
         self.shapes.append(Text((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
         step = 1 + len(self.epoch.numbered) // 15
         for one in self.epoch.numbered:
@@ -223,11 +220,11 @@ class _Plot:
         for key, name, side in (("since", "since", -4), ("look", "alarm", 4)):
             if self.alarm is not None and self.alarm[key] is not None:
                 x = self.x(self.alarm[key])
-                self.shapes.append(Line(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
+                self.shapes.append(Segment(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
                 self.shapes.append(Text(x + side, TOP - 11, name, "end" if side < 0 else "start"))
 
     def level(self, value: float, colour: Colour) -> None:
-        self.shapes.append(Line(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second"))
+        self.shapes.append(Segment(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second"))
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
         """Broken where a look was not made, or has no value."""
@@ -235,7 +232,7 @@ class _Plot:
         is_main = colour == "data"
         for a, b in pairwise(one["look"] for one in self.epoch.numbered):
             if a in made and b in made:
-                self.shapes.append(Line(*made[a], *made[b], colour, 2 if is_main else 1))
+                self.shapes.append(Segment(*made[a], *made[b], colour, 2 if is_main else 1))
         for one in self.epoch.looks:
             value = values[one["look"]]
             if value is None:
@@ -249,7 +246,7 @@ class _Plot:
             else:
                 self.shapes.append(Circle(x, y, 4 if is_main else 2.5, colour, title))
 
-    def _sign(self, look: _Line, sign: str, why: str) -> None:
+    def _sign(self, look: Line, sign: str, why: str) -> None:
         title = one_line(f"look {_named(look)}: {why}")
         self.shapes.append(Text(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title))
 
@@ -271,14 +268,14 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     Raises:
         PrerequisiteError: the ledger was changed; a run that it names has no result.
     """
-    read = Ledger(folder).intact()
-    runs = [folder / run for run in runs_of_panel(read.lines)]
+    history = Ledger(folder).intact()
+    runs = [folder / run for run in runs_of_panel(history.lines)]
     plan = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get("change") or {}
     policy = Path(plan["policy"]) if plan else None
-    baseline = History(read.lines).baseline
+    baseline = history.baseline
     if policy is not None and (baseline is None or not _is(policy, baseline["policy_sha256"])):
         policy = None  # not the one that was fixed with the baseline: what it says is not the plan
-    pack = evidence_of_panel(purpose, read.lines, read.head, runs, plan.get("description"), policy)
+    pack = evidence_of_panel(purpose, history.lines, history.head, runs, plan.get("description"), policy)
     return pack_page(pack) if as_page else pack_markdown(pack)
 
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from eval_factory.config.load import interpolate
 from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, problems_with
 from eval_factory.config.suite import Suite, build_suite
-from eval_factory.config.suite_model import FolderName, TargetEntry
+from eval_factory.config.suite_model import FolderName, SuiteSection, TargetEntry
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
@@ -30,17 +30,9 @@ TOP = "monitor"
 CHANGED = "changed"
 PANEL_FILE = "panel.yml"  # in the output folder: the panel of the baseline that holds
 Watched = Literal["changed", "refused", "unreadable", "empty", "failed", "length", "latency", "stated"]
-_OF_SUITES = (
-    "params", "judges", "prices", "executor", "slurm", "max_processes", "max_attempts", "max_outage_s", "max_cost",
-    "max_requests", "max_tokens_total", "max_wall_s",
-)  # fmt: skip
-"""Keys that each asking of the panel hands to its suite."""
 _PATHS = ("benchmark", "data_path", "data_dir", "judge_passport")
 _MADE_BY_US = ("limit_samples", "sample_seed", "instances", "stop_when")
-_ASKED_ONCE = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)
-"""Keys that ask a question again within a run; a panel asks again by its looks."""
-
-
+_ASKED_ONCE = (*ASKED_AGAIN_BY, *ASKED_AGAIN_IF)  # a panel asks again by its looks
 Drop = Annotated[Number, Field(ge=0)]
 
 
@@ -119,6 +111,10 @@ class PanelSection(DescribedModel):
     max_wall_s: Number | None = None
 
 
+_OF_SUITES = PanelSection.model_fields.keys() & SuiteSection.model_fields.keys() - {"output_dir"}
+"""Keys that each asking of the panel hands to its suite."""
+
+
 class PanelFile(StrictModel):
     monitor: PanelSection
 
@@ -151,12 +147,12 @@ class Panel:
     section: PanelSection
     document: Mapping[str, Any]  # `monitor`, as given
     env: Mapping[str, str]
+    names: Sequence[str]  # of the tasks
 
     @property
     def limits(self) -> tuple[Limit, ...]:
         found = []
-        for task in self.section.tasks:
-            name = self._names[id(task)]
+        for name, task in zip(self.names, self.section.tasks, strict=True):
             found.append(Limit(name, name, task.metric, float(task.max_drop)))
             found += [
                 Limit(f"{name}, {field}={value}", name, task.metric, float(one.max_drop), field, value)
@@ -164,10 +160,6 @@ class Panel:
                 for value, one in by_value.items()
             ]
         return tuple(found)
-
-    @property
-    def _names(self) -> dict[int, str]:
-        return {id(task): task.name or _safe(task.type) for task in self.section.tasks}
 
     def with_target(self, target: dict[str, Any]) -> Panel:
         """The same panel, asked of another model."""
@@ -204,10 +196,7 @@ class Panel:
         return str((self.section.target.get("api_endpoint") or {}).get("model_id"))
 
     def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
-        """One asking of the panel.
-
-        Args:
-            targets: whom it asks; the panel's own if not given.
+        """One asking of the panel; of its own target where no others are named.
 
         Raises:
             ConfigError: with every mistake, as the panel's file has it.
@@ -217,15 +206,11 @@ class Panel:
             section["params"] = self._paths_from_here(self.document["params"])
         section["output_dir"] = str(folder.absolute())
         section["targets"] = list(targets) or [{"name": self.target_name, **self.document["target"]}]
-        drawn = {"sample_seed": self.section.seed}
-        section["evaluations"] = [
-            {
-                "type": task.type,
-                "name": self._names[id(task)],
-                "params": _with(self._paths_from_here(given.get("params") or {}), task.size, drawn),
-            }
-            for task, given in zip(self.section.tasks, self.document["tasks"], strict=True)
-        ]
+        section["evaluations"] = []
+        for name, task, given in zip(self.names, self.section.tasks, self.document["tasks"], strict=True):
+            params = self._paths_from_here(given.get("params") or {})
+            params |= {"limit_samples": task.size, "extra": {**params["extra"], "sample_seed": self.section.seed}}
+            section["evaluations"].append({"type": task.type, "name": name, "params": params})
         try:
             return build_suite(None, document={"suite": section}, env=self.env)
         except ConfigError as error:
@@ -240,17 +225,15 @@ class Panel:
         return {**params, "extra": extra}
 
     def planned(self, folder: Path) -> tuple[PlannedCell, ...]:
-        """
-        Raises:
-            ConfigError, PrerequisiteError: a run of it is wrong, or lacks something.
-        """
+        """Raises ConfigError, PrerequisiteError: a run of it is wrong, or lacks something."""
         try:
             return tuple(plan_cells(self.suite(folder), self.env))
         except ConfigError as error:
             raise ConfigError([_as_here(problem) for problem in error.problems]) from None
 
-    def fixed(self, cells: Sequence[PlannedCell]) -> dict[str, Any]:
-        """What a baseline holds for: where anything of it is another, there has to be another baseline."""
+    def fixed(self, folder: Path) -> dict[str, Any]:
+        """What a baseline holds for, if the panel is asked there: where anything of it is another, there has to be
+        another baseline."""
         section = self.section
         return {
             "alpha": float(section.alpha),
@@ -258,7 +241,7 @@ class Panel:
             "repeats": section.baseline.repeats,
             "alarm_on": sorted(section.alarm_on),
             "limits": {one.name: [one.metric, one.max_drop] for one in self.limits},
-            "runs": {one.cell.evaluation: one.plan.identity for one in cells},
+            "runs": {one.cell.evaluation: one.plan.identity for one in self.planned(folder)},
         }
 
 
@@ -267,14 +250,7 @@ def digest_of(fixed: Mapping[str, Any]) -> str:
 
 
 def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Panel:
-    """Read and check a panel.
-
-    Args:
-        flags: keys of `monitor` that stand over those of the file.
-
-    Raises:
-        ConfigError: with every mistake that was found.
-    """
+    """`flags`: keys of `monitor` that stand over those of the file. Raises ConfigError: with every mistake."""
     document = load_mapping(path, "`monitor:` with `output_dir`, `tasks` and `target`")
     problems = [f"unknown key {key}; a panel has all its keys under `{TOP}:`" for key in document if key != TOP]
     tree = document.get(TOP)
@@ -285,28 +261,30 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     problems += problems_with(tree, TOP, PanelSection)
     if not problems:
         section = PanelSection.model_validate(tree)
-        problems += _problems_of(section)
+        names = [task.name or _name_of(task.type) for task in section.tasks]
+        problems += _problems_of(section, names)
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     try:
         folder = _from(path, section.output_dir)
     except ValueError as error:
         raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
-    return Panel(path, folder, section, given, env)
+    return Panel(path, folder, section, given, env, names)
 
 
-def _problems_of(section: PanelSection) -> Iterator[str]:
-    names = [(task.name or _safe(task.type)).lower() for task in section.tasks]
-    for number, name in enumerate(names):
-        if names.index(name) != number:
+def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
+    lowered = [name.lower() for name in names]
+    for number, name in enumerate(lowered):
+        if lowered.index(name) != number:
             yield f"{TOP}.tasks[{number}]: there are two tasks of the name {name!r}; give each its own `name`"
     every = {TOP: section.params, **{f"{TOP}.tasks[{at}]": task.params for at, task in enumerate(section.tasks)}}
     for where, params in every.items():
+        extra = (params or {}).get("extra") or {}
         for made in _MADE_BY_US:
-            if made in (params or {}) or made in ((params or {}).get("extra") or {}):
+            if made in (params or {}) or made in extra:
                 yield f"{where}.params: {made} is made of the panel's `size` and `seed`; leave it out"
         for again in _ASKED_ONCE:
-            if ((params or {}).get("extra") or {}).get(again):
+            if extra.get(again):
                 yield f"{where}.params.extra: {again} asks again within a run, and a panel by its looks; leave it out"
     yield from problems_with({"name": "model", **section.target}, f"{TOP}.target", TargetEntry)
 
@@ -318,15 +296,11 @@ def _as_here(problem: str) -> str:
     return problem.replace("suite.", f"{TOP}.")
 
 
-def _with(params: dict[str, Any], size: int, drawn: Mapping[str, Any]) -> dict[str, Any]:
-    return {**params, "limit_samples": size, "extra": {**params["extra"], **drawn}}
-
-
 def _from(file: Path, given: str) -> Path:
     return Path(os.path.abspath(file.absolute().parent / expanded(given)))
 
 
-def _safe(task: str) -> str:
+def _name_of(task: str) -> str:
     from eval_factory.config.suite_layers import name_of_type
     from eval_factory.tasks.framework import load_framework
 

@@ -1,14 +1,12 @@
 """What a panel can find, and how often its baseline must be asked for that: by simulated years. Needs numpy.
 
-A year is drawn from the baseline's own runs. They underestimate how much answers change: an instance that was right in
-all of five runs may still be wrong in one of ten. So what an instance answers is drawn from its own runs and, as if it
-had been asked M times more, from those of all instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; of right
-and wrong answers it is the beta-binomial model). M is such that two runs differ as often as they did. One instance
-more, right in half of its runs, is added where M and the mean are estimated: no panel never changes.
+What an instance answers is drawn from its own runs and, as if it had been asked M times more, from those of all
+instances (T. S. Ferguson, Annals of Statistics 1:209-230, 1973; of right and wrong answers it is the beta-binomial
+model): one that was right in all of five runs may still be wrong in one of ten. M is such that two runs differ as often
+as they did. One instance more, right in half of its runs, is added to the estimates: no panel never changes.
 
-In a unit answers move together as far as `Baseline.sigma` says. A drop turns answers into the worst one, at random, and
-in a unit with a correlation of 0.3, which no baseline knows. One limit falls, the others stay: alarm when its e alone
-reaches their number / alpha.
+In a unit answers move together as far as `Baseline.sigma` says. A drop turns answers into the worst one, at random. One
+limit falls, the others stay: alarm when its e alone reaches their number / alpha.
 """
 
 from __future__ import annotations
@@ -24,11 +22,10 @@ DROPS = (0.05, 0.1, 0.2)
 REPEATS = (5, 10, 20, 40)
 FLIP_RATES = (0.02, 0.1, 0.3)
 ENOUGH = 0.97  # of simulated years, for 95 % of all: 200 years can err by 1.5 %
-YEARS, FIRST = 200, 60
-"""Where the first of them find a drop in less than 80 %, the others are not needed to say: not enough."""
+YEARS, FIRST = 200, 60  # where the first find a drop in less than 80 %, the others are not simulated: not enough
 LEVELS = 11  # of values that a simulated answer can have; more are rounded to so many, evenly apart
-TOGETHER = 0.3
-MOST_SIMULATED = 2000  # instances
+TOGETHER = 0.3  # the correlation in a unit with which answers fall, which no baseline knows
+MAX_SIMULATED = 2000  # instances
 RUN_IN = 6  # looks before the drop that are simulated; what was put on before them counts as lost
 
 
@@ -46,13 +43,13 @@ class Needed:
     found: Found  # with so many, or with the most
 
 
-def what_it_finds(limits: Sequence[Baseline], alpha: float, seed: int = 0) -> list[list[Found]]:
+def what_it_finds(limits: Sequence[Baseline], alpha: float) -> list[list[Found]]:
     """Of each limit what it finds of each of `DROPS`, with as many runs as its baseline has.
 
     The drop is there from look 20 of 52, and at the same part of another number of looks. One that is no greater than
     `max_drop` is none to be found.
     """
-    return [_finds(limit, len(limits) / alpha, YEARS, [seed, at]) for at, limit in enumerate(limits)]
+    return [_finds(limit, len(limits) / alpha, YEARS, [0, at]) for at, limit in enumerate(limits)]
 
 
 def hardest(found: Sequence[Sequence[Found]]) -> list[Found]:
@@ -97,7 +94,7 @@ def assumed(
 def _smaller(limit: Baseline) -> Baseline:
     """Of a large panel a part, in whole units: it finds less, and more would take gigabytes."""
     units = Units(limit.units)
-    kept = units.sizes.cumsum()[units.of] <= max(MOST_SIMULATED, int(units.sizes[0]))
+    kept = units.sizes.cumsum()[units.of] <= max(MAX_SIMULATED, int(units.sizes[0]))
     return limit if kept.all() else Baseline(limit.values[:, kept], limit.units[kept], limit.max_drop, limit.looks)
 
 

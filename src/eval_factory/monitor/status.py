@@ -10,35 +10,32 @@ from eval_factory.core.formats import counted
 from eval_factory.core.tables import Table, screen
 from eval_factory.monitor.course import HARM
 from eval_factory.monitor.detector import alarm_level
-from eval_factory.monitor.history import CHANGE, NOTE, History
+from eval_factory.monitor.ledger import CHANGE, NOTE, History, Line
 from eval_factory.monitor.measured import SHARES, STATED
 
-_Line = Mapping[str, Any]
 SHOWN_NOTES = 5
 
 
-def status_lines(name: str, lines: Sequence[_Line], head: str) -> list[str]:
+def status_lines(name: str, history: History) -> list[str]:
     """Of a whole panel: baseline, limits with their last look, alarm, what goes on, notes."""
-    history = History(lines)
-    baseline = history.baseline
+    baseline, looks, lines = history.baseline, history.looks, history.lines
     if baseline is None:
         return [f"{name}: no baseline yet"]
-    looks = history.looks
-    found = [f"{name}: {state_of(history)}", *_baseline_lines(baseline)]
+    runs, model = counted(len(baseline["repeats"]), "run"), baseline["target"]["model"]
+    found = [f"{name}: {state_of(history)}", f"baseline of {baseline['at']}: {runs} of {model} ({baseline['why']})"]
     found += screen(limits_table(baseline, looks))
     if looks:
         found += [evidence_of(baseline, looks[-1]), *watched_lines(baseline, looks[-1])]
     if history.begun is not None:
         found.append(f"look {history.begun['look']} was begun at {history.begun['at']} and has not ended")
     found += [
-        f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}" for one in of(lines, CHANGE)
+        f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}"
+        for one in lines
+        if one["kind"] == CHANGE
     ]
-    found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in of(lines, NOTE)[-SHOWN_NOTES:]]
-    return [*found, f"last line of the ledger: {len(lines)}, {head}"]
-
-
-def of(lines: Sequence[_Line], kind: str) -> list[_Line]:
-    return [line for line in lines if line["kind"] == kind]
+    notes = [one for one in lines if one["kind"] == NOTE]
+    found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in notes[-SHOWN_NOTES:]]
+    return [*found, f"last line of the ledger: {len(lines)}, {history.head}"]
 
 
 def state_of(history: History) -> str:
@@ -50,7 +47,7 @@ def state_of(history: History) -> str:
     return f"{'in control' if history.alarm is None else f'ALARM: {alarm_words(baseline, history.alarm)}'}; {made}"
 
 
-def alarm_words(baseline: _Line, alarm: _Line) -> str:
+def alarm_words(baseline: Line, alarm: Line) -> str:
     """`pubmed_qa is 8.1 points worse, since about look 20 (alarm of look 23)`."""
     since = f", since about look {alarm['since']}" if alarm["since"] is not None else ""
     of_look = f" (alarm of look {alarm['look']})"
@@ -68,12 +65,7 @@ def drop_words(scale: Sequence[float], drop: float | None) -> str:
     return f"{formats.points(drop)} points" if list(scale) == [0, 1] else formats.significant(drop, 3)
 
 
-def _baseline_lines(baseline: _Line) -> Iterator[str]:
-    when, target = baseline["at"], baseline["target"]
-    yield f"baseline of {when}: {counted(len(baseline['repeats']), 'run')} of {target['model']} ({baseline['why']})"
-
-
-def limits_table(baseline: _Line, looks: Sequence[_Line]) -> Table:
+def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     """A row each limit: its baseline, what it may lose, the last look."""
     last = {one["name"]: one for one in looks[-1]["limits"]} if looks else {}
     rows = []
@@ -94,12 +86,12 @@ def limits_table(baseline: _Line, looks: Sequence[_Line]) -> Table:
     return Table(head, rows, 6)
 
 
-def evidence_of(baseline: _Line, last: _Line) -> str:
+def evidence_of(baseline: Line, last: Line) -> str:
     needed = 1 / baseline["harm_alpha"]
     return f"evidence of a drop beyond a limit: {formats.significant(last['e'], 3)}; an alarm at {needed:g}"
 
 
-def watched_lines(baseline: _Line, last: _Line) -> Iterator[str]:
+def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     """What is watched beside the scores, before and now, and what seems to have changed."""
     then, now = baseline["watched"], last["watched"]
     shares = [f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})" for name in SHARES]
@@ -118,7 +110,7 @@ def watched_lines(baseline: _Line, last: _Line) -> Iterator[str]:
             yield f"something changed in {name}, since about look {one['since']} (for the better or the worse)"
 
 
-def power_lines(baseline: _Line) -> Iterator[str]:
+def power_lines(baseline: Line) -> Iterator[str]:
     """What such a panel can find, and how many runs its baseline needs."""
     flips = {one["name"]: one["flip_rate"] for one in baseline["limits"]}
     has, most, lacking = len(baseline["repeats"]), 0, []

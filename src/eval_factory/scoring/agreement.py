@@ -27,12 +27,8 @@ def ordinal_alpha(units: Iterable[Collection[float]]) -> float | None:
         d_ck  = n_c / 2 + (sum of n_g for the ratings g between c and k) + n_k / 2          ordinal difference
         alpha = 1 - (n - 1) (sum of o_ck d_ck^2 for c < k) / (sum of n_c n_k d_ck^2 for c < k)
 
-    Fractions up to the last division: the order of units or raters changes no digit.
-
-    Args:
-        units: of each thing that was rated, its ratings; a missing one is left out.
-
-    None where alpha is not defined: no unit has two ratings, or those that have were all given the same rating.
+    Fractions up to the last division: the order of units or raters changes no digit. None where alpha is not defined:
+    no unit has two ratings, or those that have were all given the same rating.
     """
     counts = Counter(tuple(sorted(ratings)) for ratings in units if len(ratings) > 1)
     n: Counter[float] = Counter()
@@ -63,10 +59,8 @@ def icc_agreement(rows: Sequence[Sequence[float]]) -> float | None:
 
         ICC = (MS_rows - MS_error) / (MS_rows + (k - 1) MS_error + k (MS_columns - MS_error) / n)
 
-    Args:
-        rows: of each thing the ratings of all raters, in the same order; none is missing.
-
-    None with fewer than two things or raters, and where all ratings are equal.
+    A row has the ratings of all raters, in the same order. None with fewer than two things or raters, and where all
+    ratings are equal.
     """
     count, raters = len(rows), len(rows[0]) if rows else 0
     if count < 2 or raters < 2:
@@ -87,9 +81,7 @@ def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
     """Cohen's kappa of two raters with squared weights (J. Cohen, Psychological Bulletin 70:213-220, 1968).
 
     With x and y the two raters' ratings: 1 - mean((x - y)^2) / (the mean of (x - y)^2 over all pairs of an x with any
-    y). On two values (met or not) it is Cohen's unweighted kappa.
-
-    None where nothing was rated by both, and where all ratings are equal.
+    y). On two values (met or not) it is Cohen's unweighted kappa. None without pairs, and where all ratings are equal.
     """
     if not pairs:
         return None
@@ -110,11 +102,7 @@ def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | N
         p_e = sum of pi_k (1 - pi_k) / (q - 1)
         AC1 = (p_a - p_e) / (1 - p_e)
 
-    Args:
-        units: of each thing its ratings.
-        categories: that there are, used or not.
-
-    None where nothing was rated twice, or there is only one category.
+    `categories`: that there are, used or not. None where nothing was rated twice, or there is only one category.
     """
     rated = [Counter(unit) for unit in units if unit]
     twice = [counts for counts in rated if counts.total() > 1]
@@ -152,10 +140,7 @@ def agreement_among(units: Sequence[Unit], scale: Sequence[float]) -> Agreement:
 
 def agreement_with(marks: Sequence[tuple[float, Sequence[float]]], scale: Sequence[float]) -> Agreement:
     """Of a judge with the raters' mean; with their majority where the scale has two ends and nothing between.
-
-    Args:
-        marks: of each question about an answer the judge's mark and the people's ratings.
-    """
+    `marks`: of each question about an answer the judge's mark and the people's ratings."""
     pairs = [(mark, said) for mark, ratings in marks if (said := consensus(ratings, scale)) is not None]
     nearest = [[nearest_rating(value, scale) for value in pair] for pair in pairs]
     alpha, ac1 = ordinal_alpha(nearest), gwet_ac1(nearest, len(scale))

@@ -21,7 +21,7 @@ from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Unit
+from eval_factory.scoring.confidence import ConfidenceOfAnswers, Logprobs, Sources, Unit, share_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import PROPORTION, describe, holm
 from eval_factory.scoring.notes import Importance
@@ -133,11 +133,12 @@ class Askings:
         """Add the report; with repeats, the main metric becomes its mean over them."""
         main = draft.main_values
         if main is None or not main.values:
-            why = "the main metric has no values"
-            draft.notes.add(Importance.DOUBTFUL, f"what was asked again cannot be reported: {why}")
+            why = "what was asked again cannot be reported: the main metric has no values"
+            draft.notes.add(Importance.DOUBTFUL, why)
             return
         self._notes(draft)
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
+        first = found.of(AS_IT_IS)
         if extra.repeats is not None:
             self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
         draft.asked_again = AskedAgain(
@@ -146,10 +147,12 @@ class Askings:
                 found, {name: PERTURB + name for name in extra.perturb or ()} or found.helms
             ),
             pushback=None if extra.pushback is None else self.pushback(found, extra.pushback),
-            confidence=None if self.confidence is None else self.confidence.report(found.of(AS_IT_IS), found.sources),
+            confidence=None if self.confidence is None else self.confidence.report(first, found.sources),
             abstention=self.abstention(found, extra.cost_of_wrong) if extra.allow_abstain else None,
             blind=self.blind(found, draft) if extra.blind_control else {},
-            none_of_these=found.share_right(self.none_right),
+            none_of_these=found.share(
+                {unit: float(value >= 1.0) for unit, value in sorted(first.items()) if unit in self.none_right}
+            ),
         )
 
     def repeats(self, found: _Values, times: int, scores: Mapping[str, Score]) -> Repeats:
@@ -302,10 +305,6 @@ class _Values:
         """None of nothing. `scale`: of the values; that of shares if not given."""
         return share_of(values, self.sources, scale)
 
-    def share_right(self, units: set[Unit]) -> Share | None:
-        first = self.of(AS_IT_IS)
-        return self.share({unit: float(first[unit] >= 1.0) for unit in sorted(units) if unit in first})
-
     def change(self, before: Mapping[Unit, float], after: Mapping[Unit, float]) -> Change | None:
         """None where no question has both values."""
         units = [unit for unit in before if unit in after]
@@ -330,18 +329,6 @@ class _Values:
                     if change is not None:
                         found.setdefault(name, {})[value] = change
         return found
-
-
-def share_of(
-    values: Mapping[Unit, float],
-    sources: Callable[[Sequence[Unit]], list[str] | None],
-    scale: tuple[float, float] | None = None,
-) -> Share | None:
-    """The mean of one value a question, with its interval over their sources; None of nothing."""
-    if not values:
-        return None
-    found = describe(list(values.values()), scale=scale, clusters=sources(list(values)))
-    return Share(found.mean, found.count, found.ci_low, found.ci_high)
 
 
 def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
@@ -373,9 +360,7 @@ def _of_questions(main: MetricValues, values: Mapping[InstanceKey, float], suffi
     return replace(main, label=label, name=name, helm_mean=None, values=means, counts={})
 
 
-def _parts(
-    values: Mapping[Unit, Sequence[float]], sources: Callable[[Sequence[Unit]], list[str] | None]
-) -> tuple[float | None, float | None]:
+def _parts(values: Mapping[Unit, Sequence[float]], sources: Sources) -> tuple[float | None, float | None]:
     """Standard errors of the mean over questions: by the draw of questions, and by the draw of answers.
 
     One-way analysis of variance: the mean of the questions' own variances, over all answers, is the part of the

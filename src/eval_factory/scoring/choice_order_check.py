@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from eval_factory.core.results import ALL_ORDERS, ChoiceOrders, Share
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.asked_again import add_mean_over, share_of
-from eval_factory.scoring.confidence import Unit
+from eval_factory.scoring.asked_again import add_mean_over
+from eval_factory.scoring.confidence import Unit, share_of
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.readability import option_read
 from eval_factory.scoring.request_states import has_failed, text_of
@@ -86,7 +86,7 @@ class ChoiceOrderCheck:
         clusters = (None if main is None else main.clusters) or {}
 
         def share(values: Mapping[Unit, float]) -> Share | None:
-            return share_of(values, lambda units: [clusters.get(question, question) for question, _ in units])
+            return share_of(values, lambda units: [clusters.get(question, question) for question, _ in units], None)
 
         by_order = {} if main is None else self.values_of(main)
         means: dict[str, float | None] = {}

@@ -1,8 +1,7 @@
 """People's ratings of a sample of the answers -> the result's `clinicians`: corrected score, agreement, bias.
 
 Only ratings of answers that are still the same are used. Who rated an answer in full gives it a score as the main
-metric would (`core/annotations.py`); the people's score of an answer is the mean of these. The correction is that of
-`scoring/prediction_powered.py`, over the strata that the sample was drawn from.
+metric would; the people's score of an answer is the mean of these.
 """
 
 from __future__ import annotations
@@ -44,11 +43,7 @@ OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other on
 
 
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
-    """The result with what people's ratings in its folder say; as it is where there are none.
-
-    Raises:
-        PrerequisiteError: ratings.jsonl cannot be read.
-    """
+    """The result with what people's ratings in its folder say. Raises PrerequisiteError: they cannot be read."""
     annotations = read_annotations(rundir.ratings)
     if not annotations.ratings:
         return result
@@ -56,11 +51,7 @@ def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
-    """The people's score of each answer that they rated; none where nobody rated.
-
-    Raises:
-        PrerequisiteError: ratings.jsonl cannot be read.
-    """
+    """The people's score of each answer that they rated. Raises PrerequisiteError: ratings.jsonl cannot be read."""
     annotations = read_annotations(rundir.ratings)
     score = result.scores.get(result.main_metric)
     if not annotations.ratings or score is None:

@@ -26,6 +26,7 @@ from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.floors import FloorScores, ProbedJudges
 from eval_factory.scoring.groups import scores_by_group
+from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
@@ -33,7 +34,6 @@ from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
-from eval_factory.scoring.rubric_correction import RubricCorrection
 from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
 from eval_factory.scoring.sequential import Looks

@@ -1,9 +1,4 @@
-"""How sure a model is of its answers (`extra.confidence`), and how far to trust that: calibration, risk, coverage.
-
-The groups of the calibration error hold equally many answers, by confidence. Of a group with n answers the squared gap
-between mean confidence and share of right answers is too large by chance alone, by the variance of that gap; without it
-the estimate is unbiased (J. Broecker, Climate Dynamics 39:655-667, 2012; A. Kumar, P. Liang, T. Ma, NeurIPS 2019).
-"""
+"""How sure a model is of its answers (`extra.confidence`), and how far to trust that: calibration, risk, coverage."""
 
 from __future__ import annotations
 
@@ -22,6 +17,7 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
     PROPORTION,
+    Ends,
     describe,
     effective_clusters,
     is_shared,
@@ -34,7 +30,7 @@ from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
 
 Unit = tuple[str, int]  # a question in one trial
-Sources = Callable[[Sequence[Unit]], "list[str] | None"]
+Sources = Callable[[Sequence[Unit]], "list[str] | None"]  # of each question what it shares with others; None: nothing
 Logprobs = Sequence[tuple[str, float]]
 """Tokens of an answer as the endpoint gave it, with the natural logarithm of each one's probability."""
 
@@ -43,6 +39,14 @@ LEAST_IN_GROUP = 5
 RESAMPLES = 1_000
 MANY = 10_000  # answers from which on a tenth of the resamples is enough
 POINTS = 10  # of the curve: a tenth of the questions, two tenths, ...
+
+
+def share_of(values: Mapping[Unit, float], sources: Sources, scale: Ends | None = PROPORTION) -> Share | None:
+    """The mean of one value a question, with its interval over their sources; None of nothing."""
+    if not values:
+        return None
+    found = describe(list(values.values()), scale=scale, clusters=sources(list(values)))
+    return Share(found.mean, found.count, found.ci_low, found.ci_high)
 
 
 @dataclass
@@ -75,29 +79,23 @@ class ConfidenceOfAnswers:
         unread = sum(unit in values for unit in self.known) - len(units)
         if len(units) < 2:
             return Confidence(self.source, len(units), unread)
-        shared = sources(units)
-        sample = [
-            Answer(self.known[unit] or 0.0, float(values[unit] >= 1.0), source)
-            for unit, source in zip(units, units if shared is None else shared, strict=True)
-        ]
-
-        def mean(of: Sequence[float]) -> Share:
-            found = describe(of, scale=PROPORTION, clusters=shared)
-            return Share(found.mean, found.count, found.ci_low, found.ci_high)
-
+        sure = {unit: self.known[unit] or 0.0 for unit in units}
+        right = {unit: float(values[unit] >= 1.0) for unit in units}
+        own = units if (shared := sources(units)) is None else shared
+        sample = [Answer(sure[unit], right[unit], source) for unit, source in zip(units, own, strict=True)]
         groups = groups_of(sample)
         error = Share(math.sqrt(max(0.0, squared_error(groups))), len(sample), *interval_of_error(groups))
         reliability, resolution, uncertainty = brier_parts(groups)
-        areas = _resampled(sample, area_under_risk)
+        areas = _resampled_areas(sample)
         return Confidence(
             self.source,
             len(sample),
             unread,
-            mean=mean([one.sure for one in sample]),
-            right=mean([one.right for one in sample]),
+            mean=share_of(sure, sources),
+            right=share_of(right, sources),
             calibration_error=error,
             bins=tuple(map(_bin, groups)),
-            brier=mean([(one.sure - one.right) ** 2 for one in sample]),
+            brier=share_of({unit: (sure[unit] - right[unit]) ** 2 for unit in units}, sources),
             reliability=reliability,
             resolution=resolution,
             uncertainty=uncertainty,
@@ -107,8 +105,8 @@ class ConfidenceOfAnswers:
 
 
 def _bin(group: Sample) -> ConfidenceBin:
-    sure, right = (statistics.fmean(values) for values in ([one.sure for one in group], [one.right for one in group]))
-    return ConfidenceBin(len(group), sure, right)
+    sure, right, _ = zip(*group, strict=True)
+    return ConfidenceBin(len(group), statistics.fmean(sure), statistics.fmean(right))
 
 
 def probability_of(label: str, logprobs: Logprobs) -> float | None:
@@ -166,7 +164,8 @@ def _gap(group: Sample) -> _Gap:
 
 
 def squared_error(groups: Sequence[Sample]) -> float:
-    """The mean squared gap, unbiased: it may be below 0 where there is none."""
+    """The mean squared gap between a group's confidence and its share of right answers, less the variance that chance
+    adds: unbiased, and maybe below 0 (J. Broecker, Climate Dynamics 39:655-667, 2012; A. Kumar et al., 2019)."""
     total = sum(map(len, groups))
     return (
         sum(len(group) * (one.mean**2 - one.variance) for group, one in zip(groups, map(_gap, groups), strict=True))
@@ -246,13 +245,12 @@ def area_under_risk(sample: Sample) -> float:
     return total / len(sample)
 
 
-def _resampled(sample: Sample, statistic: Callable[[Sample], float]) -> list[float]:
-    """A bootstrap of sources."""
+def _resampled_areas(sample: Sample) -> list[float]:
+    """By a bootstrap of sources."""
     clusters: dict[Hashable, list[Answer]] = {}
     for one in sample:
         clusters.setdefault(one.source, []).append(one)
     drawn, chance = list(clusters.values()), random.Random(0)  # noqa: S311 - no secret
     times = RESAMPLES if len(sample) <= MANY else RESAMPLES // 10
-    return [
-        statistic([one for cluster in chance.choices(drawn, k=len(drawn)) for one in cluster]) for _ in range(times)
-    ]
+    samples = (chance.choices(drawn, k=len(drawn)) for _ in range(times))
+    return [area_under_risk([one for cluster in sources for one in cluster]) for sources in samples]

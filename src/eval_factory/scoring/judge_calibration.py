@@ -1,21 +1,22 @@
-"""How far a judge agrees with physicians, beside how far they agree with each other. Pure.
+"""How far a judge agrees with physicians, beside how far they agree with each other: in decisions, or marks on a scale.
 
-Two tables of pairs of decisions are made: (the judge, a physician) of each item, and each ordered pair of an item's
-physicians, as in the published figures of HealthBench (arXiv 2505.08775, section 6). Items of one conversation share a
-source: every interval is one by clusters of conversations. It does not know that a physician labelled many items.
+Pairs are (the judge, a physician) of each item, and each ordered pair of an item's physicians, as in the published
+figures of HealthBench (arXiv 2505.08775, section 6). Every interval is one by clusters of conversations. Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
 
 from eval_factory.core.nouns import Word
+from eval_factory.scoring.agreement import nearest_rating
 from eval_factory.scoring.intervals import (
     FEWEST,
     NO_INTERVAL,
@@ -24,8 +25,7 @@ from eval_factory.scoring.intervals import (
     mean_end_weight,
     t_quantile,
 )
-from eval_factory.scoring.judge_correction import LabelledPairs
-from eval_factory.tasks.physician_labels import LabelledItem
+from eval_factory.tasks.physician_labels import LabelledItem, LabelledPairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +34,9 @@ FEWEST_ITEMS, FEWEST_POOLED = 10, 3  # items of a part, for a figure; categories
 PSEUDO_CLUSTERS = 0.75
 """Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of rare faults cover
 90 %; benchmarks/judge_coverage.py prints what they cover."""
+DECISIONS = (False, True)  # the marks that there are, where an item is met or not
 _Z = statistics.NormalDist().inv_cdf(0.975)
-Pair = tuple[str, bool, bool]
+Pair = tuple[str, float, float]
 """Conversation, what the judge (or one physician) says, what the physician (or another one) says."""
 _LOWEST = {"kappa": -1.0, "ac1": -1.0, "bias": -1.0}  # 0 of the other figures; the highest is 1
 
@@ -99,68 +100,58 @@ class Calibration:
     total: Part
     conversations: int
     physicians: int
-    gap: Figure  # the judge's macro F1 less the physicians'
-    always: bool | None  # what the judge said of every item; None where it said both
+    gap: Figure  # the judge's macro F1 (of marks on a scale kappa) less the physicians'
     categories: Mapping[str, Part]
-    lengths: Mapping[str, Part]  # thirds by the answer's characters; none where lengths are not known
+    marks: Sequence[float] = ()  # of marks on a scale all that there are; empty, and the rest filled, of decisions
+    always: bool | None = None  # what the judge said of every item; None where it said both
+    lengths: Mapping[str, Part] = field(default_factory=dict)  # thirds by the answer's characters, where they are known
     languages: Mapping[str, Part] = field(default_factory=dict)
-    majority: Part | None = None
-    """With what most physicians of an item say; items of a tie are left out. None where all are ties."""
-    by_physician: Mapping[str, Part] = field(default_factory=dict)
-    """With each physician, the one with most labels first."""
     pairs: Sequence[LabelledPairs] = ()  # decisions of the judge and of physicians, as a score's correction needs them
     usual_lengths: tuple[float, float] | None = None  # between which nine of ten answers are, in characters
     says_met: float = 0.0  # the judge, as a share of the items
-    marks: Sequence[float] = ()  # of ratings on a scale all that there are; empty where decisions were made
 
 
-def calibration_of(items: Sequence[LabelledItem]) -> Calibration:
-    """All figures of at least one item; some have the labels of two physicians."""
+def calibration_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS) -> Calibration:
+    """All figures of at least one item; some have the labels of two physicians.
+
+    Args:
+        marks: that there are, the least first. Of more than two, kappa has squared weights, and bias is a share of the
+            scale.
+    """
+    found = Calibration(
+        total=part_of(items, marks, fewest=1),
+        conversations=len({item.conversation for item in items}),
+        physicians=len({name for item in items for name in item.physicians}),
+        gap=_gap(items, marks),
+        categories=pooled(_parts_by(((item.category, item) for item in items), marks)),
+        marks=tuple(marks) if len(marks) > 2 else (),
+    )
+    if found.marks:
+        return found
     lengths = [item.length for item in items if item.length is not None]
     ends = statistics.quantiles(lengths, n=20, method="inclusive") if len(lengths) > 1 else None
     said = {item.judged for item in items}
-    return Calibration(
-        total=part_of(items, fewest=1),
-        conversations=len({item.conversation for item in items}),
-        physicians=len({name for item in items for name in item.physicians}),
-        gap=_gap(items),
-        always=said.pop() if len(said) == 1 else None,
-        categories=pooled(_parts_by((item.category, item) for item in items)),
+    return replace(
+        found,
+        always=bool(said.pop()) if len(said) == 1 else None,
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
         languages=pooled(_parts_by((item.language, item) for item in items)),
-        majority=_with_majority(items),
-        by_physician=_with_each(items),
         pairs=_labelled_pairs(items),
         usual_lengths=None if ends is None else (ends[0], ends[-1]),
         says_met=statistics.fmean(item.judged for item in items),
     )
 
 
-def _parts_by(named: Iterable[tuple[str | None, LabelledItem]]) -> dict[str, Part]:
+def _parts_by(named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[float] = DECISIONS) -> dict[str, Part]:
     found: dict[str, list[LabelledItem]] = defaultdict(list)
     for name, item in named:
         if name is not None:
             found[name].append(item)
-    return {name: part_of(found[name]) for name in sorted(found)}
-
-
-def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
-    shares = [statistics.fmean(item.labels) for item in items]
-    both = zip(items, shares, strict=True)
-    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in both if share != 0.5]
-    return part_of(decided, fewest=1) if decided else None
-
-
-def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
-    found: dict[str, list[LabelledItem]] = defaultdict(list)
-    for item in items:
-        for name, label in zip(item.physicians, item.labels, strict=True):
-            found[name].append(replace(item, labels=(label,), physicians=(name,)))
-    return {name: part_of(found[name]) for name in sorted(found, key=lambda name: (-len(found[name]), name))}
+    return {name: part_of(found[name], marks) for name in sorted(found)}
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
-    counts: dict[tuple[str, str | None], Counter[tuple[bool, bool]]] = defaultdict(Counter)
+    counts: dict[tuple[str, str | None], Counter[tuple[float, float]]] = defaultdict(Counter)
     for item in items:
         counts[item.conversation, item.category].update((item.judged, label) for label in item.labels)
     kinds = ((True, True), (True, False), (False, True), (False, False))
@@ -184,18 +175,20 @@ def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bo
     )  # fmt: skip
 
 
-def part_of(items: Sequence[LabelledItem], fewest: int = FEWEST_ITEMS) -> Part:
-    labels = sum(len(item.labels) for item in items)
+def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = FEWEST_ITEMS) -> Part:
+    labels, width = sum(len(item.labels) for item in items), marks[-1] - marks[0]
     if len(items) < fewest:
         return Part(len(items), labels, None, None)
     means = [statistics.fmean(item.labels) for item in items]
-    apart = [item.judged - mean for item, mean in zip(items, means, strict=True)]
-    interval = interval_of_mean(apart, scale=(-1.0, 1.0), clusters=[item.conversation for item in items])
+    apart = [(item.judged - mean) / width for item, mean in zip(items, means, strict=True)]
+    interval = NO_INTERVAL
+    if len(items) > 1:
+        interval = interval_of_mean(apart, scale=(-1.0, 1.0), clusters=[item.conversation for item in items])
     # the difference of the means, not the mean of the differences: its last digits are the published ones
-    bias = statistics.fmean(item.judged for item in items) - statistics.fmean(means)
+    bias = (statistics.fmean(item.judged for item in items) - statistics.fmean(means)) / width
     pairs, among = pairs_of(items)
-    judge = _figures(pairs, Figure(bias, interval.low, interval.high))
-    return Part(len(items), labels, judge, _figures(among, Figure(0.0, 0.0, 0.0)) if among else None)
+    judge = _figures(pairs, marks, Figure(bias, interval.low, interval.high))
+    return Part(len(items), labels, judge, _figures(among, marks, Figure(0.0, 0.0, 0.0)) if among else None)
 
 
 def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
@@ -204,49 +197,62 @@ def pairs_of(items: Sequence[LabelledItem]) -> tuple[list[Pair], list[Pair]]:
     return [(item.conversation, item.judged, label) for item in items for label in item.labels], among
 
 
-def _figures(pairs: Sequence[Pair], bias: Figure) -> Figures:
-    tables, weights = tables_of(pairs)
-    f1, kappa, ac1 = by_jackknife(tables, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
-    return Figures(f1, kappa, ac1, _right(pairs, True), _right(pairs, False), bias)
+def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Figures:
+    tables, weights = tables_of(pairs, marks)
+    f1, kappa, ac1 = by_jackknife(tables, weights, pairs, _agreement_by(marks), lowest=(0.0, -1.0, -1.0))
+    met, not_met = (_right(pairs, label) if len(marks) == 2 else Figure(None) for label in (True, False))
+    return Figures(f1, kappa, ac1, met, not_met, bias)
 
 
 def _right(pairs: Sequence[Pair], label: bool) -> Figure:
     """Of what is labelled so the share that was said, with Wilson's interval on the effective number of pairs."""
-    found = [float(said is label) for _, said, other in pairs if other is label]
+    found = [float(said == label) for _, said, other in pairs if other == label]
     if not found:
         return Figure(None)
-    interval = interval_of_mean(found, clusters=[name for name, _, other in pairs if other is label])
+    interval = interval_of_mean(found, clusters=[name for name, _, other in pairs if other == label])
     return Figure(statistics.fmean(found), interval.low, interval.high)
 
 
-def f1_of_tables(tables: NDArray[Any], pairs: Sequence[Pair]) -> Figure:
-    """Macro F1 with its interval; `tables` of shape (conversations, 4) in the order of the pairs' conversations."""
-    return by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]
-
-
-def _gap(items: Sequence[LabelledItem]) -> Figure:
+def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     """Both tables of a conversation are left out together: the two agreements depend on each other."""
     import numpy as np  # imported here, as everywhere: `ls` needs none of it
 
     pairs, among = pairs_of(items)
-    (one, weights), (other, more) = tables_of(pairs), tables_of(among, pairs)
+    (one, weights), (other, more) = tables_of(pairs, marks), tables_of(among, marks, pairs)
+    agreement, kinds, at = _agreement_by(marks), len(marks) ** 2, 0 if len(marks) == 2 else 1  # macro F1, or kappa
 
     def difference(tables: NDArray[Any]) -> NDArray[Any]:
-        apart: NDArray[Any] = agreement_of(tables[..., :4]) - agreement_of(tables[..., 4:])
-        return apart[..., :1]
+        apart: NDArray[Any] = agreement(tables[..., :kinds]) - agreement(tables[..., kinds:])
+        return apart[..., [at]]
 
     return by_jackknife(np.hstack([one, other]), weights + more, pairs, difference, lowest=(-1.0,))[0]
 
 
-def tables_of(pairs: Sequence[Pair], named: Sequence[Pair] = ()) -> tuple[NDArray[Any], list[float]]:
-    """Of each conversation its counts (both met, only the first, only the second, none), shape (conversations, 4), and
-    of each kind the pairs of its pseudo-cluster. `named`: pairs with all conversations, in their order."""
+def tables_of(
+    pairs: Sequence[Pair], marks: Sequence[float] = DECISIONS, named: Sequence[Pair] = ()
+) -> tuple[NDArray[Any], list[float]]:
+    """Of each conversation its counts of each kind of pair, shape (conversations, marks squared), the greatest mark
+    first: both met, only the first, only the second, none. And of each kind the pairs of its pseudo-cluster; marks on
+    a scale have none.
+
+    Args:
+        named: pairs with all conversations, in their order.
+    """
     import numpy as np
 
-    counts, kinds = Counter(pairs), ((True, True), (True, False), (False, True), (False, False))
-    names = dict.fromkeys(name for name, _, _ in named or pairs)
-    weight = PSEUDO_CLUSTERS * mean_end_weight([name for name, _, _ in pairs]) if pairs else 0.0
-    return np.array([[counts[name, one, other] for one, other in kinds] for name in names], float), [weight] * 4
+    counts = Counter(pairs)
+    rows = {name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in named or pairs))}
+    place = {mark: nearest_rating(mark, marks) for _, *both in counts for mark in both}
+    tables = np.zeros((len(rows), len(marks), len(marks)))
+    for (name, one, other), times in counts.items():
+        tables[rows[name], place[one], place[other]] += times
+    is_decided = pairs and len(marks) == 2
+    weight = PSEUDO_CLUSTERS * mean_end_weight([name for name, _, _ in pairs]) if is_decided else 0.0
+    return tables[:, ::-1, ::-1].reshape(len(rows), -1), [weight] * len(marks) ** 2
+
+
+def _agreement_by(marks: Sequence[float]) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return agreement_of if len(marks) == 2 else lambda tables: rating_agreement(tables, marks)
 
 
 def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
@@ -257,7 +263,7 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
     Mathematical and Statistical Psychology 61:29-48, 2008.
 
     Args:
-        tables: counts of pairs (both met, only the first, only the second, none), shape (..., 4).
+        tables: counts of pairs of decisions (`tables_of`), shape (..., 4).
 
     Returns:
         Shape (..., 3); nan where one is not defined, as macro F1 where nobody ever said `not met`.
@@ -272,6 +278,24 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
         by_chance, mean = one * other + (1 - one) * (1 - other), (one + other) / 2
         guessed = 2 * mean * (1 - mean)
         return np.stack([f1, (observed - by_chance) / (1 - by_chance), (observed - guessed) / (1 - guessed)], axis=-1)
+
+
+def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
+    """nan (for macro F1), weighted kappa and AC1 of tables of shape (..., marks squared): the same as
+    `agreement.weighted_kappa` and `gwet_ac1`."""
+    import numpy as np
+
+    count = len(marks)
+    square = tables.reshape(*tables.shape[:-1], count, count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = square / square.sum(axis=(-1, -2), keepdims=True)
+        one, other = shares.sum(axis=-1), shares.sum(axis=-2)
+        weights = np.subtract.outer(marks[::-1], marks[::-1]) ** 2
+        kappa = 1 - (shares * weights).sum(axis=(-1, -2)) / np.einsum("...i,ij,...j->...", one, weights, other)
+        mean = (one + other) / 2
+        guessed = (mean * (1 - mean)).sum(axis=-1) / (count - 1)
+        observed = np.trace(shares, axis1=-2, axis2=-1)
+        return np.stack([np.full_like(kappa, np.nan), kappa, (observed - guessed) / (1 - guessed)], axis=-1)
 
 
 def by_jackknife(
@@ -363,3 +387,66 @@ def _thirds(items: Sequence[LabelledItem]) -> dict[str, list[LabelledItem]]:
     for item, length in zip(items, lengths, strict=True):
         found[names[bisect_left((low, high), length)]].append(item)
     return {name: some for name, some in found.items() if some}
+
+
+FOLDS, MAX_JUDGES, MAX_SIZE = 5, 12, 7
+"""Parts of the conversations; judges to choose from, which are 1,500 juries; judges in a jury."""
+
+
+@dataclass(frozen=True)
+class BestJury:
+    """Of one size, which agrees best with physicians: it says what most of its judges say; an odd size has no ties."""
+
+    judges: tuple[str, ...]
+    f1_macro: float  # with the physicians, on the labels by which it was chosen
+    cross_validated: Figure  # of the best of each choice, on the conversations that had no part in it
+    cost_per_1000: float | None  # criteria, in dollars; None where a judge's is not known
+
+
+def best_juries(
+    items: Sequence[LabelledItem], decisions: Mapping[str, Sequence[bool]], costs: Mapping[str, float | None]
+) -> list[BestJury]:
+    """The best of each odd size. Who chooses the best of many on the same labels sees luck, too: the figure that counts
+    is cross-validated.
+
+    Args:
+        decisions: of two judges or more, about each item.
+        costs: judge -> dollars per 1,000 criteria.
+    """
+    import numpy as np
+
+    names, rows = list(decisions)[:MAX_JUDGES], np.array(list(decisions.values())[:MAX_JUDGES], bool)
+    conversations = list(dict.fromkeys(item.conversation for item in items))
+    folds = np.array([int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations])
+    found = []
+    for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
+        juries = list(combinations(range(len(names)), size))
+        tables = np.array([_tables_by(items, rows[list(jury)].sum(axis=0) * 2 > size) for jury in juries])
+        best = int(np.argmax(_f1(tables.sum(axis=1))))
+        unseen = np.zeros_like(tables[0])
+        for fold in range(FOLDS):
+            chosen = int(np.argmax(_f1(tables[:, folds != fold].sum(axis=1))))
+            unseen[folds == fold] = tables[chosen, folds == fold]
+        members = tuple(names[at] for at in juries[best])
+        known = [cost for name in members if (cost := costs.get(name)) is not None]
+        cost = sum(known) if len(known) == size else None
+        own = float(_f1(tables[best].sum(axis=0)))
+        found.append(BestJury(members, own, _f1_of(unseen, pairs_of(items)[0]), cost))
+    return found
+
+
+def _tables_by(items: Sequence[LabelledItem], said: NDArray[Any]) -> NDArray[Any]:
+    by_jury = [replace(item, judged=bool(met)) for item, met in zip(items, said, strict=True)]
+    return tables_of(pairs_of(by_jury)[0])[0]
+
+
+def _f1(tables: NDArray[Any]) -> NDArray[Any]:
+    """0 where it is not defined: nothing is worse."""
+    import numpy as np
+
+    return np.nan_to_num(agreement_of(tables)[..., 0])
+
+
+def _f1_of(tables: NDArray[Any], pairs: Sequence[Pair]) -> Figure:
+    """Macro F1 with its interval; `tables` of shape (conversations, 4) in the order of the pairs' conversations."""
+    return by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]

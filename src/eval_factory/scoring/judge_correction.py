@@ -1,4 +1,5 @@
-"""A rubric's score without its judge's mistakes, as far as physicians' labels of other answers show these. Pure.
+"""A rubric's score as physicians would have given it: what its judge decided, without the mistakes that their labels of
+other answers, in the judge's passport, show.
 
 W. J. Rogan and B. Gladen, American Journal of Epidemiology 107:71-76, 1978: of what is met a judge calls `sensitivity`
 met, of what is not `1 - specificity`, so the share that it calls met says what share is met. A rubric's score is such a
@@ -14,11 +15,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from eval_factory.core import formats
+from eval_factory.core.foreign_text import one_line
+from eval_factory.core.results import CorrectedPart, JudgeCorrection
+from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.intervals import (
     FEWEST,
     LEAST_SOURCES,
@@ -27,21 +33,22 @@ from eval_factory.scoring.intervals import (
     mean_on_a_scale,
     t_quantile,
 )
+from eval_factory.scoring.judge_calibration import FEWEST_ITEMS
+from eval_factory.scoring.judge_passports import StoredPassport, passport_of
+from eval_factory.scoring.notes import Importance
+from eval_factory.scoring.rubric import JudgedCase, RubricTally
+from eval_factory.scoring.scores import InstanceKey, MetricValues
+from eval_factory.tasks.physician_labels import LabelledPairs
+from eval_factory.tasks.rubric_case import JUDGE_CORRECTED, positive_points
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+METHOD = "rogan-gladen-fieller"
+RATE_APART, FEW_MATCHED = 0.2, 0.5
+"""Of the judge's share of `met` in labels and run; the share of points whose category is labelled, where any is."""
 PSEUDO_CLUSTERS = 0.5
 """Of each kind of pair; `judge_calibration` needs 0.75. benchmarks/judge_coverage.py prints what intervals cover."""
-
-
-@dataclass(frozen=True)
-class LabelledPairs:
-    """The pairs (judge, physician) of one conversation in one category."""
-
-    conversation: Hashable
-    category: str | None
-    counts: tuple[int, int, int, int]  # both say met, only the judge, only the physician, none
 
 
 @dataclass(frozen=True)
@@ -161,3 +168,157 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
         return None
     root = math.sqrt(max(0.0, half * half - square * constant))
     return float(half - root) / square, float(half + root) / square
+
+
+@dataclass
+class RubricCorrection:
+    passport: StoredPassport
+    rubric: RubricTally
+    found: CorrectedByLabels | None = None
+    matched: float = 0.0  # the share of the points whose criterion's category has labels
+
+    @classmethod
+    def of(cls, plan: Plan, rubric: RubricTally | None) -> RubricCorrection | None:
+        """Raises ConfigError: the passport is of another judge."""
+        if rubric is None or plan.evaluation.run.config.params.extra.judge_passport is None:
+            return None
+        return cls(passport_of(plan, plan.rundir.model_configs), rubric)
+
+    @property
+    def label(self) -> str:
+        return self.rubric.metric + JUDGE_CORRECTED
+
+    def complete(self, draft: Draft) -> None:
+        """A value of each case, so that runs can be compared and gated by it as by any other metric."""
+        metric = next((one for one in draft.metrics if one.label == self.rubric.metric), None)
+        cases = {} if metric is None else self._cases(metric, failed_as_zero=draft.failed_as_zero)
+        if metric is None or len(cases) < 2:
+            return
+        points = self._points_by_category(cases)
+        pairs = Counter[str | None]()
+        for one in self.passport.pairs:
+            pairs[one.category] += sum(one.counts)
+        weights = weights_of(pairs, points, FEWEST_ITEMS)
+        labelled = {name for name, count in pairs.items() if name is not None and count >= FEWEST_ITEMS}
+        self.matched = sum(points[name] for name in points if name in labelled) / (sum(points.values()) or 1.0)
+        of_all = JudgedCases(
+            [given for given, _ in cases.values()], [possible for _, possible in cases.values()],
+            [draft.tally.clusters.get(key[0], key[0]) for key in cases],
+            lowest=statistics.fmean(self.rubric.cases[key].lowest() for key in cases),
+        )  # fmt: skip
+        self.found = corrected_by_labels(of_all, self.passport.pairs, weights)
+        if self.found is not None:
+            values = {key: self.found.of_case(*each) for key, each in cases.items()}
+            draft.metrics.append(
+                MetricValues(self.label, self.label, None, values=values, split=metric.split)
+            )  # fmt: skip
+
+    def _cases(self, metric: MetricValues, *, failed_as_zero: bool) -> dict[InstanceKey, tuple[float, float]]:
+        """What this judge gave, and what there was to have, as shares of the positive points."""
+        found = {}
+        for key in metric.values:
+            case = self.rubric.cases[key]
+            score = case.score_by(self.passport.judge)
+            if score is not None:
+                found[key] = score, sum(one.points for one in case.criteria) / positive_points(case.criteria)
+            elif case.votes is None and failed_as_zero:
+                found[key] = 0.0, 0.0
+        return found
+
+    def _points_by_category(self, keys: Mapping[InstanceKey, object]) -> dict[str | None, float]:
+        known = {one.category for one in self.passport.pairs}
+        points: dict[str | None, float] = Counter()  # type: ignore[assignment]
+        for key in keys:
+            case = self.rubric.cases[key]
+            for one in case.criteria:
+                category = next((tag for tag in one.tags if tag in known), None)
+                points[category] += abs(one.points) / positive_points(case.criteria)
+        return points
+
+    def publish(self, draft: Draft) -> None:
+        """The interval with the labels' uncertainty in it; and what the score assumes."""
+        score = draft.scores.get(self.label)
+        if self.found is not None and score is not None:
+            found = self.found
+            stats = replace(
+                score.stats, mean=found.value, ci_low=found.ci_low, ci_high=found.ci_high, stderr=None, ci_method=METHOD
+            )
+            of_cases = self._possible(found)
+            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=of_cases)
+        draft.notes.add(Importance.DOUBTFUL, *self._notes())
+
+    def _possible(self, found: CorrectedByLabels) -> tuple[float, float]:
+        """The least and the greatest value that a case can have: a mistaken judge would have given nothing, or all."""
+        ends = []
+        for case in self.rubric.cases.values():
+            if not (most := positive_points(case.criteria)):
+                continue
+            possible = sum(one.points for one in case.criteria) / most
+            ends += [found.of_case(case.lowest(), possible), found.of_case(1.0, possible)]
+        return min(ends), max(ends)
+
+    def _notes(self) -> Iterator[str]:
+        judge, passport = self.passport.judge, self.passport
+        if self.found is None:
+            why = "its labels are too few, its 'met' and 'not met' say too little, or it errs otherwise here"
+            yield f"{self.label}: absent, the passport of judge {judge} cannot correct its score: {why}"
+            return
+        labels = formats.counted(sum(sum(one.counts) for one in passport.pairs), "label")
+        assumed = f"judge {judge} is as often wrong about these answers as about those of its passport"
+        yield f"{self.label} assumes that {assumed} ({labels}, {passport.date})"
+        votes = [vote.get(judge) for case in self.rubric.cases.values() for vote in case.votes or ()]
+        decided = [met for met in votes if met is not None]
+        share = statistics.fmean(decided) if decided else 0.0
+        unlike = []
+        if abs(share - passport.says_met) > RATE_APART:
+            shares = f"{formats.percent(share, 0)} of criteria here, {formats.percent(passport.says_met, 0)} there"
+            unlike.append(f"it says 'met' of {shares}")
+        lengths = list(self.rubric.lengths.values())
+        if passport.usual_lengths is not None and lengths:
+            (low, high), middle = passport.usual_lengths, statistics.median(lengths)
+            if not low <= middle <= high:
+                usual = f"nine of ten there have {formats.short(low)} to {formats.short(high)}"
+                unlike.append(f"answers here have {formats.short(middle)} characters in the middle, {usual}")
+        if any(one.category is not None for one in passport.pairs) and self.matched < FEW_MATCHED:
+            unlike.append(
+                f"{formats.percent(self.matched, 0)} of the points are of criteria whose category is labelled"
+            )
+        if unlike:
+            yield f"{self.label} may not hold, labels and run are not alike: {'; '.join(unlike)}"
+
+    def report(self, draft: Draft) -> None:
+        if draft.rubric is None or self.found is None:
+            return
+        found, judge = self.found, draft.rubric.judges[self.passport.judge]
+        correction = JudgeCorrection(
+            judge=self.passport.judge, judge_score=judge.score, value=found.value, ci_low=found.ci_low,
+            ci_high=found.ci_high, ci_method=METHOD, sensitivity=found.sensitivity, specificity=found.specificity,
+            labels=sum(sum(one.counts) for one in self.passport.pairs), matched_points=self.matched,
+            passport_date=self.passport.date, passport_sha256=self.passport.sha256,
+            categories=dict(self._categories(draft)),
+        )  # fmt: skip
+        draft.rubric = replace(draft.rubric, correction=correction)
+
+    def _categories(self, draft: Draft) -> Iterator[tuple[str, CorrectedPart]]:
+        """Of each category that labels and run have: the share of criteria met, each criterion counting the same."""
+        for name in sorted({one.category for one in self.passport.pairs if one.category is not None}):
+            pairs = [one for one in self.passport.pairs if one.category == name]
+            shares = {
+                key: decided for key, case in self.rubric.cases.items() if (decided := self._decided(case, name))
+            }  # fmt: skip
+            criteria = sum(map(len, shares.values()))
+            if criteria < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
+                continue
+            values = [
+                (float(met), draft.tally.clusters.get(key[0], key[0])) for key, each in shares.items() for met in each
+            ]
+            given = [met for met, _ in values]
+            cases = JudgedCases(given, [1.0] * criteria, [cluster for _, cluster in values], lowest=0.0)
+            found = corrected_by_labels(cases, pairs, {})
+            ends = (None, None, None) if found is None else (found.value, found.ci_low, found.ci_high)
+            yield one_line(name), CorrectedPart(criteria, statistics.fmean(given), *ends)
+
+    def _decided(self, case: JudgedCase, category: str) -> Sequence[bool]:
+        both = zip(case.criteria, case.votes or (), strict=False)
+        votes = (vote.get(self.passport.judge) for one, vote in both if category in one.tags)
+        return [met for met in votes if met is not None]

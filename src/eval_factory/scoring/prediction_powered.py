@@ -12,22 +12,20 @@ that were rated:
 
 The first part of the variance is that of the answers themselves: other questions of the same kind would have been
 answered better or worse. deff is the design effect of clustered answers. Without strata this is the estimate of the
-paper, whose unlabelled answers are those that nobody rated, and whose lambda is this one times (N - n) / N.
+paper, whose lambda is this one times (N - n) / N. Where the estimate leaves the scale of the score, the people's own
+weighted mean (lambda = 0) takes its place.
 
-Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place.
-
-The interval. Where nearly all answers are right, the few that are not are in no sample, and its variance V says too
-little. As in `intervals.on_a_scale`, w pseudo-answers stand at each end of the scale (lo, hi), after A. Agresti and B.
-Caffo, The American Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
+Where nearly all answers are right, the few that are not are in no sample, and the variance V says too little. So w
+pseudo-answers stand at each end of the scale (lo, hi) in the interval, after A. Agresti and B. Caffo, The American
+Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
     V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2
     n* = (c - lo) (hi - c) / V*, kept in n .. N               what T is worth in plain answers
     interval = (n* T + w (lo + hi)) / (n* + 2 w)  -+  t sqrt(V*),  cut at lo and hi
 
-with the 0.975 quantile t of n - 1 degrees of freedom. n* moves the middle less where the judge's scores already say
-much. w is 1.25, times the design effect of the rated ones where answers are clustered. How often these intervals hold
-the truth: benchmarks/interval_coverage.py.
+with the 0.975 quantile t of n - 1 degrees of freedom. w is 1.25, times the design effect of the rated ones where
+answers are clustered. How often these intervals hold the truth: benchmarks/interval_coverage.py.
 """
 
 from __future__ import annotations
@@ -131,13 +129,10 @@ def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
 
 
 def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
-    """The mean of what the judge says more than the people, with its 95 % interval.
+    """The mean of what the judge says more than the people, with its 95 % interval; `scale`: of the people's scores.
 
     Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
     ends where they would give the least to the one that it likes most.
-
-    Args:
-        scale: of the people's scores.
 
     Raises:
         TooFewRatedError: fewer than 20 were rated.
@@ -228,10 +223,7 @@ class Expected:
 
 def needed_for(half_width: float, expected: Expected, correlation: float) -> int | None:
     """The fewest answers to rate for an interval of this half width or less; None where even all would not do.
-
-    Args:
-        correlation: of the judge's scores with the people's; 0 where nothing is known of it.
-    """
+    `correlation`: of the judge's scores with the people's; 0 where nothing is known of it."""
     counts = range(min(LEAST_RATED, expected.answers), expected.answers + 1)
     at = bisect_left(counts, -half_width, key=lambda rated: -half_width_of(rated, expected, correlation))
     return counts[at] if at < len(counts) else None

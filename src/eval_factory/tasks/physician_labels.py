@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,22 @@ class LabelledItem:
     """One criterion of one answer."""
 
     conversation: str
-    judged: bool  # whether the judge says that the criterion is met
-    labels: tuple[bool, ...]
+    judged: float  # whether the judge says that the criterion is met; of a scale its mark
+    labels: tuple[float, ...]  # of each physician
     physicians: tuple[str, ...]
     category: str | None = None
     length: int | None = None  # of the answer, in characters; None where the file does not hold it
     language: str | None = None
     text: LabelledAnswer | None = None  # where judges are to be asked
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """The pairs (judge, physician) of one conversation in one category."""
+
+    conversation: Hashable
+    category: str | None
+    counts: tuple[int, int, int, int]  # both say met, only the judge, only the physician, none
 
 
 def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:

@@ -54,7 +54,6 @@ class Exported:
     sample: Sample
     files: tuple[Path, ...]
     sample_file: Path  # what links codes to answers
-    answers: int  # that could have been drawn
 
 
 @dataclass(frozen=True)
@@ -75,15 +74,9 @@ class Imported:
 
 
 def export_sheets(
-    folder: Path,
-    out: Path,
-    count: int = 100,
-    raters: int = 3,
-    *,
-    seed: int = 0,
-    kind: str | None = None,
+    folder: Path, out: Path, count: int = 100, raters: int = 3, *, seed: int = 0, kind: str | None = None,
     with_reference: bool = True,
-) -> Exported:
+) -> Exported:  # fmt: skip
     """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what the codes stand for.
 
     Args:
@@ -120,7 +113,7 @@ def export_sheets(
         form = rater_form(sample, name, order, shown, with_reference=with_reference, media=blocks)
         for ending, text in (("csv", as_csv), ("html", form)):
             write_atomic(out / f"rater_{name}.{ending}", text, mode=PRIVATE)
-    return Exported(sample, tuple(files), sample_file, len(sample.stratum_of))
+    return Exported(sample, tuple(files), sample_file)
 
 
 def _chosen(
@@ -198,11 +191,8 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
 def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping[str, str], then: Provenance) -> None:
     """Checksums, and what the folder remembers of its files, with those of the files that have changed.
 
-    Every other file keeps the checksum that it had: what somebody altered before is found afterwards, too.
-
-    Args:
-        before: the lines of SHA256SUMS.
-        then: of the result, before anything was changed.
+    Every other file keeps the checksum that it had `before`, so that what somebody altered is found. `then`: of the
+    result, before anything was changed.
     """
     names = {rundir.attestation.name, *(path.relative_to(rundir.root).as_posix() for path in changed)}
     known = {name: digest for name, digest in before.items() if name not in names}
@@ -234,11 +224,7 @@ def _restored_on_failure(rundir: RunDir, changed: Sequence[Path]) -> Iterator[No
 
 
 def plan_of(folder: Path, half_width: float | None) -> list[str]:
-    """
-    Raises:
-        ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale.
-        PrerequisiteError: there is no result.
-    """
+    """Raises ConfigError: the width is none, fewer than two answers have a score, or all have one value on no scale."""
     if half_width is not None and not half_width > 0:
         raise ConfigError(f"--half_width {half_width:g}: give a number above 0, in units of the score")
     return plan_lines(known_of(folder), half_width)

@@ -48,7 +48,7 @@ def test_the_passport_is_written_and_named(labels: Path, tmp_path: Path) -> None
     files = [to / "judge_passport.yaml", to / "judge_passport.html"]
     assert done.output.splitlines()[-2:] == [str(file) for file in files]
     again = calibrate(labels, "--judge-labels", COLUMN, "--to", to, "--json")
-    assert again.stderr.splitlines() == [f"{file}: is there already, unchanged" for file in files]
+    assert again.stderr.splitlines() == [str(file) for file in files]
     assert json.loads(again.stdout)["items"] == 80, "standard output is JSON alone"
 
 

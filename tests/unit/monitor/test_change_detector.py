@@ -84,21 +84,6 @@ def test_extremes_stay_numbers() -> None:
     assert 1 <= (one.since or 0) < 10
 
 
-@pytest.mark.parametrize(
-    ("totals", "looks"), [([], 5), ([1.0, math.nan], 5), ([math.inf], 5), ([[1.0, 2.0]], 5), ([1.0], 0)]
-)
-def test_totals_that_are_none_are_refused(totals: list[float], looks: int) -> None:
-    with pytest.raises(ValueError, match="one run at least"):
-        ChangeDetector(totals, looks, 0)
-
-
-def test_a_total_that_is_no_number_is_refused_and_costs_no_look() -> None:
-    one, other = ChangeDetector(TOTALS, 1, 0), ChangeDetector(TOTALS, 1, 0)
-    with pytest.raises(ValueError, match="a number"):
-        one.look(math.nan)
-    assert one.look(70.0) == other.look(70.0)
-
-
 def test_several_need_their_number_times_as_much() -> None:
     assert alarm_level(1, 0.05) == 20
     assert alarm_level(2, 0.05) == 40

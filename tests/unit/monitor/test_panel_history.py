@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import UTC_FORMAT
-from eval_factory.monitor.history import History, is_older, limits_of
+from eval_factory.monitor.course import limits_of
+from eval_factory.monitor.ledger import History, is_older
 from invented_ledger import Invented, limit, one_limit, rich
 
 

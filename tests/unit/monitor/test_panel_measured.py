@@ -23,7 +23,7 @@ def limit(name: str = "task", **changes: Any) -> Limit:
 
 def asked(folder: Path, made: results.TaskResult, *limits: Limit) -> Asked:
     written(folder / "model" / "task", made)
-    return measure(folder, "model", limits or (limit(),))
+    return measure(folder / "model", limits or (limit(),))
 
 
 def made(values: dict[str, float | None] | None = None, score: Any = None, **changes: Any) -> results.TaskResult:
@@ -139,7 +139,7 @@ def test_a_look_at_something_else_is_no_evidence(tmp_path: Path, changes: dict[s
     found = made()
     asked(tmp_path / "before", found)
     asked(tmp_path / "after", replace(found, provenance=replace(PROVENANCE, **changes)))
-    reasons = list(differences(tmp_path / "before", tmp_path / "after", "model", [limit()]))
+    reasons = list(differences(tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()]))
     assert len(reasons) == (said is not None)
     assert said is None or (reasons[0].startswith("task: the baseline and the look") and said in reasons[0])
 
@@ -147,5 +147,5 @@ def test_a_look_at_something_else_is_no_evidence(tmp_path: Path, changes: dict[s
 def test_other_questions_are_no_evidence(tmp_path: Path) -> None:
     asked(tmp_path / "before", made())
     asked(tmp_path / "after", made({"a": 1.0, "b": 0.0, "c": 1.0, "e": 1.0}))
-    (reason,) = differences(tmp_path / "before", tmp_path / "after", "model", [limit()])
+    (reason,) = differences(tmp_path / "before" / "model", tmp_path / "after" / "model", [limit()])
     assert "different instances" in reason

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from eval_factory.monitor.history import History
+from eval_factory.monitor.ledger import History
 from eval_factory.monitor.page import monitor_page
 from eval_factory.monitor.status import evidence_of, power_lines, state_of
 from eval_factory.report.drawing import text_width
@@ -122,7 +122,7 @@ def test_no_look_yet_is_not_good() -> None:
 
 
 def test_no_baseline_yet() -> None:
-    page = monitor_page("clinic", [], HEAD)
+    page = monitor_page("clinic", History([], head=HEAD))
     assert card(page) == ("warn", "! No baseline yet.")
 
 
@@ -548,7 +548,7 @@ def test_the_sections_are_reached_by_links() -> None:
     targets = set(re.findall(r'href="#([\w-]+)"', page))
     assert targets == {"main", "limits", "evidence", "watched", "events", "promise", "ledger"}
     assert all(f'id="{target}"' in page for target in targets)
-    empty = monitor_page("clinic", [], HEAD)
+    empty = monitor_page("clinic", History([], head=HEAD))
     assert set(re.findall(r'href="#([\w-]+)"', empty)) == {"main", "events", "ledger"}
     labelled = set(re.findall(r'aria-labelledby="([\w-]+)"', page))
     assert all(f'id="{name}"' in page for name in labelled)

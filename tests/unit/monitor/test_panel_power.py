@@ -157,8 +157,7 @@ def test_what_it_finds_of_each_drop() -> None:
     assert found[0][1].share > 0.99
     assert (found[0][1].weeks or 99) <= 4 < (found[1][1].weeks or 99)
     assert found[1][0].weeks is None
-    assert found == what_it_finds([steady, noisy], 0.05, seed=0)
-    assert found != what_it_finds([steady, noisy], 0.05, seed=1)
+    assert found == what_it_finds([steady, noisy], 0.05)
 
 
 def test_the_number_of_limits_and_alpha_say_how_much_evidence_it_takes() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from eval_factory.monitor.ledger import History
 from eval_factory.monitor.status import assumed_lines, power_lines, status_lines
 from invented_ledger import HEAD, Invented, limit, rich
 
@@ -46,11 +47,11 @@ def test_instances_that_are_left_out_are_counted() -> None:
 @pytest.mark.parametrize("words", ["ALARM: letters is 0.3 worse, since about look 12", "THE ANSWERS NAME ANOTHER MODEL",
                                    "something changed in letters", "change 1, ", "note of A. Clinician", HEAD])  # fmt: skip
 def test_the_screen_has_what_matters(words: str) -> None:
-    assert words in "\n".join(status_lines("clinic", rich().lines, HEAD))
+    assert words in "\n".join(status_lines("clinic", rich().history))
 
 
 def test_without_a_baseline_there_is_nothing_to_say() -> None:
-    assert status_lines("clinic", [], HEAD) == ["clinic: no baseline yet"]
+    assert status_lines("clinic", History([])) == ["clinic: no baseline yet"]
 
 
 def test_what_is_assumed_is_said_to_be() -> None:

@@ -28,7 +28,7 @@ def passport(
 ) -> JudgePassport:  # fmt: skip
     total = Part(60, 122, figures(bias), figures(Figure(0.0, 0.0, 0.0), kappa))
     return JudgePassport(
-        "invented", "judge_label", "ab" * 32, Calibration(total, 40, 9, gap, always, categories or {}, {})
+        "invented", "judge_label", "ab" * 32, Calibration(total, 40, 9, gap, categories or {}, always=always)
     )
 
 

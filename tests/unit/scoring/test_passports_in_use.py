@@ -11,7 +11,6 @@ import pytest
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.judge_correction import LabelledPairs
 from eval_factory.scoring.judge_passports import (
     PASSPORT,
     check_passport,
@@ -20,6 +19,7 @@ from eval_factory.scoring.judge_passports import (
     passport_of,
     prompt_hashes,
 )
+from eval_factory.tasks.physician_labels import LabelledPairs
 from unit.builders import plan
 
 PAIRS = [LabelledPairs(0, "b", (1, 2, 3, 4)), LabelledPairs(1, None, (0, 0, 0, 1)), LabelledPairs(1, "a", (5, 0, 0, 0))]
