@@ -288,12 +288,6 @@ def query_annotation_of(text: str) -> dict[str, Any]:
     }
 
 
-def database_state() -> str:
-    """Another one after the database has changed."""
-    found = _ehr_sql_database().stat()
-    return f"{found.st_size} bytes at {found.st_mtime_ns}"
-
-
 def _ehr_sql_database() -> Path:
     from helm.benchmark.annotation import ehr_sql_annotator
 
