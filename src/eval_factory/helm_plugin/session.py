@@ -12,10 +12,12 @@ import threading
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, SpendingTrackers
 from eval_factory.core.helm_run_settings import HelmRunSettings
@@ -30,6 +32,10 @@ from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+
+if TYPE_CHECKING:
+    from helm.benchmark.adaptation.request_state import RequestState
+    from helm.common.media_object import MediaObject
 
 STARTED = time.monotonic() - time.process_time()
 """When helm-run started: what came before this module was the work of one thread."""
@@ -203,6 +209,30 @@ def current_session() -> Session:
     """The session of this helm-run; it has one output folder."""
     with _sessions_lock:
         return list(_sessions.values())[-1]
+
+
+_judged: ContextVar[RequestState | None] = ContextVar("judged", default=None)
+
+
+@contextmanager
+def judging(state: RequestState) -> Iterator[None]:
+    """While this question's answer is judged, judges' clients can show its pictures too (`extra.judges_see_images`).
+
+    HELM's annotators ask with a text and know of no pictures. Each thread and greenlet has its own question;
+    `map_at_once` hands it on.
+    """
+    token = _judged.set(state)
+    try:
+        yield
+    finally:
+        _judged.reset(token)
+
+
+def judged_pictures() -> list[MediaObject]:
+    """In the question's order. Its own, also where the model was shown others (`extra.blind_control`)."""
+    state = _judged.get()
+    content = None if state is None else state.instance.input.multimedia_content
+    return [one for one in content.media_objects if one.is_type("image")] if content else []
 
 
 EXECUTION_ENDED, SHORTENED = "ended", "shortened"

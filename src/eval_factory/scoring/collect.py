@@ -14,7 +14,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Provenance, TaskResult, Validity
 from eval_factory.data.run_data import notes_on_revisions
 from eval_factory.helm import output
-from eval_factory.helm.criterion_output import ANNOTATION
+from eval_factory.helm.criteria import ANNOTATION
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal

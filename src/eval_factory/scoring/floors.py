@@ -15,7 +15,7 @@ from itertools import chain
 from eval_factory.core import formats
 from eval_factory.core.results import Floor, JudgeProbe, Score
 from eval_factory.helm import output
-from eval_factory.helm.criterion_output import decisions_of
+from eval_factory.helm.criteria import decisions_of
 from eval_factory.helm.trivial_answers import (
     EMPTY_NAME,
     MAJORITY_NAME,

@@ -22,11 +22,16 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import names
-from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
-from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template
+from eval_factory.helm.criteria import (
+    ANNOTATION,
+    ERROR,
+    annotation_of,
+    criterion_prompt,
+    criterion_template,
+    parse_decisions,
+)
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
-from eval_factory.helm_plugin.judged_question import judging
-from eval_factory.helm_plugin.session import current_session, judge_prompts
+from eval_factory.helm_plugin.session import current_session, judge_prompts, judging
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
 if TYPE_CHECKING:

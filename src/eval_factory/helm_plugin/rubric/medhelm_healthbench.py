@@ -12,7 +12,7 @@ from typing import Any
 
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.helm import names
-from eval_factory.helm.criterion_output import parse_decisions
+from eval_factory.helm.criteria import parse_decisions
 from eval_factory.helm.judge_output import UnusableJudgeOutput, own_judgement, says_nothing
 from eval_factory.helm_plugin.rubric.criterion_judge import NotJudged, judgement
 from eval_factory.helm_plugin.session import judge_prompts
