@@ -65,9 +65,6 @@ CONFIDENCE_FILE = "stated_confidence.json"
 DRAWN_SAMPLE_FILE = "drawn_sample.json"
 """In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
 
-SQL_TOTAL_LIMIT_S = 600.0  # for all of a model's queries together that take longer than SQL_SHORT_LIMIT_S
-SQL_SHORT_LIMIT_S = 1.0  # for one query, after that
-
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"
 SCENARIO_FILE = "scenario.json"

@@ -419,7 +419,6 @@ class _CodeExecution(HelmRecord):
     run_specs: list[str] = []
     by: list[str] = []
     ended: int = 0  # answers that ended the process that executed them
-    shortened: int = 0  # queries that were ended before their time, because the model's others had used it up
 
 
 class DrawnSample(HelmRecord):

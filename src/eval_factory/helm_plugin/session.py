@@ -235,8 +235,7 @@ def judged_pictures() -> list[MediaObject]:
     return [one for one in content.media_objects if one.is_type("image")] if content else []
 
 
-EXECUTION_ENDED, SHORTENED = "ended", "shortened"
-"""Counts: answers that ended the process that executed them; queries that got less time than the others."""
+EXECUTION_ENDED = "ended"  # a count of answers that ended the process that executed them
 
 
 class RunRecord:

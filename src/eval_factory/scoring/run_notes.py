@@ -13,7 +13,6 @@ from eval_factory.core.results import Instances, Provenance, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import output
-from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.tally import Tally
@@ -189,11 +188,6 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
         notes.append(Note(Importance.BACKGROUND, f"what the model answered was executed, in {', in '.join(found.by)}"))
     if found.ended:
         text = f"{found.ended} answers ended the process that executed them, and count as wrong"
-        notes.append(Note(Importance.INCOMPLETE, text))
-    if found.shortened:
-        queries = f"{found.shortened} queries of the model were ended after {SQL_SHORT_LIMIT_S:g} s"
-        slow = f"its slow ones had taken {SQL_TOTAL_LIMIT_S:g} s together"
-        text = f"{queries}, because {slow}; they count as failed, as if they had taken their full time"
         notes.append(Note(Importance.INCOMPLETE, text))
     return notes
 

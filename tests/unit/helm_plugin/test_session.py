@@ -18,7 +18,7 @@ from eval_factory.endpoint.openai_api import Completion, completion_of
 from eval_factory.endpoint.paid_answers import read_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgePrompts, RunSpending, tracker_of
+from eval_factory.helm_plugin.session import EXECUTION_ENDED, CodeExecution, JudgePrompts, RunSpending, tracker_of
 
 PRICES = {"model": Price(1_000_000.0, 0.0)}
 """A dollar a prompt token."""
@@ -127,21 +127,21 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
     earlier, record, file = CodeExecution(), CodeExecution(), tmp_path / "x.json"
-    earlier.count(SHORTENED)  # before somebody says where
+    earlier.count(EXECUTION_ENDED)  # before somebody says where
     earlier.write_down(file)
-    assert json.loads(file.read_text()) == {"shortened": 1}
+    assert json.loads(file.read_text()) == {"ended": 1}
     file.write_text('{"of": "an earlier run"}')
     for _ in range(2):
         record.write_down(file)
         assert not file.exists()
-    record.count(SHORTENED)
-    record.count(SHORTENED)
-    assert json.loads(file.read_text()) == {"shortened": 2}
+    record.count(EXECUTION_ENDED)
+    record.count(EXECUTION_ENDED)
+    assert json.loads(file.read_text()) == {"ended": 2}
     assert file.read_text().endswith("}\n")
     record.begin(["b", "a"], ["bubblewrap"])
     record.begin(["c"], ["bubblewrap"])
     record.write_down(other := tmp_path / "of the next run.json")
-    assert json.loads(other.read_text()) == {"shortened": 2, "run_specs": ["a", "b", "c"], "by": ["bubblewrap"]}
+    assert json.loads(other.read_text()) == {"ended": 2, "run_specs": ["a", "b", "c"], "by": ["bubblewrap"]}
 
 
 def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> None:

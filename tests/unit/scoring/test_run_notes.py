@@ -264,10 +264,6 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     ]
     executed(made, run_specs=["bird_sql"], by=["a process"])
     assert notes_on_data(made) == []
-    executed(here(tmp_path, "ehr_sql"), shortened=7)
-    (note,) = notes_on_data(here(tmp_path, "ehr_sql"))
-    assert note.importance == Importance.INCOMPLETE
-    assert note.text.startswith("7 queries of the model were ended after 1 s, because its slow ones had taken 600 s")
 
 
 def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:

@@ -247,9 +247,7 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        found = sql_execution.execute(
-            sql_execution.closed(database), query, seconds=seconds, largest=_MAX_RESULT, of_model=of_model
-        )
+        found = sql_execution.execute(sql_execution.closed(database), query, seconds, _MAX_RESULT)
         return found or [], None
     except sql_execution.QueryFailed as failed:
         if isinstance(failed, sql_execution.EndedByLimit) and not of_model:
