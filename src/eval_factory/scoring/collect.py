@@ -219,7 +219,7 @@ def _report_models(stated: StatedModels, draft: Draft) -> None:
     run, plan = draft.run, draft.plan
     draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
     annotation = run.jury.annotation if run.jury else ANNOTATION
-    prompts = output.stored_judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
+    prompts = output.read_run_record(plan.rundir.helm).judge_prompts.get(annotation)
     draft.asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
     most = plan.evaluation.run.config.params.extra.max_model_mismatch

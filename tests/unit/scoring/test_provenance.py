@@ -16,7 +16,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.data.sources import load_sources
 from eval_factory.demo.example import packaged_data
 from eval_factory.helm.environments import environment_of
-from eval_factory.helm.names import PATCHES_FILE
+from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.scoring import provenance
 from eval_factory.tasks.framework import framework_path
 from eval_factory.tasks.upstreams import HELM
@@ -62,9 +62,9 @@ def test_when_a_run_began_and_ended(tmp_path: Path) -> None:
 def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) -> None:
     result = result_of(tmp_path, states=[state(i, "yes") for i in range(4)], values={"exact_match": FOUR})
     rundir, run = RunDir(tmp_path / "out"), tmp_path / "out" / "helm" / "runs" / "s" / "r"
-    kept = rundir.helm / "hub_datasets.json", rundir.helm / "trivial_scores.json"
+    kept = rundir.helm / "run_record.json", rundir.helm / "trivial_scores.json"
     for path in (run / "scenario.json", run / "display_requests.json", *kept, rundir.helm / "other.json"):
-        path.write_text("[]", "utf-8")
+        path.write_text("{}", "utf-8")
     found = provenance.run_files(rundir, [run])
     of_the_run = ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats")
     files = [*(run / f"{name}.json" for name in of_the_run), *kept, rundir.cache_db]
@@ -74,16 +74,15 @@ def test_helms_files_and_the_cache_are_named_and_nothing_else(tmp_path: Path) ->
     assert result.provenance.run_files == {}
 
 
-def test_the_patches_that_its_run_spec_met(tmp_path: Path) -> None:
+def test_the_patches_that_were_applied(tmp_path: Path) -> None:
     def patches(task: str) -> tuple[str, ...] | None:
         made = plan({"config.type": task, "config.output_dir": str(tmp_path)})
         return provenance.provenance_of(made, "scenario", "0" * 64, None, None).patches
 
     assert patches("medec") is None
     (tmp_path / "helm").mkdir()
-    applied = [{"name": "always", "run_specs": None}, {"name": "of_medec", "run_specs": ["medec"]}]
-    (tmp_path / "helm" / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {}}))
-    assert (patches("medec"), patches("pubmed_qa")) == (("always", "of_medec"), ("always",))
+    (tmp_path / "helm" / RUN_RECORD_FILE).write_text('{"patches": ["always", "of_medec"]}')
+    assert patches("medec") == ("always", "of_medec")
 
 
 def test_with_what_it_was_made_and_when(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
@@ -207,14 +206,6 @@ def warning() -> str | None:
     return None
 
 
-def record_patches(file: Path) -> None:
-    """Which were applied so far, and for which run specs, for the result's provenance."""
-    applied: list[dict[str, Any]] = [
-        {
-            "name": patch.name,
-            "run_specs": None if patch.run_specs is None else sorted(patch.run_specs),
-            "erratum": patch.erratum,
-        }
-        for patch in _applied
-    ]
-    write_atomic(file, json.dumps({"applied": applied, "left_out": _left_out}, indent=2) + "\n")
+def applied() -> list[str]:
+    """Names, so far, for the result's provenance."""
+    return [patch.name for patch in _applied]

@@ -31,7 +31,7 @@ from eval_factory.helm.criteria import (
     parse_decisions,
 )
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
-from eval_factory.helm_plugin.session import current_session, judge_prompts, judging
+from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
     if says_nothing(answer):
         return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
     prompt, form = self._interpolate_prompt(request_state), current_session().jury_form
-    judge_prompts.note(self.name, self._prompt_template)
+    run_record.note_prompt(self.name, self._prompt_template)
     judges: dict[str, Any] = self._annotator_models
 
     def read(text: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             Exception: a limit of the run is reached, so that nothing more is asked.
         """
         for size in {1, self._at_once}:
-            judge_prompts.note(ANNOTATION, criterion_template(alone=size == 1))
+            run_record.note_prompt(ANNOTATION, criterion_template(alone=size == 1))
         of_answers: list[list[dict[str, dict[str, Any]]]] = []
         questions: list[_Question] = []
         for state in request_states:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,12 +115,7 @@ def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.Monke
         assert objection == "helm.common.general is not as in crfm-helm 0.5.16"
 
 
-def test_what_was_applied_is_written_down(tmp_path: Path) -> None:
+def test_what_was_applied_is_named() -> None:
     made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"), patch("broken"))
     apply_patches(Stage.START, made)
-    patch_registry.record_patches(tmp_path / "patches.json")
-    always = {"name": "a", "run_specs": None, "erratum": None}
-    assert json.loads((tmp_path / "patches.json").read_text()) == {
-        "applied": [always, {"name": "b", "run_specs": ["aci_bench", "medec"], "erratum": "e"}],
-        "left_out": {"broken": "AttributeError: module 'helm' has no attribute 'that'"},
-    }
+    assert patch_registry.applied() == ["a", "b"]
