@@ -37,7 +37,7 @@ def finished_folder(
         states=states or [state(i, "yes") for i in range(4)],
         values={"exact_match": values or [*FOUR]},
     )
-    (rundir.helm / names.PATCHES_FILE).write_text('{"applied": []}', "utf-8")
+    (rundir.helm / names.RUN_RECORD_FILE).write_text('{"patches": []}', "utf-8")
     cache = ResponseCache(rundir.cache_db, "run")
     for number in range(4):
         body = {"model": "org/model", "choices": [{"message": {"content": "yes"}}]}

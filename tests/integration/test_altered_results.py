@@ -144,7 +144,7 @@ KNOWN = {
     "sample": {"annotations/ratings.jsonl", "model_configs/benchmark.yaml", ".run_state.json", "packages.txt"},
     "jury": {
         "responses/kind.jsonl",
-        "helm/judge_prompts.json",
+        "helm/run_record.json",
         "helm/scenarios/medication_qa/MedInfo2019-QA-Medications.xlsx",
     },
 }

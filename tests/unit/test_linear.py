@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eval_factory.core import failure_causes, foreign_text, secrets
 from eval_factory.demo import server
 from eval_factory.endpoint import openai_api
-from eval_factory.helm import judge_output, output, packages
+from eval_factory.helm import environments, judge_output, output
 from eval_factory.scoring import corrections, lenient, readability, words
 from eval_factory.scoring.corrections import Case, medcalc_by_calculator, medec_sentence
 from eval_factory.tasks import custom_table
@@ -55,7 +55,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "queries": lambda text: readability._FORMS["sql"].reads(STATE, text),
     "durations": lambda text: readability._FORMS["value"].reads(STATE, text), "parsing": unreadable,
     "parsing a text": lambda text: unreadable(f'{{"a": "{text}"}}'),
-    "the last lines": lambda text: helm_run.raised_at_the_end([text]), "a missing package": packages.module_named_in,
+    "the last lines": lambda text: helm_run.raised_at_the_end([text]), "a missing package": environments.module_named_in,
     "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=["a prompt " * 50]),
     "what an error quotes of a prompt": lambda text: foreign_text.one_line("bad request, " * 40, prompt=[text]),
     "an error's cause": lambda text: failure_causes.Causes().add("model", text),

@@ -17,7 +17,7 @@ from eval_factory.cli.console import show_table
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.tables import Table, screen
-from eval_factory.helm.criterion_prompt import criterion_template, prompt_of_jury
+from eval_factory.helm.criteria import criterion_template, prompt_of_jury
 from eval_factory.tasks import run_entry
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import Framework, Task, file_layout, load_framework

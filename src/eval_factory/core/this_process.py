@@ -1,4 +1,4 @@
-"""What holds for the process: its signals, its parent, its garbage, its time.
+"""What holds for the process: its signals, its parent, its garbage.
 
 It imports the standard library only, for processes that have to be there within milliseconds.
 """
@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 
 
@@ -141,39 +141,3 @@ def collect_rarely() -> None:
     """And not at the end: Python would look through all objects twice, although the system takes their memory back."""
     gc.set_threshold(THRESHOLD, 20, 20)
     atexit.register(gc.freeze)
-
-
-Clock = Callable[[], float]  # seconds; only differences of them mean anything
-
-
-class OutOfTime(Exception):
-    """The work took what it may take, and is not done."""
-
-
-class TimeLimit:
-    """So many seconds of work, which begin with the first `running` block and stand still between two of them."""
-
-    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self.seconds = seconds
-        self.spent = 0.0
-        self._last: float | None = None
-
-    def __enter__(self) -> None:
-        self._last = self._clock()
-
-    def __exit__(self, *_: object) -> None:
-        self._count()
-        self._last = None
-
-    def check(self) -> None:
-        """Raises OutOfTime."""
-        self._count()
-        if self.spent > self.seconds:
-            raise OutOfTime
-
-    def _count(self) -> None:
-        if self._last is not None:
-            now = self._clock()
-            self.spent += now - self._last
-            self._last = now

@@ -286,7 +286,7 @@ def notes_on_revisions(plan: Plan) -> list[str]:
 def _other_revisions(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """Data set of the Hub, the pinned revision, the one that was read instead."""
     pinned = {dataset.id: dataset.revision for dataset in task_sources(plan, load_sources()).hub if not dataset.script}
-    for dataset in output.hub_datasets(plan.rundir.helm):
+    for dataset in output.read_run_record(plan.rundir.helm).datasets:
         revision = pinned.get(dataset.id)
         if revision is not None and dataset.revision != revision:
             yield dataset.id, revision, dataset.revision
@@ -322,7 +322,7 @@ def revisions_of(plan: Plan, files: Mapping[str, str]) -> dict[str, str]:
     """
     found = {
         f"hub:{dataset.id}": dataset.revision
-        for dataset in output.hub_datasets(plan.rundir.helm)
+        for dataset in output.read_run_record(plan.rundir.helm).datasets
         if dataset.revision != UNKNOWN_REVISION
     }
     task = task_sources(plan, load_sources())

@@ -121,10 +121,6 @@ CREATE TABLE IF NOT EXISTS request_changes (  -- of requests that were refused a
 );
 """
 
-_SECONDS_BEFORE = """
-SELECT COALESCE(SUM(seconds), 0) FROM (SELECT MAX(started + COALESCE(latency_s, 0)) - MIN(started) AS seconds
-FROM attempts WHERE run_id != ? GROUP BY run_id)
-"""
 _SERVERS = "CREATE TABLE IF NOT EXISTS answered_at (key TEXT NOT NULL PRIMARY KEY, server TEXT NOT NULL)"
 """Only in the file of a run that asked several servers of one model."""
 
@@ -218,10 +214,6 @@ class ResponseCache:
         """Whether this model answered in this role before."""
         row = self._reader().execute("SELECT 1 FROM responses WHERE role = ? AND model_id = ?", (role, model_id))
         return row.fetchone() is not None
-
-    def seconds_before(self) -> float:
-        """How long the earlier runs asked, each from its first request to its last answer."""
-        return float(self._reader().execute(_SECONDS_BEFORE, (self._run_id,)).fetchone()[0])
 
     def save(self, answer: Answer, attempt: Attempt, changed: Changed | None = None, server: str | None = None) -> None:
         """Store an answer, and how its request was changed; returns when it is committed.

@@ -1,12 +1,15 @@
-"""Where an upstream is installed: crfm-helm beside eval-factory, medhelm in an environment of its own.
+"""Where an upstream is installed, in which version, and what a run of it imports.
 
-Both install the import name `helm`. So what is installed is looked for in the environment that helm-run will have, and
-never by importing it here.
+crfm-helm lies beside eval-factory, medhelm in an environment of its own: both install the import name `helm`. So what
+is installed is looked for in the environment that helm-run will have, before anything is asked, and never by importing
+it here.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,6 +19,8 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import MEDHELM_HOME
+from eval_factory.helm import names
+from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HELM, MEDHELM, UPSTREAMS, Upstream
 
 STARTER = Path(__file__).resolve().parents[1] / "helm_plugin" / "start_in_environment.py"
@@ -86,3 +91,92 @@ def installed_upstream() -> Upstream:
             if version is not None:
                 return replace(one, version=version)
     raise PrerequisiteError(f"HELM ({HELM.package} or {MEDHELM.package}) is not installed in {sys.prefix}")
+
+
+NEEDS_PATCHES = names.JURY_RUN_SPECS | {
+    "bird_sql", "cleva", "code", "codeinsights_code_efficiency", "codeinsights_correct_code",
+    "codeinsights_student_coding", "codeinsights_student_mistake", "czech_bank_qa", "ehr_sql", "ehrshot",
+    "medbullets_freetext", "spider",
+}  # fmt: skip
+"""Run specs that are wrong or unsafe without a patch, which is applied to a supported version only. What stands here is
+what the registry of patches says (`helm_plugin/patches/patch_registry.py`); a test compares them."""
+
+
+def look_for_packages(task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False) -> None:
+    """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
+
+    Args:
+        only_generate: metrics of pictures are left out, and with them what they import.
+
+    Raises:
+        PrerequisiteError: one is not installed, or HELM in an unsupported version; with the command that installs it.
+    """
+    environment = look_for_helm(upstream)
+    version = environment.version_of(upstream.package)
+    # Other run specs run with any version, without patches; helm-run then warns. medhelm does not start without one.
+    if version != upstream.version and (run_spec in NEEDS_PATCHES or upstream is not HELM):
+        raise PrerequisiteError(
+            f"{task} needs HELM ({upstream.package}) {upstream.version}; {version} is installed\n"
+            "  eval-factory replaces parts of HELM for this task, and has checked that with this version only\n"
+            f"  {how_to_install(upstream)}\n"
+            "  nothing was asked"
+        )
+    missing = [] if only_generate else missing_for(run_spec, environment)
+    if missing:
+        hint = "\n  or make the pictures now, and score them where these are: config.params.extra.only_generate: true"
+        hint = hint if load_index(upstream).run_specs[run_spec].makes_images else ""
+        raise PrerequisiteError(f"{not_installed(task, missing, environment)}{hint}\n  nothing was asked")
+
+
+def look_for_helm(upstream: Upstream) -> Environment:
+    """Raises:
+    PrerequisiteError: it is not installed where it should be.
+    """
+    environment = environment_of(upstream)
+    if environment.version_of(upstream.package) is None:
+        place = f"the environment of eval-factory, {sys.prefix}" if upstream is HELM else str(home_of(upstream))
+        raise PrerequisiteError(f"HELM ({upstream.package}) is not installed in {place}\n  {how_to_install(upstream)}")
+    return environment
+
+
+def how_to_install(upstream: Upstream) -> str:
+    """The next step of whoever has it not, or in another version."""
+    if upstream is HELM:
+        return install_command([f"{HELM.package}=={HELM.version}"], sys.executable)
+    return f"eval-factory upstream install {upstream.name}   ({MEDHELM_HOME} names an environment that is elsewhere)"
+
+
+def missing_for(run_spec: str, environment: Environment) -> list[str]:
+    """Modules that a run spec imports in any case and that cannot be found there."""
+    known = load_index(environment.upstream).run_specs.get(run_spec)
+    return [module for module in (known.packages if known else ()) if not environment.has_module(module)]
+
+
+def not_installed(task: str, modules: Iterable[str], environment: Environment) -> str:
+    """That modules are missing, and the command that installs them."""
+    modules = list(modules)
+    known = load_index(environment.upstream).packages
+    named = "a package" if len(modules) == 1 else "packages"
+    are = "is" if len(modules) == 1 else "are"
+    command = install_command((known.get(module, module) for module in modules), environment.python)
+    unknown = [module for module in modules if module not in known]
+    hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"
+    message = f"HELM needs {named} for {task} that {are} not installed: {', '.join(modules)}\n  {command}"
+    return message + hint if unknown else message
+
+
+def install_command(requirements: Iterable[str], python: str) -> str:
+    """For a shell: installs into the environment of an interpreter, which may have no pip of its own (uv, uvx)."""
+    wanted = sorted(set(requirements))
+    if python != sys.executable or util.find_spec("pip") is not None:
+        return shlex.join([python, "-m", "pip", "install", *wanted])
+    return shlex.join(["uv", "pip", "install", "--python", python, *wanted])
+
+
+_MODULE = re.compile(r"No module named '([\w.]+)'|dependency ([\w.-]+) is not installed|needs (torch)")
+
+
+def module_named_in(message: str) -> str | None:
+    """The module that an exception says is missing, by its first name."""
+    found = _MODULE.search(message)
+    return next((name for name in found.groups() if name), "").partition(".")[0] if found else None

@@ -54,19 +54,11 @@ SCENARIOS_FOLDER = "scenarios"
 MADE_PICTURES_FOLDER = "generated_images"
 PERTURBATIONS_FOLDER = "perturbations"
 
-HUB_DATASETS_FILE = "hub_datasets.json"
-PATCHES_FILE = "patches.json"
-LIMITED_RECORDS_FILE = "limited_records.json"
-CODE_EXECUTION_FILE = "code_execution.json"
-JUDGE_PROMPTS_FILE = "judge_prompts.json"
+RUN_RECORD_FILE = "run_record.json"  # what helm-run writes down of itself
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
 JUDGE_PROBE_FILE = "judge_probe.json"
 CONFIDENCE_FILE = "stated_confidence.json"
-DRAWN_SAMPLE_FILE = "drawn_sample.json"
-"""In HELM's output folder, written by our plug-in: data sets of the Hugging Face Hub, patches of HELM, and the like."""
-
-SQL_TOTAL_LIMIT_S = 600.0  # for all of a model's queries together that take longer than SQL_SHORT_LIMIT_S
-SQL_SHORT_LIMIT_S = 1.0  # for one query, after that
+"""In HELM's output folder, written by our plug-in."""
 
 RUN_SPEC_FILE = "run_spec.json"
 SCENARIO_STATE_FILE = "scenario_state.json"

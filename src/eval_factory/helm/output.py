@@ -388,38 +388,13 @@ class LoadedDataset(HelmRecord):
         return {f"{name}/{path.name}": path for path in sorted(Path(self.folder).glob("*.arrow"))}
 
 
-class _AppliedPatch(HelmRecord):
-    name: str
-    run_specs: list[str] | None = None  # those that it is for; None: every run
-
-
-class AppliedPatches(HelmRecord):
-    """Patches of HELM that a helm-run applied."""
-
-    applied: list[_AppliedPatch]
-
-    def of(self, run_spec: str) -> list[str]:
-        """Names of those that a run of this run spec met; one helm-run may be of several."""
-        return [patch.name for patch in self.applied if patch.run_specs is None or run_spec in patch.run_specs]
-
-
 class LimitedRecords(HelmRecord):
     """What a scenario's `max_length` did to the records that it read."""
 
-    run_spec: str
     max_length: int
     records: int
     left_out: int = 0
     cut: int = 0
-
-
-class _CodeExecution(HelmRecord):
-    """How what the model answered was executed."""
-
-    run_specs: list[str] = []
-    by: list[str] = []
-    ended: int = 0  # answers that ended the process that executed them
-    shortened: int = 0  # queries that were ended before their time, because the model's others had used it up
 
 
 class DrawnSample(HelmRecord):
@@ -429,40 +404,19 @@ class DrawnSample(HelmRecord):
     of: int
 
 
-def hub_datasets(helm_dir: Path) -> list[LoadedDataset]:
-    """The data sets of the Hugging Face Hub that were loaded. Raises HelmError."""
-    return _of_the_plugin(helm_dir / names.HUB_DATASETS_FILE, list[LoadedDataset]) or []
+class RunRecord(HelmRecord):
+    """What helm-run wrote down of itself."""
+
+    datasets: list[LoadedDataset] = []  # of the Hugging Face Hub
+    patches: list[str] | None = None  # names of those of HELM that were applied; None: it did not come so far
+    limited_records: LimitedRecords | None = None
+    executed_by: list[str] = []  # how what the model answered was confined
+    ended: int = 0  # answers that ended the process that executed them
+    judge_prompts: dict[str, tuple[str, ...]] = {}  # annotation -> SHA-256 of each template of its judges' prompt
+    drawn_sample: DrawnSample | None = None
 
 
-def applied_patches(helm_dir: Path) -> AppliedPatches | None:
-    """None where no helm-run has written them down yet. Raises HelmError."""
-    return _of_the_plugin(helm_dir / names.PATCHES_FILE, AppliedPatches)
-
-
-def limited_records(helm_dir: Path) -> LimitedRecords | None:
-    """None where no scenario wrote such down. Raises HelmError."""
-    return _of_the_plugin(helm_dir / names.LIMITED_RECORDS_FILE, LimitedRecords)
-
-
-def stored_code_execution(helm_dir: Path) -> _CodeExecution | None:
-    """None where nothing was executed. Raises HelmError."""
-    return _of_the_plugin(helm_dir / names.CODE_EXECUTION_FILE, _CodeExecution)
-
-
-def drawn_sample(helm_dir: Path) -> DrawnSample | None:
-    """None where no instances were drawn for `extra.stop_when`. Raises HelmError."""
-    return _of_the_plugin(helm_dir / names.DRAWN_SAMPLE_FILE, DrawnSample)
-
-
-def stored_judge_prompts(helm_dir: Path, annotation: str) -> tuple[str, ...] | None:
-    """SHA-256 of each template of the prompt that the judges were asked with; None where they were not written down.
-
-    Raises HelmError.
-    """
-    found = _of_the_plugin(helm_dir / names.JUDGE_PROMPTS_FILE, dict[str, list[str]]) or {}
-    return tuple(found[annotation]) if annotation in found else None
-
-
-def _of_the_plugin(file: Path, shape: type[_Read]) -> _Read | None:
-    """What our plug-in wrote beside HELM's files, if it did."""
-    return read_record(file, shape) if file.is_file() else None
+def read_run_record(helm_dir: Path) -> RunRecord:
+    """Empty where no helm-run has written one yet. Raises HelmError."""
+    file = helm_dir / names.RUN_RECORD_FILE
+    return read_record(file, RunRecord) if file.is_file() else RunRecord()

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
@@ -66,7 +66,7 @@ class Strategy:
 def strategies(
     questions: Sequence[AskedQuestion], form: str | None = None, *, by: str = "source", overlap: bool = False
 ) -> list[Strategy]:
-    """All for these questions, those that matter most first: there may not be time for all.
+    """All for these questions, those that matter most first.
 
     Args:
         form: `answer_form` of the task.
@@ -246,9 +246,6 @@ def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> 
     return made
 
 
-VERSION = 2  # goes up when the answers, or how they are scored, change
-
-
 @dataclass(frozen=True)
 class StrategyScores:
     """One way to answer: an answer, or a score, for each question, in their order."""
@@ -260,8 +257,6 @@ class StrategyScores:
     answers: list[str] | None = None  # neither: of an answer at random. Its values are means over all that it may be
     annotation: dict[str, Any] | None = None  # what an annotator that executes answers says of this one
 
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
-
     def answer_to(self, number: int) -> str | None:
         """None: any answer, each as likely as the others."""
         return self.answers[number] if self.answers is not None else self.answer
@@ -271,20 +266,11 @@ class StrategyScores:
 class TrivialScores:
     """The file. helm-run makes it, and does without pydantic; whoever reads it checks it."""
 
-    version: int = VERSION
     run: str = ""  # HELM's name of the run
-    data_sha256: str = ""
-    """Of the questions, their references and the metrics: whoever reads the same has the same floors."""
-    known: bool = False  # whether these data are among those whose floors come with the package: nothing was computed
-    limit_s: float = 0.0
-    spent_s: float = 0.0
     lower_is_better: list[str] = field(default_factory=list)
     questions: list[tuple[str, int, str | None]] = field(default_factory=list)  # id, trial and split of each
     strategies: list[StrategyScores] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)  # names of those for which there was no time
     error: str | None = None  # why there is nothing, where it failed
-
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
     def write(self, helm_dir: Path) -> None:
         """
@@ -304,7 +290,7 @@ class TrivialScores:
 
 
 def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
-    """None where there is no such file, or another version's: floors are worth no failed result."""
+    """None where there is no such file, or another one: floors are worth no failed result."""
     try:
         text = (helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes()
     except OSError:
@@ -312,10 +298,9 @@ def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        found = TypeAdapter(TrivialScores).validate_json(text)
+        return TypeAdapter(TrivialScores).validate_json(text)
     except ValidationError:
         return None
-    return found if found.version == VERSION else None
 
 
 PADDED_QUESTIONS = 10  # questions to which it is judged

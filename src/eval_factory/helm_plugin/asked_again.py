@@ -1,4 +1,4 @@
-"""Questions that are asked again, by HELM's own augmentation: expanders of the run entry, and what they add to it.
+"""Expanders of the run entry: questions that are asked again, by HELM's own augmentation, and more metrics.
 
 `repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry; what each is for stands
 in `tasks/asked_again.py`. What follows on an answer is asked by `follow_ups.py`.
@@ -14,6 +14,7 @@ from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, ADAPT_MULTIPLE_CH
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import Perturbation, PerturbationSpec
 from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
+from helm.benchmark.metrics.common_metric_specs import get_basic_generation_metric_specs
 from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
@@ -161,3 +162,27 @@ def _register(key: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]])
 
 for _key, _specs in _SPECS.items():
     _register(_key, _specs)
+
+
+class MoreMetricsRunExpander(RunExpander):  # type: ignore[misc]
+    """`more_metrics=rouge_l+f1_score`: what HELM computes of any answer, beside a run's own metrics.
+
+    Without those that the run has: a score comes once.
+    """
+
+    name = "more_metrics"
+
+    def __init__(self, value: str) -> None:
+        self._names = value.split("+")
+
+    def expand(self, run_spec: RunSpec) -> list[RunSpec]:
+        if "multiple_choice" in run_spec.adapter_spec.method:  # f1_score of what names no option is an error of HELM's
+            raise ValueError(f"extra.metrics: {run_spec.name} has options")
+        own = run_spec.metric_specs
+        known = {name for one in own for name in one.args.get("names", ())}
+        known |= {"rouge_l" for one in own if one.class_name.endswith(".SummarizationMetric")}
+        new = [name for name in self._names if name not in known]
+        return [replace(run_spec, metric_specs=[*own, *(get_basic_generation_metric_specs(new) if new else ())])]
+
+
+RUN_EXPANDERS[MoreMetricsRunExpander.name] = MoreMetricsRunExpander

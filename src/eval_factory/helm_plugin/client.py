@@ -41,8 +41,7 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, read_changes
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import servers_of
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.judged_question import judged_pictures
-from eval_factory.helm_plugin.session import Session, raised_at, session_for
+from eval_factory.helm_plugin.session import Session, judged_pictures, raised_at, session_for
 
 SAY_BUSY_EVERY_S = 10.0
 NOT_SHOWN = "[a picture that you are not shown]"

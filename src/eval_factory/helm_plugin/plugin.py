@@ -17,8 +17,7 @@ import eval_factory.helm_plugin.choice_order_expander
 import eval_factory.helm_plugin.choice_scenario
 import eval_factory.helm_plugin.concordance_scenario
 import eval_factory.helm_plugin.conversation_scenario
-import eval_factory.helm_plugin.more_metrics
-import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these eight register run specs and expanders
+import eval_factory.helm_plugin.rubric.rubric_scenario  # noqa: F401 - these seven register run specs and expanders
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings

@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import sys
-import time
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
@@ -33,7 +32,6 @@ from eval_factory.core.foreign_text import MAX_LOG_LINE, one_line
 from eval_factory.core.helm_run_settings import PROBED, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
-from eval_factory.core.this_process import TimeLimit
 from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
@@ -44,8 +42,8 @@ from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
-from eval_factory.helm_plugin.score_trivial_answers import SHARE, clock_for, score_trivial_answers
-from eval_factory.helm_plugin.session import STARTED, code_execution, drawn_sample, judge_prompts, session_for
+from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
+from eval_factory.helm_plugin.session import run_record, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable
 from eval_factory.tasks.rubric_case import ANSWER
 
@@ -101,13 +99,11 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._score_trivial_answers(run_spec)
 
     def _score_trivial_answers(self, run_spec: RunSpec) -> None:
-        """The floors of the scores that were just written, in a share of the run's time and of that of earlier ones."""
+        """The floors of the scores that were just written."""
         state, self._annotated = self._annotated, None
         if state is None:
             return
-        seconds = time.monotonic() - STARTED + self._session.cache.seconds_before()
-        limit = TimeLimit(seconds / SHARE, clock_for(run_spec))
-        failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path), limit)
+        failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
         if failed is not None:
             message = f"what trivial answers score could not be computed: {failed}"
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
@@ -177,12 +173,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
-        datasets = Path(self.output_path).absolute() / names.HUB_DATASETS_FILE
-        pinned_downloads.refuse_old_media(datasets, media_files(one.request for one in state.request_states))
-        pinned_downloads.record_datasets(datasets)
-        code_execution.write_down(Path(self.output_path) / names.CODE_EXECUTION_FILE)
-        judge_prompts.write_down(Path(self.output_path) / names.JUDGE_PROMPTS_FILE)
-        drawn_sample.write_down(Path(self.output_path) / names.DRAWN_SAMPLE_FILE)
+        file = Path(self.output_path).absolute() / names.RUN_RECORD_FILE
+        pinned_downloads.refuse_old_media(file, media_files(one.request for one in state.request_states))
+        run_record.note(datasets=pinned_downloads.loaded_datasets())
+        run_record.write_to(file)
         if (warning := patch_registry.warning()) is not None:
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=warning)
         asked = sum(answer_in_data(one) is None for one in state.request_states)
@@ -201,7 +195,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             which = f"{missing} of {self._session.counters[MODEL_ROLE].total} answers of the model are not stored"
             raise PrerequisiteError(f"{which}: this change asks the model something else; run_eval asks it")
         patch_registry.apply_patches(Stage.SCORING)
-        patch_registry.record_patches(Path(self.output_path) / names.PATCHES_FILE)
+        run_record.note(patches=patch_registry.applied())
 
     def _before_judging(self, state: ScenarioState) -> None:
         self._unscorable.watch(state)

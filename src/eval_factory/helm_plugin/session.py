@@ -1,7 +1,5 @@
-"""What all parts of one helm-run share: the response cache, the events, the counters, the budget with its clock.
-
-And what helm-run writes down of itself for the result's provenance, each in a file that always holds the latest.
-"""
+"""What all parts of one helm-run share: the response cache, the events, the counters, the budget with its clock, the
+question that is judged, and the record of the run."""
 
 from __future__ import annotations
 
@@ -12,10 +10,12 @@ import threading
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.core.budget import MAX_COST, MAX_WALL, SpendingLimit, SpendingTracker, SpendingTrackers
 from eval_factory.core.helm_run_settings import HelmRunSettings
@@ -30,6 +30,10 @@ from eval_factory.endpoint.response_cache import ResponseCache
 from eval_factory.endpoint.shared_limits import SharedLimits
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
+
+if TYPE_CHECKING:
+    from helm.benchmark.adaptation.request_state import RequestState
+    from helm.common.media_object import MediaObject
 
 STARTED = time.monotonic() - time.process_time()
 """When helm-run started: what came before this module was the work of one thread."""
@@ -205,59 +209,72 @@ def current_session() -> Session:
         return list(_sessions.values())[-1]
 
 
-EXECUTION_ENDED, SHORTENED = "ended", "shortened"
-"""Counts: answers that ended the process that executed them; queries that got less time than the others."""
+_judged: ContextVar[RequestState | None] = ContextVar("judged", default=None)
+
+
+@contextmanager
+def judging(state: RequestState) -> Iterator[None]:
+    """While this question's answer is judged, judges' clients can show its pictures too (`extra.judges_see_images`).
+
+    HELM's annotators ask with a text and know of no pictures. Each thread and greenlet has its own question;
+    `map_at_once` hands it on.
+    """
+    token = _judged.set(state)
+    try:
+        yield
+    finally:
+        _judged.reset(token)
+
+
+def judged_pictures() -> list[MediaObject]:
+    """In the question's order. Its own, also where the model was shown others (`extra.blind_control`)."""
+    state = _judged.get()
+    content = None if state is None else state.instance.input.multimedia_content
+    return [one for one in content.media_objects if one.is_type("image")] if content else []
 
 
 class RunRecord:
-    """One such file; nothing is written as long as there is nothing to say."""
+    """What helm-run writes down of itself for the result's provenance: one file, which always holds the latest."""
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
-        self.file: Path | None = None
-        """Where it is; None until somebody says so."""
+        self._file: Path | None = None  # None until somebody says where it is
         self._lock = threading.Lock()
 
-    def write_down(self, file: Path) -> None:
+    def write_to(self, file: Path) -> None:
         """Now, and again whenever something changes; what an earlier run wrote there is no longer true."""
         with self._lock:
-            self.file = file
-            if self.known:
-                self._changed()
-            else:
-                file.unlink(missing_ok=True)
+            self._file = file
+            self._write()
 
-    def _changed(self) -> None:
-        if self.file is not None:
-            write_atomic(self.file, json.dumps(self.known, indent=2) + "\n")
+    def note(self, **known: Any) -> None:
+        """`known`: fields of `helm.output.RunRecord`."""
+        with self._lock:
+            self.known |= known
+            self._write()
 
+    def note_prompt(self, annotator: str, template: str) -> None:
+        """With which judges are asked, as a hash: an annotation holds HELM's fields alone.
 
-class JudgePrompts(RunRecord):
-    """Annotator -> hashes of the templates that its judges were asked with: an annotation holds HELM's fields alone."""
-
-    def note(self, annotator: str, template: str) -> None:
-        """`template` holds neither a question nor an answer."""
+        `template` holds neither a question nor an answer.
+        """
         sha256 = hashlib.sha256(template.encode()).hexdigest()
         with self._lock:
-            known = self.known.setdefault(annotator, [])
-            if sha256 not in known:
-                self.known[annotator] = sorted([*known, sha256])
-                self._changed()
+            of_annotator = self.known.setdefault("judge_prompts", {}).setdefault(annotator, [])
+            if sha256 not in of_annotator:
+                of_annotator.append(sha256)
+                of_annotator.sort()
+                self._write()
 
-
-class CodeExecution(RunRecord):
-    """How what a model answered was executed, and what came in its way."""
-
-    def begin(self, run_specs: Iterable[str], by: Sequence[str]) -> None:
-        """Of this helm-run, beside run specs that were noted before: nothing is written where nothing is executed."""
+    def count_ended(self) -> None:
+        """One more answer ended the process that executed it."""
         with self._lock:
-            self.known.update(run_specs=sorted({*self.known.get("run_specs", ()), *run_specs}), by=list(by))
+            self.known["ended"] = self.known.get("ended", 0) + 1
+            self._write()
 
-    def count(self, what: str) -> None:
-        with self._lock:
-            self.known[what] = self.known.get(what, 0) + 1
-            self._changed()
+    def _write(self) -> None:
+        if self._file is not None:
+            write_atomic(self._file, json.dumps(self.known, indent=2) + "\n")
 
 
-judge_prompts, code_execution = JudgePrompts(), CodeExecution()
-drawn_sample = RunRecord()  # with `extra.stop_when`: how many instances are asked, of how many
+run_record = RunRecord()

@@ -40,10 +40,10 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
             )
             return [one for one in instances if one.split == TRAIN_SPLIT] + chosen
         if settings is not None and settings.in_one_order:
-            from eval_factory.helm_plugin.session import drawn_sample
+            from eval_factory.helm_plugin.session import run_record
 
             sample, by = in_one_order(there, settings.seed)[:max_eval_instances], None
-            drawn_sample.known = {"asked": len(sample), "of": len(there)}
+            run_record.note(drawn_sample={"asked": len(sample), "of": len(there)})
         elif settings is None or len(there) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
         else:

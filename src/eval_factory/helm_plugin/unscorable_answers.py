@@ -24,8 +24,7 @@ from helm.proxy.retry import NonRetriableException
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.helm import names
 from eval_factory.helm_plugin.client import failure
-from eval_factory.helm_plugin.judged_question import judging
-from eval_factory.helm_plugin.session import raised_at
+from eval_factory.helm_plugin.session import judging, raised_at
 
 _ONE_IN = 2
 """The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With

@@ -14,7 +14,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import Provenance, TaskResult, Validity
 from eval_factory.data.run_data import notes_on_revisions
 from eval_factory.helm import output
-from eval_factory.helm.criterion_output import ANNOTATION
+from eval_factory.helm.criteria import ANNOTATION
 from eval_factory.helm.metric_facts import chosen_main_metric
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal
@@ -29,7 +29,7 @@ from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
+from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
@@ -75,7 +75,7 @@ def collect(
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     again = Askings.of(plan, run, readability.form, answers.logprobs_of)
-    floors = FloorScores(plan, run, plain, readability.form, clock_of(remembered))
+    floors = FloorScores(plan, run, plain, readability.form)
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
@@ -219,7 +219,7 @@ def _report_models(stated: StatedModels, draft: Draft) -> None:
     run, plan = draft.run, draft.plan
     draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
     annotation = run.jury.annotation if run.jury else ANNOTATION
-    prompts = output.stored_judge_prompts(plan.rundir.helm, annotation) if run.jury or run.rubric else None
+    prompts = output.read_run_record(plan.rundir.helm).judge_prompts.get(annotation)
     draft.asked = stated.endpoints({judge.role: prompts for judge in plan.judges})
     draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
     most = plan.evaluation.run.config.params.extra.max_model_mismatch

@@ -18,7 +18,7 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.run_data import unlike_pinned
 from eval_factory.endpoint.openai_api import CHAT
 from eval_factory.helm import names
-from eval_factory.helm.output import AdapterSpec, drawn_sample
+from eval_factory.helm.output import AdapterSpec, read_run_record
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
@@ -238,7 +238,7 @@ def _of_prompts_and_sample(
 def _of_sample(facts: ComparedRun, most: int) -> Iterator[Deviation]:
     params, known = facts.plan.evaluation.run.config.params, facts.plan.evaluation.task.about.instances
     limit, seed, name = params.limit_samples, params.extra.sample_seed, "sample_seed"
-    if (stop := facts.plan.evaluation.stop_when) and (drawn := drawn_sample(facts.plan.rundir.helm)):
+    if (stop := facts.plan.evaluation.stop_when) and (drawn := read_run_record(facts.plan.rundir.helm).drawn_sample):
         limit, seed, name, known = drawn.asked, stop.seed, "stop_when", drawn.of
     if params.extra.instances is not None:
         yield Deviation("instances", "HELM's draw", f"{facts.asked} by name", "they are no sample of the benchmark")

@@ -12,7 +12,7 @@ from typing import Any
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import YamlError, load_mapping
 from eval_factory.core.results import PASSPORT_FILE
-from eval_factory.helm.criterion_prompt import criterion_template
+from eval_factory.helm.criteria import criterion_template
 from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.tasks.physician_labels import LabelledPairs
 

@@ -8,11 +8,9 @@ then.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import platform
 import re
-import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +22,6 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.this_process import Clock
 from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
 from eval_factory.endpoint import media
@@ -32,7 +29,6 @@ from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
@@ -119,10 +115,7 @@ OF_A_RUN = (
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
-    of_the_plugin = (
-        names.HUB_DATASETS_FILE, names.PATCHES_FILE, names.LIMITED_RECORDS_FILE, names.CODE_EXECUTION_FILE,
-        names.JUDGE_PROMPTS_FILE, names.TRIVIAL_SCORES_FILE, names.JUDGE_PROBE_FILE, names.DRAWN_SAMPLE_FILE,
-    )  # fmt: skip
+    of_the_plugin = (names.RUN_RECORD_FILE, names.TRIVIAL_SCORES_FILE, names.JUDGE_PROBE_FILE)
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
     files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
     return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}
@@ -157,10 +150,7 @@ def provenance_of(
     data = dataset_files(plan, scenario)
     endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
     replaced = about.access == "public" and plan.evaluation.run.config.params.extra.data_path is not None
-    patches, executed = output.applied_patches(plan.rundir.helm), output.stored_code_execution(plan.rundir.helm)
-    code_execution: dict[str, Any] | None = None
-    if executed is not None and plan.evaluation.task.helm.run_spec in executed.run_specs:
-        code_execution = {"confined_by": list(executed.by)}
+    record = output.read_run_record(plan.rundir.helm)
     upstream, plug_in = plan.upstream, plan.evaluation.task.plug_in
     environment = environment_of(upstream)
     recorded = (*RECORDED_PACKAGES, *([plug_in.package] if plug_in else []))
@@ -178,8 +168,8 @@ def provenance_of(
         git_hash=git_hash,
         target="demo baseline" if endpoint.is_demo else endpoint.model_id,
         data_bundle=data_bundle,
-        code_execution=code_execution,
-        patches=None if patches is None else tuple(patches.of(plan.evaluation.task.helm.run_spec)),
+        code_execution={"confined_by": record.executed_by} if record.executed_by else None,
+        patches=None if record.patches is None else tuple(record.patches),
         endpoints=endpoints or {},
         dataset_revisions=revisions_of(plan, data),
         platform=platform_of_this(),
@@ -207,7 +197,7 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     """Name -> SHA-256 of what a finished run read: its scenario's files, the Hub's, the user's own, the package's."""
     files = output.scenario_files(plan.rundir.helm, scenario)
     data = {path.relative_to(plan.rundir.helm).as_posix(): sha256_of(path) for path in files}
-    for dataset in output.hub_datasets(plan.rundir.helm):
+    for dataset in output.read_run_record(plan.rundir.helm).datasets:
         data.update({name: sha256_of(path) for name, path in dataset.files().items()})
     data.update(hashes_of(plan.rundir))
     data.update(packaged_data(plan.evaluation.task.helm.run_spec))
@@ -254,12 +244,3 @@ class Remembered:
             made, dataset_files=data, dataset_revisions=revisions_of(plan, data),
             started_at=times.started_at, ended_at=times.ended_at,
         )  # fmt: skip
-
-
-def clock_of(remembered: Remembered | None) -> Clock:
-    """The real one of a first collection; later one with which floors come as far as they came then, because whoever
-    collects again may have more or less time."""
-    if remembered is None:
-        return time.thread_time
-    late = any(note.startswith(MISSING_FLOORS) and LATE in note for note in remembered.notes)
-    return itertools.count(0.0, 1e9).__next__ if late else lambda: 0.0

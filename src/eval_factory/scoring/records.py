@@ -12,7 +12,7 @@ from eval_factory.endpoint import openai_api, response_cache
 from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
-from eval_factory.helm.criterion_output import decision_signs
+from eval_factory.helm.criteria import decision_signs
 from eval_factory.helm.instance_fields import categories_of
 from eval_factory.helm.judge_output import injection_signs
 from eval_factory.plan.run_plan import EndpointPlan, Plan

@@ -11,7 +11,7 @@ from typing import Any
 from eval_factory.core import formats
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
 from eval_factory.helm import output
-from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
+from eval_factory.helm.criteria import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import length_correlation, ordinal_alpha

@@ -13,7 +13,6 @@ from eval_factory.core.results import Instances, Provenance, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import output
-from eval_factory.helm.names import SQL_SHORT_LIMIT_S, SQL_TOTAL_LIMIT_S
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.tally import Tally
@@ -47,7 +46,8 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
         then = f"the model's answers are those of the run of {origin.started_at}"
         yield Note(Importance.BACKGROUND, f"{then}; nothing of the model's was asked again")
     found, known = len({key[0] for key in tally.requested}), plan.evaluation.task.about.instances
-    if plan.evaluation.stop_when is not None and (drawn := output.drawn_sample(plan.rundir.helm)) is not None:
+    drawn = output.read_run_record(plan.rundir.helm).drawn_sample
+    if plan.evaluation.stop_when is not None and drawn is not None:
         found = drawn.of
     rules = plan.evaluation.task.helm.parameters
     chosen = plan.evaluation.run.config.params.extra.instances
@@ -134,8 +134,8 @@ def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
         earlier: notes of an earlier collection, which hold where the data are gone.
     """
     notes, run_spec = [], plan.evaluation.task.helm.run_spec
-    limited = output.limited_records(plan.rundir.helm)
-    if limited is not None and limited.run_spec == run_spec:
+    limited = output.read_run_record(plan.rundir.helm).limited_records
+    if limited is not None:
         longer = f"longer than max_length={limited.max_length} tokens"
         if limited.left_out:
             who = f"{limited.left_out} of {limited.records} patients (at the time of a prediction)"
@@ -181,19 +181,12 @@ def _notes_on_execution(plan: Plan) -> list[Note]:
     helm = plan.evaluation.task.helm
     if helm.run_spec in NOT_CONFINED_RUN_SPECS:
         return [Note(Importance.DOUBTFUL, _NOT_CONFINED)]
-    found = output.stored_code_execution(plan.rundir.helm)
-    if found is None:
-        return []
-    notes = []
-    if helm.run_spec in found.run_specs and executed_by(helm.run_spec, helm.arguments):
-        notes.append(Note(Importance.BACKGROUND, f"what the model answered was executed, in {', in '.join(found.by)}"))
+    found, notes = output.read_run_record(plan.rundir.helm), []
+    if found.executed_by and executed_by(helm.run_spec, helm.arguments):
+        how = ", in ".join(found.executed_by)
+        notes.append(Note(Importance.BACKGROUND, f"what the model answered was executed, in {how}"))
     if found.ended:
         text = f"{found.ended} answers ended the process that executed them, and count as wrong"
-        notes.append(Note(Importance.INCOMPLETE, text))
-    if found.shortened:
-        queries = f"{found.shortened} queries of the model were ended after {SQL_SHORT_LIMIT_S:g} s"
-        slow = f"its slow ones had taken {SQL_TOTAL_LIMIT_S:g} s together"
-        text = f"{queries}, because {slow}; they count as failed, as if they had taken their full time"
         notes.append(Note(Importance.INCOMPLETE, text))
     return notes
 

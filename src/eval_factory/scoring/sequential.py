@@ -47,7 +47,7 @@ class Looks:
     @classmethod
     def of(cls, plan: Plan) -> Looks | None:
         """None without a rule. Raises HelmError; PrerequisiteError: the other run's values cannot be read."""
-        stop, drawn = plan.evaluation.stop_when, output.drawn_sample(plan.rundir.helm)
+        stop, drawn = plan.evaluation.stop_when, output.read_run_record(plan.rundir.helm).drawn_sample
         if stop is None or drawn is None:
             return None
         file = plan.rundir.model_configs / names.OTHER_RUN

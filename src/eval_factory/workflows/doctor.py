@@ -15,7 +15,7 @@ from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.endpoint import proxies
-from eval_factory.helm.packages import how_to_install
+from eval_factory.helm.environments import how_to_install
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import Plan, make_plan

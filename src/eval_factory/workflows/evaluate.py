@@ -28,8 +28,7 @@ from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.openai_api import IMAGES
 from eval_factory.executors.process import make_room
 from eval_factory.helm.command import command_line
-from eval_factory.helm.environments import environment_of
-from eval_factory.helm.packages import look_for_packages
+from eval_factory.helm.environments import environment_of, look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums

@@ -33,8 +33,7 @@ from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.process import ProcessSpec, child_environment, run_logged, run_shown
-from eval_factory.helm.environments import environment_of
-from eval_factory.helm.packages import module_named_in, not_installed
+from eval_factory.helm.environments import environment_of, module_named_in, not_installed
 from eval_factory.plan.prices import budget_of, prices_of
 from eval_factory.plan.run_plan import Plan, oauth_of
 from eval_factory.workflows.context import RunContext

@@ -15,8 +15,7 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mea
 from eval_factory.core.helm_run_settings import MEDHELM_HOME
 from eval_factory.core.rundir import PRIVATE_FOLDER
 from eval_factory.executors.process import child_environment, run_captured
-from eval_factory.helm.environments import environment_of, home_of
-from eval_factory.helm.packages import how_to_install
+from eval_factory.helm.environments import environment_of, home_of, how_to_install
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 LOCK = "medhelm.lock"  # exact versions with hashes, without torch; scripts/lock.sh makes it

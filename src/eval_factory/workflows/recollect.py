@@ -341,7 +341,7 @@ def differences_now(plan: Plan, then: Provenance, rundir: RunDir) -> Iterator[st
     if then.errata_version != here.errata_version:
         yield f"errata: version {then.errata_version} then, {here.errata_version} here: corrected scores may differ"
     files = {name: rundir.helm / name for name in then.dataset_files if name.startswith("scenarios/")}
-    for dataset in output.hub_datasets(rundir.helm):
+    for dataset in output.read_run_record(rundir.helm).datasets:
         files |= dataset.files()
     own = own_data_of(plan.evaluation.task, plan.evaluation.run.config.params.extra)
     files |= files_of(own.layout, own.path, own.values) if own else {}

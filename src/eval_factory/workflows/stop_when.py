@@ -38,9 +38,9 @@ def look_to_begin_with(plan: Plan) -> int | None:
     """Instances of the folder's last look, or of the first one that there will be; None without a rule."""
     if (stop := plan.evaluation.stop_when) is None:
         return None
-    from eval_factory.helm.output import drawn_sample
+    from eval_factory.helm.output import read_run_record
 
-    drawn = drawn_sample(plan.rundir.helm)
+    drawn = read_run_record(plan.rundir.helm).drawn_sample
     return stop.first if drawn is None else drawn.asked
 
 

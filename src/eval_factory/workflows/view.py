@@ -18,8 +18,7 @@ from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.plain_yaml import parse_own, to_yaml
 from eval_factory.core.rundir import PRIVATE_FOLDER, RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.helm.environments import environment_of
-from eval_factory.helm.packages import look_for_helm
+from eval_factory.helm.environments import environment_of, look_for_helm
 from eval_factory.helm.page_schema import SCHEMA_FILE, page_schema
 from eval_factory.report.reader import run_folders
 from eval_factory.tasks.upstreams import HELM

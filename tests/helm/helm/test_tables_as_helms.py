@@ -13,7 +13,7 @@ from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm.criterion_prompt import prompt_of_jury
+from eval_factory.helm.criteria import prompt_of_jury
 from eval_factory.helm.metric_facts import _FACTS
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC

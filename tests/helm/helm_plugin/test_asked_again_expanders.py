@@ -13,8 +13,7 @@ from helm.benchmark.run_expander import RUN_EXPANDERS
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, PassageQuestionInput, Reference
 
-import eval_factory.helm_plugin.choice_order_expander
-import eval_factory.helm_plugin.more_metrics  # noqa: F401 - they register expanders
+import eval_factory.helm_plugin.choice_order_expander  # noqa: F401 - registers expanders, also those of asked_again
 from eval_factory.demo.benchmark import sample_medical_qa
 from eval_factory.tasks.asked_again import ABSTENTION
 

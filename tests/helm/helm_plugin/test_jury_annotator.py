@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +11,10 @@ import pytest
 from helm.benchmark.annotation.model_as_judge import LLMAsJuryAnnotator
 from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.helm.names import JUDGE_PROMPTS_FILE, NOT_JUDGED
+from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.rubric import criterion_judge
-from eval_factory.helm_plugin.session import JudgePrompts
+from eval_factory.helm_plugin.session import RunRecord
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm
 
 GIVEN = '{"accuracy": {"score": 4, "explanation": "x"}}'
@@ -87,12 +86,12 @@ def test_no_judge_is_asked_about_an_answer_with_nothing_in_it() -> None:
     assert annotated({"a": AssertionError("asked")}, " \n") == helms
 
 
-def test_the_template_of_the_prompt_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(criterion_judge, "judge_prompts", prompts := JudgePrompts())
-    prompts.write_down(file := tmp_path / JUDGE_PROMPTS_FILE)
+def test_the_template_of_the_prompt_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(criterion_judge, "run_record", record := RunRecord())
     for answer in ("one", "two"):
         annotated({"a": result(GIVEN)}, answer)
-    assert json.loads(file.read_text()) == {"a_bench": [hashlib.sha256(b"judge {RESPONSE}").hexdigest()]}
+    sha256 = hashlib.sha256(b"judge {RESPONSE}").hexdigest()
+    assert record.known == {"judge_prompts": {"a_bench": [sha256]}}
 
 
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import Stage
+from eval_factory.helm_plugin.session import RunRecord
 from seeing_endpoint import picture
 
 KEY = "9bQzCANARY7Kd0PLx2MnWv8RtYs4Hj6GfEe1"
@@ -114,12 +115,13 @@ def test_requests_are_let_go_when_they_are_answered() -> None:
 def test_a_run_is_told_from_its_begin_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[Stage] = []
     monkeypatch.setattr(patch_registry, "apply_patches", stages.append)
+    monkeypatch.setattr(runner, "run_record", record := RunRecord())
     made, told = runner_of(tmp_path, {"a:x=1": None})
     made.run_all(specs("a:x=1"))
     assert [event["event"] for event in told.events] == [logs.PHASE, logs.RUN_DONE]
     assert told.events[-1] == {"event": logs.RUN_DONE, "run": "a:x=1", "path": "runs/a_x=1"}
     assert stages == [Stage.IMPORTED, Stage.SCORING]
-    assert "applied" in json.loads((tmp_path / "patches.json").read_text())
+    assert "patches" in record.known
 
 
 def test_an_endpoint_that_refuses_ends_it(tmp_path: Path) -> None:
@@ -238,7 +240,6 @@ def test_what_helm_raises_is_told_on_a_line(tmp_path: Path, capsys: pytest.Captu
 def test_a_limit_is_told_at_the_end_of_a_run(outcome: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However it ends."""
     monkeypatch.setattr(patch_registry, "apply_patches", lambda _stage: None)
-    monkeypatch.setattr(patch_registry, "record_patches", lambda _path: None)
     made, told = runner_of(tmp_path, {"a": outcome})
     with nullcontext() if outcome is None else pytest.raises(SystemExit):
         made.run_all(specs("a"))

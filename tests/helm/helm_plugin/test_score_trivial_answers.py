@@ -1,12 +1,9 @@
-"""Trivial answers scored by HELM's own metrics, on states made here; no request, no time limit but an injected one."""
+"""Trivial answers scored by HELM's own metrics, on states made here; no request is sent."""
 
 from __future__ import annotations
 
-import itertools
 import re
-import shutil
 import sqlite3
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +19,6 @@ from helm.benchmark.metrics.evaluate_reference_metrics import get_rouge_function
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.run_specs import medhelm_run_specs
-from helm.benchmark.scenarios.medec_scenario import MedecScenario
 from helm.benchmark.scenarios.scenario import (
     CORRECT_TAG,
     Input,
@@ -30,11 +26,9 @@ from helm.benchmark.scenarios.scenario import (
     Output,
     Reference,
     ScenarioSpec,
-    with_instance_ids,
 )
 from helm.common.request import Request
 
-from eval_factory.core.this_process import TimeLimit
 from eval_factory.helm import names, trivial_answers
 from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import concordance_scenario
@@ -42,7 +36,6 @@ from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_floors import known_floors
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
 VALUE = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
@@ -73,16 +66,16 @@ def spec_of(*metrics: MetricSpec, name: str = "pubmed_qa:model=m") -> RunSpec:
     return RunSpec(name=name, scenario_spec=ScenarioSpec("none"), adapter_spec=adapter, metric_specs=list(metrics))
 
 
-def scored_as(run_spec: RunSpec, folder: Path, states: list[RequestState], limit: Any = None) -> TrivialScores:
+def scored_as(run_spec: RunSpec, folder: Path, states: list[RequestState]) -> TrivialScores:
     state = ScenarioState(run_spec.adapter_spec, states, [])
-    assert score_trivial_answers(run_spec, state, None, folder, limit or TimeLimit(100.0)) is None
+    assert score_trivial_answers(run_spec, state, None, folder) is None
     found = read_trivial_scores(folder)
     assert found is not None
     return found
 
 
-def scored(folder: Path, states: list[RequestState], *metrics: Any, limit: Any = None, **spec: Any) -> TrivialScores:
-    return scored_as(spec_of(*(metrics or (EXACT,)), **spec), folder, states, limit)
+def scored(folder: Path, states: list[RequestState], *metrics: Any, **spec: Any) -> TrivialScores:
+    return scored_as(spec_of(*(metrics or (EXACT,)), **spec), folder, states)
 
 
 def means(found: TrivialScores, metric: str = "exact_match") -> dict[str, float]:
@@ -98,7 +91,7 @@ def test_every_answer_is_scored_by_every_metric(tmp_path: Path) -> None:
     assert (by_random.values["exact_match"], by_random.answer, by_random.answers) == ([0.5] * 4, None, None)
     assert means(found, "quasi_exact_match") == means(found)
     assert found.questions == [(f"id{number}", 0, "test") for number in range(4)]
-    assert (found.run, found.left_out, found.error) == ("pubmed_qa:model=m", [], None)
+    assert (found.run, found.error) == ("pubmed_qa:model=m", None)
 
 
 def test_an_instance_is_scored_once_and_only_as_it_is(tmp_path: Path) -> None:
@@ -142,9 +135,7 @@ def test_what_helm_would_say_again_is_asked_once(tmp_path: Path, monkeypatch: py
     quick = scored(tmp_path, different())
     once = made.copy()
     made.clear()
-    (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
-    monkeypatch.setattr(module._Scorer, "_first_alike", lambda self: list(range(len(self._asked))))
-    monkeypatch.setattr(module._Scorer, "_as_read", lambda _self, _state, answer: answer)
+    monkeypatch.setattr(module._Scorer, "_what_counts", lambda _self, state, answer: (state.instance.id, answer))
     slow = scored(tmp_path, different())
     assert slow.strategies == quick.strategies
     assert len(set(once)) == len(once) < len(made)
@@ -156,7 +147,7 @@ def test_an_answer_that_a_pattern_is_applied_to(tmp_path: Path, monkeypatch: pyt
     run_spec = spec_of(EXACT)
     run_spec = replace(run_spec, adapter_spec=replace(run_spec.adapter_spec, output_mapping_pattern="(.).*answer"))
     state = ScenarioState(run_spec.adapter_spec, [state_of(question(0, "yes"), {"I": "yes"})], [])
-    assert score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)) is None
+    assert score_trivial_answers(run_spec, state, None, tmp_path) is None
     assert [text for _, text in made] == ["", REFUSAL, "I"]
 
 
@@ -195,7 +186,6 @@ def test_a_summary_against_first_sentences_of_its_source(tmp_path: Path, monkeyp
     assert found.strategies[0].answer == "{Doctor: How are you?"
     assert set(means(found, "rouge_1").values()) == {0.0}
     monkeypatch.setattr(trivial_answers, "_SENTENCE_END", re.compile("$^"))
-    (tmp_path / names.TRIVIAL_SCORES_FILE).unlink()
     found = scored(tmp_path, of_a_dialogue(), summaries, name="x:model=m")
     helms = get_rouge_function("rouge1")(NOTE[1:-1], DIALOGUE[1:-1])
     assert means(found, "rouge_1")["first sentences"] == helms == pytest.approx(2 * 2 / (2 + 7))
@@ -238,47 +228,6 @@ def test_forms_are_those_of_the_framework() -> None:
     assert found == {name: [form] for name, form in declared.items() if form is not None}
 
 
-def test_what_was_scored_before_is_not_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = scored(tmp_path, yes_no("yes", "no"))
-    monkeypatch.setattr(module._Scorer, "score", lambda *_: pytest.fail("it is known"))
-    assert scored(tmp_path, yes_no("yes", "no"), name="pubmed_qa:model=other").strategies == first.strategies
-    monkeypatch.undo()
-    others = [yes_no("yes", "yes"), [replace(one, output_mapping={"A": "yes"}) for one in yes_no("yes", "no")]]
-    hashes = {scored(tmp_path, states).data_sha256 for states in others}
-    assert len(hashes | {first.data_sha256}) == 3
-    assert scored(tmp_path, yes_no("yes", "no"), name="ehrshot:model=m").data_sha256 != first.data_sha256
-
-
-def test_what_there_is_no_time_for_is_named_and_done_the_next_time(tmp_path: Path) -> None:
-    """The clock goes on by one second whenever it is read: once for the beginning, once for each question."""
-
-    def limit(seconds: float) -> TimeLimit:
-        return TimeLimit(seconds, itertools.count().__next__)
-
-    states = yes_no("yes", "no")
-    early = scored(tmp_path, states, limit=limit(6.0))  # two to hash them, four for two answers
-    assert [one.name for one in early.strategies] == ["empty", "refusal"]
-    assert early.left_out == ["majority", "always A", "always B", "random"]
-    assert (early.limit_s, early.spent_s) == (6.0, 8.0)
-    later = scored(tmp_path, states)
-    assert (means(later)["always A"], later.left_out) == (0.5, [])
-    assert scored(tmp_path, yes_no("no"), limit=limit(0.5)).left_out == ["all"]
-
-
-def test_a_busy_machine_leaves_out_nothing_that_an_idle_one_computes() -> None:
-    """Only what another process does is measured by the time that it takes."""
-    basic = MetricSpec(class_name=BASIC, args={})
-    assert module.clock_for(spec_of(basic)) is time.thread_time
-    assert module.clock_for(spec_of(basic, MetricSpec(class_name=SQL))) is time.monotonic
-
-
-def test_known_data_sets_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sha256 = scored(tmp_path, yes_no("yes", "no")).data_sha256
-    monkeypatch.setattr(module, "known_floors", {sha256: "known"}.get)
-    found = scored(tmp_path, yes_no("yes", "no"))
-    assert (found.known, found.data_sha256, found.strategies) == (True, sha256, [])
-
-
 def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executed: list[str] = []
 
@@ -288,16 +237,12 @@ def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, mon
         return {"predicted_result": rows, "query_error": None if rows else "no", "query_written": bool(text)}
 
     monkeypatch.setattr(sql_execution, "query_annotation_of", annotation_of)
-    monkeypatch.setattr(sql_execution, "database_state", lambda: "state")
     gold = [{"ehr_sql": {"ground_truth_result": [(number,)]}} for number in range(2)]
     states = [state_of(question(number, "SELECT 1"), annotations=given) for number, given in enumerate(gold)]
     found = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
     assert means(found, "ehr_sql_execution_accuracy") == {"empty": 0.0, "refusal": 0.0, "always SELECT 1": 0.5}
     assert executed == ["", REFUSAL, "SELECT 1"]
     assert found.strategies[2].annotation == {"predicted_result": [[1]], "query_error": None, "query_written": True}
-    monkeypatch.setattr(sql_execution, "database_state", lambda: "changed")
-    again = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
-    assert again.data_sha256 != found.data_sha256
 
 
 def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +260,6 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkey
     assert len(alone) == 3
     with pytest.raises(ValueError, match="not executed as it is written"):
         sql_execution.query_annotation_of("SELECT current_time")
-    assert sql_execution.database_state().startswith(f"{(folder / 'eicu.sqlite').stat().st_size} bytes at ")
 
 
 def failing(*_: Any) -> None:
@@ -326,7 +270,7 @@ def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "create_metric", failing)
     run_spec = spec_of(EXACT)
     state = ScenarioState(run_spec.adapter_spec, yes_no("yes"), [])
-    told = str(score_trivial_answers(run_spec, state, None, tmp_path, TimeLimit(100.0)))
+    told = str(score_trivial_answers(run_spec, state, None, tmp_path))
     found = read_trivial_scores(tmp_path)
     assert told.startswith("RuntimeError in test_score_trivial_answers.py:")
     assert found is not None
@@ -334,24 +278,7 @@ def test_what_goes_wrong_is_written_down_without_a_text(tmp_path: Path, monkeypa
     assert "prompt" not in (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
     no_folder = tmp_path / "file"
     no_folder.touch()
-    assert score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0)) == told  # the first error counts
+    assert score_trivial_answers(run_spec, state, None, no_folder) == told  # the first error counts
     monkeypatch.undo()
-    unwritten = score_trivial_answers(run_spec, state, None, no_folder, TimeLimit(100.0))
+    unwritten = score_trivial_answers(run_spec, state, None, no_folder)
     assert str(unwritten).endswith("Error: it could not be written down")
-
-
-@pytest.mark.medical_data
-def test_the_packages_table_is_what_is_computed(medical_data: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    folder = shutil.copytree(medical_data / "scenarios" / "medec", tmp_path / "medec")
-    instances = [one for one in with_instance_ids(MedecScenario().get_instances(str(folder))) if one.split == "test"]
-    run_spec = replace(medhelm_run_specs.get_medec_run_spec(), name="medec:model=m")
-    known = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
-    assert known.known
-    floors = known_floors(known.data_sha256)
-    assert floors is not None
-    assert floors.floors["medec_error_flag_accuracy"].instances == len(instances)
-    monkeypatch.setattr(module, "known_floors", lambda _sha256: None)
-    computed = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
-    for metric in ("medec_error_flag_accuracy", "medec_error_sentence_accuracy"):
-        assert means(computed, metric) == pytest.approx(floors.floors[metric].answers, abs=1e-12)
-    assert round(means(computed, "medec_error_flag_accuracy")["empty"], 2) == 0.52

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eval_factory.helm import packages
+from eval_factory.helm import environments
 from eval_factory.helm.environments import environment_of
 from eval_factory.tasks.upstreams import HELM
 
@@ -71,6 +71,6 @@ def test_what_is_known_to_be_missing_is_missing() -> None:
     }  # fmt: skip
     errors: dict[str, str] = json.loads(run(IMPORT_PARTS, json.dumps(metrics)).splitlines()[-1])
     for name in metrics:
-        missing = packages.missing_for(name, environment_of(HELM))
+        missing = environments.missing_for(name, environment_of(HELM))
         assert (name in errors) == bool(missing), errors.get(name)
         assert not missing or any(module in errors[name] for module in missing), errors[name]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eval_factory.core.this_process import OutOfTime, TimeLimit, interrupt_on_signals, not_to_be_hung_up
+from eval_factory.core.this_process import interrupt_on_signals, not_to_be_hung_up
 
 
 @pytest.fixture(autouse=True)
@@ -49,24 +49,3 @@ def test_another_thread_leaves_signals_alone() -> None:
     thread.start()
     thread.join()
     assert found == [signal.getsignal(signal.SIGHUP)]
-
-
-def test_time_between_two_blocks_does_not_count() -> None:
-    limit = TimeLimit(5.0, iter([0.0, 2.0, 100.0, 103.0]).__next__)
-    with limit:
-        pass
-    assert limit.spent == 2.0
-    with limit:
-        pass
-    assert limit.spent == 5.0
-
-
-def test_what_is_spent_to_the_end_is_allowed_and_more_is_not() -> None:
-    limit = TimeLimit(2.0, iter([10.0, 11.0, 12.0, 12.5, 13.0]).__next__)
-    with limit:
-        limit.check()
-        limit.check()
-        assert limit.spent == 2.0
-        with pytest.raises(OutOfTime):
-            limit.check()
-    assert limit.spent == 3.0

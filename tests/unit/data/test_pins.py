@@ -13,7 +13,7 @@ from eval_factory.data import run_data
 from eval_factory.data.hub import UNKNOWN_REVISION
 from eval_factory.data.run_data import notes_on_revisions, pins_of, revisions_of, unlike_pinned
 from eval_factory.data.sources import HubDataset, Listing, SourceFile, Sources, TaskSources, load_sources
-from eval_factory.helm.names import HUB_DATASETS_FILE
+from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.plan.run_plan import Plan
 from unit.builders import plan
 
@@ -66,7 +66,7 @@ def loaded(here: Plan, **revisions: str) -> Plan:
     here.rundir.helm.mkdir(parents=True)
     usual = {"config": "default", "folder": "/x"}
     rows = [{**usual, "id": f"org/{name}", "revision": revision} for name, revision in revisions.items()]
-    (here.rundir.helm / HUB_DATASETS_FILE).write_text(json.dumps(rows))
+    (here.rundir.helm / RUN_RECORD_FILE).write_text(json.dumps({"datasets": rows}))
     return here
 
 

@@ -11,8 +11,7 @@ import pytest
 import requests
 
 from eval_factory.demo.server import DemoServer, baseline_answer, embedded_judgement
-from eval_factory.helm.criterion_output import parse_decisions
-from eval_factory.helm.criterion_prompt import criterion_prompt
+from eval_factory.helm.criteria import criterion_prompt, parse_decisions
 from eval_factory.tasks.rubric_case import Criterion
 
 QUESTION = "Which?\nA. short\nB. the longest of them\nC. middle one\nAnswer:"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.helm.criterion_output import parse_decisions
-from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template, prompt_of_jury
+from eval_factory.helm.criteria import criterion_prompt, criterion_template, parse_decisions, prompt_of_jury
 from eval_factory.helm.judge_output import UnusableJudgeOutput
 from eval_factory.tasks.rubric_case import Criterion
 

@@ -11,8 +11,8 @@ import pytest
 
 from eval_factory.core.errors import HelmError
 from eval_factory.helm import output
-from eval_factory.helm.names import JUDGE_PROMPTS_FILE, PATCHES_FILE
-from eval_factory.helm.output import HelmRun, JuryNames, StoredRunSpec, applied_patches, stored_judge_prompts
+from eval_factory.helm.names import RUN_RECORD_FILE
+from eval_factory.helm.output import HelmRun, RunRecord, StoredRunSpec, read_run_record
 
 
 def run_of(folder: Path) -> HelmRun:
@@ -91,30 +91,12 @@ def test_a_small_run_is_read_once(tmp_path: Path, monkeypatch: Any, spare: int, 
     assert run == run_of(tmp_path)
 
 
-def test_patches_of_a_helm_run_of_several_run_specs(tmp_path: Path) -> None:
-    assert applied_patches(tmp_path) is None
-    applied = [
-        {"name": "always", "run_specs": None, "erratum": None},
-        {"name": "of_two", "run_specs": ["ehr_sql", "medec"], "erratum": "e"},
-        {"name": "of_another", "run_specs": ["pubmed_qa"]},
-    ]
-    (tmp_path / PATCHES_FILE).write_text(json.dumps({"applied": applied, "left_out": {"x": "y"}}))
-    found = applied_patches(tmp_path)
-    assert found is not None
-    assert found.of("medec") == ["always", "of_two"]
-    assert found.of("medcalc_bench") == ["always"]
-    (tmp_path / PATCHES_FILE).write_text("{}")
-    with pytest.raises(HelmError):
-        applied_patches(tmp_path)
-
-
-def test_the_prompts_of_judges_are_known_where_they_were_written_down(tmp_path: Path) -> None:
-    jury = JuryNames("a_accuracy", "a", {})
-    assert stored_judge_prompts(tmp_path, jury.annotation) is None
-    file = tmp_path / JUDGE_PROMPTS_FILE
-    file.write_text(json.dumps({"a": ["1", "2"], "b": ["3"]}))
-    assert stored_judge_prompts(tmp_path, jury.annotation) == ("1", "2")
-    assert stored_judge_prompts(tmp_path, "c") is None
-    file.write_text("[1]")
-    with pytest.raises(HelmError):
-        stored_judge_prompts(tmp_path, jury.annotation)
+def test_what_helm_run_wrote_down_of_itself(tmp_path: Path) -> None:
+    assert read_run_record(tmp_path) == RunRecord()
+    file = tmp_path / RUN_RECORD_FILE
+    file.write_text(json.dumps({"patches": ["a"], "judge_prompts": {"a": ["1", "2"]}, "newer": 1}))
+    assert read_run_record(tmp_path) == RunRecord(patches=["a"], judge_prompts={"a": ("1", "2")})
+    for text in ("[1]", '{"patches": "a"}'):
+        file.write_text(text)
+        with pytest.raises(HelmError):
+            read_run_record(tmp_path)

@@ -12,7 +12,6 @@ from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import (
     REFUSAL,
     SUITED,
-    VERSION,
     AskedQuestion,
     Strategy,
     StrategyScores,
@@ -195,7 +194,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_trivial_scores(tmp_path) == made
     text = (tmp_path / names.TRIVIAL_SCORES_FILE).read_text()
     assert json.loads(text) == {
-        "version": VERSION, "run": "r", "questions": [["a", 0, "test"], ["b", 0, None]],
+        "run": "r", "questions": [["a", 0, "test"], ["b", 0, None]],
         "strategies": [
             {"name": "always A", "answer": "A", "values": {"exact_match": [1, None]}},
             {"name": "random", "answers": ["A", "B"], "values": {}},
@@ -207,7 +206,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [same.answer_to(1), drawn.answer_to(0), drawn.answer_to(1)] == ["A", "A", "B"]
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", f'{{"version": {VERSION + 1}}}', '{"other": 1}', "\x00"])
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"run": 1}', "\x00"])
 def test_what_cannot_be_read_is_no_file(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / names.TRIVIAL_SCORES_FILE).write_text(text)

@@ -18,7 +18,7 @@ from eval_factory.endpoint.openai_api import Completion, completion_of
 from eval_factory.endpoint.paid_answers import read_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.session import SHORTENED, CodeExecution, JudgePrompts, RunSpending, tracker_of
+from eval_factory.helm_plugin.session import RunRecord, RunSpending, tracker_of
 
 PRICES = {"model": Price(1_000_000.0, 0.0)}
 """A dollar a prompt token."""
@@ -126,28 +126,23 @@ def test_the_clock_runs_since_helm_run_began(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_file_holds_the_latest_and_nothing_of_an_earlier_run(tmp_path: Path) -> None:
-    earlier, record, file = CodeExecution(), CodeExecution(), tmp_path / "x.json"
-    earlier.count(SHORTENED)  # before somebody says where
-    earlier.write_down(file)
-    assert json.loads(file.read_text()) == {"shortened": 1}
+    record, file = RunRecord(), tmp_path / "x.json"
+    record.count_ended()  # before somebody says where
     file.write_text('{"of": "an earlier run"}')
-    for _ in range(2):
-        record.write_down(file)
-        assert not file.exists()
-    record.count(SHORTENED)
-    record.count(SHORTENED)
-    assert json.loads(file.read_text()) == {"shortened": 2}
+    record.write_to(file)
+    assert json.loads(file.read_text()) == {"ended": 1}
+    record.count_ended()
+    record.note(executed_by=["bubblewrap"])
+    assert json.loads(file.read_text()) == {"ended": 2, "executed_by": ["bubblewrap"]}
     assert file.read_text().endswith("}\n")
-    record.begin(["b", "a"], ["bubblewrap"])
-    record.begin(["c"], ["bubblewrap"])
-    record.write_down(other := tmp_path / "of the next run.json")
-    assert json.loads(other.read_text()) == {"shortened": 2, "run_specs": ["a", "b", "c"], "by": ["bubblewrap"]}
+    record.write_to(other := tmp_path / "of the next run.json")
+    assert json.loads(other.read_text()) == record.known
 
 
 def test_templates_of_judges_prompts_are_written_as_hashes(tmp_path: Path) -> None:
-    record = JudgePrompts()
-    record.write_down(tmp_path / "x.json")
+    record = RunRecord()
+    record.write_to(tmp_path / "x.json")
     for annotator, text in (("b", "z"), ("b", "a"), ("a", "z"), ("b", "z")):
-        record.note(annotator, text)
+        record.note_prompt(annotator, text)
     a, z = (hashlib.sha256(text).hexdigest() for text in (b"a", b"z"))
-    assert json.loads((tmp_path / "x.json").read_text()) == {"b": sorted([a, z]), "a": [z]}
+    assert json.loads((tmp_path / "x.json").read_text()) == {"judge_prompts": {"b": sorted([a, z]), "a": [z]}}

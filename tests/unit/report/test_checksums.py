@@ -32,7 +32,7 @@ def test_every_file_of_the_result_is_listed_as_sha256sum_writes_it(finished: Run
     assert names == sorted(names)
     assert set(names) == {
         ".run_state.json", "attestation.intoto.json", "cache.db", "eval_factory_metrics.json", "evaluation_config.yaml",
-        "helm/patches.json", "packages.txt", "instances.jsonl", "report.html", "report.md", "responses/model.jsonl",
+        "helm/run_record.json", "packages.txt", "instances.jsonl", "report.html", "report.md", "responses/model.jsonl",
         "results.jsonl", "results.yml", "run_config.yml",
         *(f"{RUN}/{name}.json" for name in ("per_instance_stats", "run_spec", "scenario_state", "stats")),
         *(f"model_configs/{name}.yaml" for name in ("logging", "model_deployments", "model_metadata")),

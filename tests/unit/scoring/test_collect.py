@@ -254,7 +254,8 @@ def test_who_was_asked_and_what_answers_state_is_kept(tmp_path: Path) -> None:
     judges = [{"name": name, "model_id": "org/judge", "url": f"http://{name}.example/v1"} for name in "ab"]
     here = plan({"config.type": "aci_bench", "config.output_dir": str(tmp_path / "out")})
     here.rundir.helm.mkdir(parents=True)
-    (here.rundir.helm / names.JUDGE_PROMPTS_FILE).write_text(json.dumps({"aci_bench": ["c" * 64], "other": []}))
+    record = {"judge_prompts": {"aci_bench": ["c" * 64], "other": []}}
+    (here.rundir.helm / names.RUN_RECORD_FILE).write_text(json.dumps(record))
     for run_id, stated in (("run", "fallback"), ("before", "org/model")):
         kept = response_cache.ResponseCache(here.rundir.cache_db, run_id)
         attempt = response_cache.Attempt(run_id, "model", 1, "answered", 200, None, 1.0, 0.1)

@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.results import AskedEndpoint, Comparability, Deviation, Instances, Provenance
 from eval_factory.core.rundir import RunDir
-from eval_factory.helm.names import HUB_DATASETS_FILE
+from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.helm.output import AdapterSpec
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from unit.builders import plan
@@ -205,7 +205,8 @@ def test_a_run_that_was_stopped_has_another_sample(tmp_path: Path) -> None:
     flags = {"config.type": "ehr_sql", "config.output_dir": str(tmp_path), f"{EXTRA}.stop_when.half_width": 0.1}
     for asked, settings in ((100, ["limit_samples", "stop_when"]), (2909, ["limit_samples"])):
         (tmp_path / "helm").mkdir(exist_ok=True)
-        (tmp_path / "helm" / "drawn_sample.json").write_text(json.dumps({"asked": asked, "of": 2909}))
+        record = {"drawn_sample": {"asked": asked, "of": 2909}}
+        (tmp_path / "helm" / RUN_RECORD_FILE).write_text(json.dumps(record))
         found = deviations(flags, asked=asked)
         assert [one.setting for one in found if one.setting in ("limit_samples", "stop_when")] == settings
 
@@ -238,7 +239,7 @@ def test_files_that_are_not_the_pinned_ones() -> None:
 def test_a_data_set_at_another_revision(tmp_path: Path) -> None:
     (tmp_path / "helm").mkdir()
     entry = {"id": "UTAustin-AIHealth/MedHallu", "config": "c", "revision": "new", "folder": str(tmp_path)}
-    (tmp_path / "helm" / HUB_DATASETS_FILE).write_text(json.dumps([entry]))
+    (tmp_path / "helm" / RUN_RECORD_FILE).write_text(json.dumps({"datasets": [entry]}))
     facts = facts_of({"config.type": "medhallu"}, {**PLAIN, "max_tokens": 5})
     there = replace(facts, plan=replace(facts.plan, rundir=RunDir(tmp_path)))
     (found,) = [one for one in comparability_of(there).deviations if one.setting != "limit_samples"]

@@ -17,7 +17,7 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import create_or_check, write_origin
-from eval_factory.helm.names import CODE_EXECUTION_FILE, LIMITED_RECORDS_FILE
+from eval_factory.helm.names import RUN_RECORD_FILE
 from eval_factory.helm.output import RequestState
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.notes import Importance
@@ -228,24 +228,19 @@ def test_a_database_without_rows_is_said(statement: str, notes: list[str], tmp_p
     ({"records": 9, "left_out": 3}, ["3 of 9 patients"]),
     ({"records": 9, "cut": 2}, ["2 of 9 records are longer"]),
     ({"records": 9, "left_out": 0}, []),
-    ({"records": 9, "left_out": 3, "run_spec": "medalign"}, []),  # of an earlier run in the same folder
 ])  # fmt: skip
 def test_what_max_length_did(limits: dict[str, object], beginnings: list[str], tmp_path: Path) -> None:
     made = here(tmp_path, "helm:ehrshot:subject=guo_icu,data_path=x")
     assert notes_on_data(made) == []
-    write(made, **{"run_spec": "ehrshot", "max_length": 100, **limits})
+    write(made, limited_records={"max_length": 100, **limits})
     assert all(note.text.startswith(said) for note, said in zip(notes_on_data(made), beginnings, strict=True))
-    write(made, run_spec="ehrshot")  # a damaged record is HELM's failure
-    with pytest.raises(HelmError, match=LIMITED_RECORDS_FILE):
+    write(made, limited_records={})  # a damaged record is HELM's failure
+    with pytest.raises(HelmError, match=RUN_RECORD_FILE):
         notes_on_data(made)
 
 
-def write(made: Plan, name: str = LIMITED_RECORDS_FILE, /, **known: object) -> None:
-    (made.rundir.helm / name).write_text(json.dumps(known))
-
-
-def executed(made: Plan, **known: object) -> None:
-    write(made, CODE_EXECUTION_FILE, **known)
+def write(made: Plan, **known: object) -> None:
+    (made.rundir.helm / RUN_RECORD_FILE).write_text(json.dumps(known))
 
 
 def test_how_answers_were_executed(tmp_path: Path) -> None:
@@ -254,20 +249,14 @@ def test_how_answers_were_executed(tmp_path: Path) -> None:
     assert notes_on_data(made) == []
     elsewhere = here(tmp_path / "elsewhere", "helm:bigcodebench:version=v0.1.3", **allowed)
     assert notes_on_data(elsewhere) == [(Importance.DOUBTFUL, _NOT_CONFINED)]
-    executed(made, run_specs=["code"], by=["a process", "bubblewrap"])
+    write(made, executed_by=["a process", "bubblewrap"])
     how = "what the model answered was executed, in a process"
     assert notes_on_data(made) == [(Importance.BACKGROUND, f"{how}, in bubblewrap")]
-    executed(made, run_specs=["code"], by=["a process"], ended=3)
+    write(made, executed_by=["a process"], ended=3)
     assert notes_on_data(made) == [
         (Importance.BACKGROUND, how),
         (Importance.INCOMPLETE, "3 answers ended the process that executed them, and count as wrong"),
     ]
-    executed(made, run_specs=["bird_sql"], by=["a process"])
-    assert notes_on_data(made) == []
-    executed(here(tmp_path, "ehr_sql"), shortened=7)
-    (note,) = notes_on_data(here(tmp_path, "ehr_sql"))
-    assert note.importance == Importance.INCOMPLETE
-    assert note.text.startswith("7 queries of the model were ended after 1 s, because its slow ones had taken 600 s")
 
 
 def test_an_interval_that_reaches_the_ceiling_of_wrong_labels_is_noted() -> None:

@@ -72,7 +72,7 @@ def test_without_checksums_the_rest_is_verified(folder: RunDir) -> None:
         ("evaluation_config.yaml", "09-09T01:46:40", "09-09T01:46:41", "provenance.started_at"),
         ("evaluation_config.yaml", "09-09T01:47:10", "09-09T01:47:11", "provenance.ended_at"),
         (f"{RUN}/stats.json", '"mean": 1.0', '"mean": 2.0', ""),
-        ("helm/patches.json", "[]", "[ ]", ""),
+        ("helm/run_record.json", "[]", "[ ]", ""),
         ("packages.txt", "==", "==9", ""),
         # Of these nothing else in the folder is made: what is remembered of every file is compared.
         ("model_configs/model_deployments.yaml", "org", "orf", ""),

@@ -21,13 +21,11 @@ from typing import Any
 
 from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
-from eval_factory.helm import names
 from eval_factory.helm_plugin.patches import sandbox_worker, sql_execution
-from eval_factory.helm_plugin.patches.patch_registry import patch_named
-from eval_factory.helm_plugin.session import EXECUTION_ENDED, code_execution
+from eval_factory.helm_plugin.session import run_record
 
 _START_LIMIT_S = 60.0  # for the interpreter and HELM's modules, beside the time of the answer
-CONFINED_BY = ("bubblewrap", "seccomp", "limits of time, memory and file size")
+CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
 BY_SQL_WORKERS = (
     "processes of their own without keys, which open the database for reading only, with limits of time and memory"
 )
@@ -59,7 +57,7 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
         if ended.returncode == TIMED_OUT:
             return TIMED_OUT
     sandbox.require("what the model answered cannot be executed any more", _allowed())
-    code_execution.count(EXECUTION_ENDED)
+    run_record.count_ended()
     return None
 
 
@@ -97,17 +95,11 @@ def _import_path() -> list[str]:
     return [str(path) for path in paths if path.exists() and path != home and path not in home.parents]
 
 
-def _asked_of(patch: str) -> frozenset[str]:
-    """Those run specs of a patch that this helm-run asks for; all where nobody knows."""
-    known = patch_named(patch).run_specs or frozenset()
-    return known & names.asked_run_specs(sys.argv) or known
-
-
 def confine_python() -> None:
     """HumanEval's and APPS's checks."""
     from helm.benchmark.metrics import code_metrics, code_metrics_helper
 
-    code_execution.begin(_asked_of("confine_python"), CONFINED_BY)
+    run_record.note(executed_by=CONFINED_BY)
     code_metrics_helper.check_correctness = check_correctness
     manager = SimpleNamespace(list=list)
     code_metrics.multiprocessing = SimpleNamespace(Manager=lambda: manager, Process=AppsProcess)
@@ -156,7 +148,7 @@ def confine_cpp() -> None:
     """The programs of CodeInsights, and their compiler."""
     from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
-    code_execution.begin(_asked_of("confine_cpp"), CONFINED_BY)
+    run_record.note(executed_by=CONFINED_BY)
     correct.subprocess = SimpleNamespace(run=run_program, PIPE=subprocess.PIPE)
     with suppress(ImportError):  # it needs packages that are seldom there; nothing of it can run then
         from helm.benchmark.metrics import codeinsights_code_evaluation_metrics as evaluation
@@ -193,7 +185,7 @@ def run_compiler(argv: Sequence[str], **_: Any) -> None:
 
 def confine_bird_sql(_annotate: object) -> Any:
     """Queries of Bird and Spider."""
-    code_execution.begin(_asked_of("confine_bird_sql"), [BY_SQL_WORKERS])
+    run_record.note(executed_by=[BY_SQL_WORKERS])
     return annotate_by_rows
 
 
@@ -201,7 +193,7 @@ def confine_czech_bank_sql() -> None:
     """Queries of the Czech bank's questions; HELM's annotator holds a connection that may write."""
     from helm.benchmark.annotation.czech_bank_qa_annotator import CzechBankQAAnnotator
 
-    code_execution.begin(_asked_of("confine_czech_bank_sql"), [BY_SQL_WORKERS])
+    run_record.note(executed_by=[BY_SQL_WORKERS])
     make = CzechBankQAAnnotator.__init__
 
     def without_connection(self: Any, file_storage_path: str) -> None:
@@ -247,9 +239,7 @@ def _rows(database: Path, query: str, *, of_model: bool) -> tuple[sql_execution.
     """
     seconds = QUERY_LIMIT_S if of_model else GOLD_LIMIT_S
     try:
-        found = sql_execution.execute(
-            sql_execution.closed(database), query, seconds=seconds, largest=_MAX_RESULT, of_model=of_model
-        )
+        found = sql_execution.execute(sql_execution.closed(database), query, seconds, _MAX_RESULT)
         return found or [], None
     except sql_execution.QueryFailed as failed:
         if isinstance(failed, sql_execution.EndedByLimit) and not of_model:

@@ -3,9 +3,9 @@
 The list is `patches.yaml`. HELM's behaviour is replaced through this list only, in this order, and always in memory: no
 file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no other.
 
-A patch is applied to an upstream that it is for and was checked against, where its targets are there and the files that
-define them are those of its version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM
-that somebody edited, or installed from its repository, has the same version and may be something else.
+A patch is applied to an upstream that it is for and was checked against, where the files that define its targets are
+those of its version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM that somebody
+edited, or installed from its repository, has the same version and may be something else.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, reduce
-from importlib import resources, util
+from functools import reduce
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,14 +27,11 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.core.safe_files import write_atomic
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
 
 ROOM = "eval_factory.helm_plugin"
-
-_OF = "a module of "
 
 
 class Stage(Enum):
@@ -89,15 +86,8 @@ class Patch:
             return known
         if self.when in ("pins", "sample"):
             return getattr(HelmRunSettings.from_environment(env), self.when) is not None
-        if self.when == "math is not asked":  # nor any run spec, where nobody knows which
-            return "math" not in (run_specs or {"math"})
         # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
-        wanted = self.when.removeprefix("imported ")
-        if not wanted.startswith(_OF):
-            return wanted in sys.modules
-        # HELM imports a package of that package with its run specs, whichever is run
-        below = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == wanted.removeprefix(_OF)]
-        return any(not hasattr(module, "__path__") for module in below)
+        return self.when.removeprefix("imported ") in sys.modules
 
     def load(self) -> Callable[..., Any]:
         """Its function."""
@@ -135,6 +125,8 @@ def _patch(entry: Mapping[str, Any]) -> Patch:
 _FOLDER = resources.files("eval_factory.helm_plugin.patches")
 PATCHES = tuple(map(_patch, parse_own((_FOLDER / "patches.yaml").read_text(encoding="utf-8"))))
 """All of them, in the order in which they are applied."""
+CHECKED_FILES: dict[str, dict[str, str]] = json.loads((_FOLDER / "checked_files.json").read_text(encoding="utf-8"))
+"""Upstream with its version -> module with targets -> SHA-256 of its file."""
 
 
 def patch_named(name: str) -> Patch:
@@ -188,45 +180,18 @@ def objection(patch: Patch, helm: Upstream) -> str | None:
         return None
     if helm not in UPSTREAMS.values():
         return f"{helm} is installed"
-    return next(filter(None, (_problem_of(target, helm) for target in patch.helm_targets)), None)
+    modules = (target.partition(":")[0] for target in patch.helm_targets)
+    return next((f"{module} is not as in {helm}" for module in modules if not _is_as_checked(module, helm)), None)
 
 
-def _problem_of(target: str, helm: Upstream) -> str | None:
-    """Why a target is not the one that is known."""
-    module, _, attribute = target.partition(":")
+def _is_as_checked(module: str, helm: Upstream) -> bool:
+    (root,) = importlib.import_module("helm").__path__
+    path = Path(root, *module.split(".")[1:])
     try:
-        spec = util.find_spec(module)
-        owner = importlib.import_module(module) if attribute and spec is not None else None
-    except ModuleNotFoundError as error:
-        # One of another package is no matter of HELM's version: the patch, or HELM, says what is missing.
-        is_helms = (error.name or "").partition(".")[0] == "helm"
-        return f"HELM has no module {error.name}" if is_helms else None
-    except Exception:  # neither is what else such a package raises while HELM imports it
-        return None
-    if spec is None:
-        return f"HELM has no module {module}"
-    if _is_changed(module, Path(spec.origin or ""), helm):
-        return f"{module} is not as in {helm}"
-    try:
-        reduce(getattr, attribute.split(".") if attribute else (), owner)
-    except AttributeError:
-        return f"HELM has no {attribute} in {module}"
-    return None
-
-
-def _is_changed(module: str, file: Path, helm: Upstream) -> bool:
-    known = _checked_files().get(str(helm), {}).get(module)
-    try:
-        return known is not None and hashlib.sha256(file.read_bytes()).hexdigest() != known
-    except OSError:  # HELM in an archive
+        data = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_bytes()
+    except OSError:
         return False
-
-
-@cache
-def _checked_files() -> dict[str, dict[str, str]]:
-    """Upstream with its version -> module with targets -> SHA-256 of its file."""
-    loaded: dict[str, dict[str, str]] = json.loads((_FOLDER / "checked_files.json").read_text(encoding="utf-8"))
-    return loaded
+    return hashlib.sha256(data).hexdigest() == CHECKED_FILES[str(helm)].get(module)
 
 
 def warning() -> str | None:
@@ -241,14 +206,6 @@ def warning() -> str | None:
     return None
 
 
-def record_patches(file: Path) -> None:
-    """Which were applied so far, and for which run specs, for the result's provenance."""
-    applied: list[dict[str, Any]] = [
-        {
-            "name": patch.name,
-            "run_specs": None if patch.run_specs is None else sorted(patch.run_specs),
-            "erratum": patch.erratum,
-        }
-        for patch in _applied
-    ]
-    write_atomic(file, json.dumps({"applied": applied, "left_out": _left_out}, indent=2) + "\n")
+def applied() -> list[str]:
+    """Names, so far, for the result's provenance."""
+    return [patch.name for patch in _applied]

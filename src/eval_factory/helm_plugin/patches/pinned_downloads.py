@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
-from eval_factory.core.safe_files import write_atomic
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace histories), or that commit has a loading
@@ -62,21 +61,19 @@ def record_hub_revisions(build: Callable[..., Any]) -> Callable[..., Any]:
     return noting
 
 
-def record_datasets(file: Path) -> None:
-    """The data sets loaded so far; nothing is written where there were none."""
+def loaded_datasets() -> list[dict[str, str]]:
+    """So far."""
     with _lock:
-        entries = [_loaded[key] for key in sorted(_loaded)]
-    if entries:
-        write_atomic(file, json.dumps(entries, indent=2) + "\n")
+        return [_loaded[key] for key in sorted(_loaded)]
 
 
 def refuse_old_media(file: Path, shown: Iterable[Path]) -> None:
     """HELM keeps a picture or sound that is there: it would go with the questions of another revision.
 
-    `file`: where `record_datasets` wrote what the run before loaded. Raises DataInTheWayError.
+    `file`: what the run before wrote down of itself. Raises DataInTheWayError.
     """
-    entries = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-    before = {(one["id"], one["config"]): one["revision"] for one in entries}
+    record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    before = {(one["id"], one["config"]): one["revision"] for one in record.get("datasets", ())}
     if all(before.get(key, one["revision"]) == one["revision"] for key, one in _loaded.items()):
         return
     for old in shown:  # not the time of its last change, which an archive sets

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.helm_run_settings import HelmRunSettings
-from eval_factory.core.safe_files import write_atomic
-from eval_factory.helm import names
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
 from eval_factory.helm_plugin.patches.speed import in_place_of
+from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.file_problems import rows_below, table_columns
 from eval_factory.tasks.pictures import filled, picture_columns
@@ -110,7 +109,8 @@ def rebuild_ehrshot_prompts(get_instances: _GetInstances) -> _GetInstances:
                 prompts.unlink()
         instances: list[Any] = get_instances(self, output_path)
         count = parquet.read_metadata(folder / self.subject / EHRSHOT_PROMPTS).num_rows
-        _write_down_limits(output_path, "ehrshot", self.max_length, count, left_out=count - len(instances))
+        limits = {"max_length": self.max_length, "records": count, "left_out": count - len(instances)}
+        run_record.note(limited_records=limits)
         return instances
 
     return made_again
@@ -131,18 +131,11 @@ def count_cut_medalign_records() -> None:
 
     def counting(self: Any, output_path: str) -> list[Any]:
         instances: list[Any] = get_instances(self, output_path)
-        _write_down_limits(output_path, "medalign", self.max_length, len(cut), cut=sum(cut))
+        run_record.note(limited_records={"max_length": self.max_length, "records": len(cut), "cut": sum(cut)})
         return instances
 
     helper.pack_and_trim_prompts = noting
     MedalignScenario.get_instances = counting
-
-
-def _write_down_limits(output_path: str, run_spec: str, max_length: int, records: int, **counts: int) -> None:
-    """Args: output_path: the scenario's folder, `scenarios/<name>` under that of all of HELM's output."""
-    file = Path(output_path).parents[1] / names.LIMITED_RECORDS_FILE
-    known = {"run_spec": run_spec, "max_length": max_length, "records": records, **counts}
-    write_atomic(file, json.dumps(known, indent=2) + "\n")
 
 
 _ID = "id"  # a column of a user's table

@@ -12,7 +12,6 @@ import queue
 import re
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from functools import cache
@@ -20,10 +19,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import sql_worker
-from eval_factory.helm_plugin.session import SHORTENED, code_execution
 from eval_factory.tasks.upstreams import MEDHELM
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 _START_LIMIT_S = 60.0
 MAX_WORKERS = 4
-TOTAL_LIMIT_S, SHORT_LIMIT_S = names.SQL_TOTAL_LIMIT_S, names.SQL_SHORT_LIMIT_S
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
@@ -46,25 +42,6 @@ class QueryFailed(Exception):
 
 class EndedByLimit(QueryFailed):
     """It took too long or too much."""
-
-
-class _Budget:
-    """Of time, for all queries of a model in one run: thousands that never end must not take hours.
-
-    When those that are slow have used it up, every further query has a second only. What is ended so is counted.
-    """
-
-    def __init__(self) -> None:
-        self._used = 0.0
-        self._lock = threading.Lock()
-
-    def limit(self, seconds: float) -> float:
-        with self._lock:
-            return seconds if self._used < TOTAL_LIMIT_S else min(seconds, SHORT_LIMIT_S)
-
-    def spend(self, seconds: float) -> None:
-        with self._lock:
-            self._used += seconds if seconds > SHORT_LIMIT_S else 0.0
 
 
 class _Worker:
@@ -154,40 +131,20 @@ def end_workers() -> None:
         worker.end()
 
 
-_budget = _Budget()
-
-
 def execute(
-    database: Path,
-    query: str,
-    *,
-    seconds: float | None = None,
-    largest: int = sql_worker.MAX_RESULT,
-    of_model: bool = False,
+    database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S, largest: int = sql_worker.MAX_RESULT
 ) -> Rows | None:
     """The rows of one query that only reads; None where the text holds no statement.
-
-    Args:
-        of_model: whether it is a model's, of whose time there is a total.
 
     Raises:
         QueryFailed: the message says why, as SQLite says it.
         RuntimeError: the database cannot be read.
     """
-    asked = sql_worker.TIME_LIMIT_S if seconds is None else seconds
     worker = _idle.get()
-    started = time.monotonic()
-    granted = _budget.limit(asked) if of_model else asked
     try:
-        answer = worker.ask(database, query, granted, largest)
-    except EndedByLimit:
-        if granted < asked:
-            code_execution.count(SHORTENED)
-        raise
+        answer = worker.ask(database, query, seconds, largest)
     finally:
         _idle.put(worker)
-        if of_model:
-            _budget.spend(time.monotonic() - started)
     if sql_worker.BROKEN in answer:
         raise RuntimeError(f"{database} cannot be read: {answer[sql_worker.BROKEN]}")
     if sql_worker.FAILED in answer:
@@ -249,7 +206,7 @@ def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     """
     database, is_medhelm = _ehr_sql_database(), installed_upstream().name == MEDHELM.name
     gold = request_state.instance.references[0].output.text.strip()
-    rows, _ = _rows_of(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold, of_model=False)
+    rows, _ = _rows_of(database, _ANYWHERE.sub(CURRENT_TIME, gold) if is_medhelm else gold)
     predicted = _query_in(request_state.result.completions[0].text if request_state.result else "")
     found, error = _predicted_rows(database, predicted)
     # What HELM takes for the gold result where the gold query gives no row.
@@ -264,7 +221,7 @@ def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
     changed_gold, changed = as_evaluated(gold), as_evaluated(predicted)
     if (changed_gold, changed) != (gold, predicted):
         found, error = _predicted_rows(database, changed)
-        rows, _ = _rows_of(database, changed_gold, of_model=False)
+        rows, _ = _rows_of(database, changed_gold)
         annotation["as_evaluated"] = {
             "predicted_result": found or [], "query_error": error, "ground_truth_rows": rows
         }  # fmt: skip
@@ -288,12 +245,6 @@ def query_annotation_of(text: str) -> dict[str, Any]:
     }
 
 
-def database_state() -> str:
-    """Another one after the database has changed."""
-    found = _ehr_sql_database().stat()
-    return f"{found.st_size} bytes at {found.st_mtime_ns}"
-
-
 def _ehr_sql_database() -> Path:
     from helm.benchmark.annotation import ehr_sql_annotator
 
@@ -302,13 +253,13 @@ def _ehr_sql_database() -> Path:
 
 
 def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
-    return _rows_of(database, query, of_model=True) if query else (None, "No query generated")
+    return _rows_of(database, query) if query else (None, "No query generated")
 
 
-def _rows_of(database: Path, query: str, *, of_model: bool) -> tuple[Rows | None, str | None]:
+def _rows_of(database: Path, query: str) -> tuple[Rows | None, str | None]:
     """(the rows, why there are none)."""
     try:
-        return execute(database, query, of_model=of_model), None
+        return execute(database, query), None
     except QueryFailed as failed:
         return None, str(failed)
 

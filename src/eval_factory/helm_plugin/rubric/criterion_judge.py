@@ -22,11 +22,16 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
 from eval_factory.helm import names
-from eval_factory.helm.criterion_output import ANNOTATION, ERROR, annotation_of, parse_decisions
-from eval_factory.helm.criterion_prompt import criterion_prompt, criterion_template
+from eval_factory.helm.criteria import (
+    ANNOTATION,
+    ERROR,
+    annotation_of,
+    criterion_prompt,
+    criterion_template,
+    parse_decisions,
+)
 from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
-from eval_factory.helm_plugin.judged_question import judging
-from eval_factory.helm_plugin.session import current_session, judge_prompts
+from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
 if TYPE_CHECKING:
@@ -107,7 +112,7 @@ def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
     if says_nothing(answer):
         return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
     prompt, form = self._interpolate_prompt(request_state), current_session().jury_form
-    judge_prompts.note(self.name, self._prompt_template)
+    run_record.note_prompt(self.name, self._prompt_template)
     judges: dict[str, Any] = self._annotator_models
 
     def read(text: str) -> dict[str, Any]:
@@ -173,7 +178,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             Exception: a limit of the run is reached, so that nothing more is asked.
         """
         for size in {1, self._at_once}:
-            judge_prompts.note(ANNOTATION, criterion_template(alone=size == 1))
+            run_record.note_prompt(ANNOTATION, criterion_template(alone=size == 1))
         of_answers: list[list[dict[str, dict[str, Any]]]] = []
         questions: list[_Question] = []
         for state in request_states:

@@ -12,10 +12,10 @@ from typing import Any
 
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.helm import names
-from eval_factory.helm.criterion_output import parse_decisions
+from eval_factory.helm.criteria import parse_decisions
 from eval_factory.helm.judge_output import UnusableJudgeOutput, own_judgement, says_nothing
 from eval_factory.helm_plugin.rubric.criterion_judge import NotJudged, judgement
-from eval_factory.helm_plugin.session import judge_prompts
+from eval_factory.helm_plugin.session import run_record
 
 _MET = "criteria_met"
 """A decision about a criterion; of the comparison with the physician's answer the mark, from 1 to 10."""
@@ -56,7 +56,7 @@ def _annotation(self: Any, state: Any, *, professional: bool) -> dict[str, Any]:
     conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
     template = self._prompt_template.replace("<<conversation>>", conversation)
     prompts = [template.replace("<<rubric_item>>", str(rubric)) for rubric in rubrics]
-    judge_prompts.note(self.name, self._prompt_template)
+    run_record.note_prompt(self.name, self._prompt_template)
     judges, ask = self._annotator_models, self._auto_client.make_request
     physicians = state.instance.extra_data.get("physician_response") if professional else None
     compared = helms.EVAL_PROMPT.replace("<<user_message>>", conversation).replace("<<llm_response>>", answer)

@@ -15,7 +15,7 @@ from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 
-from eval_factory.helm.criterion_output import decisions_of
+from eval_factory.helm.criteria import decisions_of
 from eval_factory.helm_plugin.rubric.criterion_judge import is_answered, rubric_criteria
 from eval_factory.tasks.rubric_case import case_score, share_met
 

@@ -17,7 +17,7 @@ from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf, limit_names
-from eval_factory.helm.packages import look_for_packages
+from eval_factory.helm.environments import look_for_packages
 from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.prices import how_to_say, prices_of
 from eval_factory.plan.run_plan import Plan, make_plan

@@ -6,7 +6,6 @@ import json
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,31 +54,17 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (BirdSQLAnnotator, "annotate"), (CzechBankQAAnnotator, "annotate"), (CzechBankQAAnnotator, "__init__"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, getattr(module, name))
-    session.code_execution.known.clear()
+    session.run_record.known.clear()
     yield
     sql_execution.end_workers()
-    session.code_execution.known.clear()
+    session.run_record.known.clear()
 
 
-def test_what_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["helm-run", "-r", "code:x=1", "mmlu", "spider"])
+def test_what_is_written_down() -> None:
     patch_named("confine_python").apply()
-    assert session.code_execution.known == {"run_specs": ["code"], "by": list(executed_answers.CONFINED_BY)}
+    assert session.run_record.known == {"executed_by": executed_answers.CONFINED_BY}
     patch_named("confine_bird_sql").apply()
-    assert session.code_execution.known == {"run_specs": ["code", "spider"], "by": [executed_answers.BY_SQL_WORKERS]}
-
-
-@pytest.mark.parametrize(("confine", "run_specs"), [
-    ("confine_bird_sql", ["bird_sql", "spider"]),
-    ("confine_czech_bank_sql", ["czech_bank_qa"]), ("confine_python", ["cleva", "code"]),
-    ("confine_cpp", [f"codeinsights_{name}" for name in (
-        "code_efficiency", "correct_code", "student_coding", "student_mistake",
-    )]),
-])  # fmt: skip
-def test_where_nobody_knows_what_is_asked_all_are_named(confine: str, run_specs: list[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(sys, "argv", ["helm-run"])
-    patch_named(confine).apply()
-    assert session.code_execution.known["run_specs"] == run_specs
+    assert session.run_record.known == {"executed_by": [executed_answers.BY_SQL_WORKERS]}
 
 
 @needs_bubblewrap

@@ -19,7 +19,6 @@ from helm.common import general
 
 from eval_factory.core import this_process
 from eval_factory.helm_plugin.patches import speed
-from eval_factory.helm_plugin.patches.patch_registry import PATCHES
 from eval_factory.tasks.run_specs import load_index
 from patching import ApplyPatch
 
@@ -44,6 +43,7 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     """In a process of its own; what a run does use is there when it is used."""
     code = (
         "import sys\n"
+        "sys.argv += ['--run-entries', 'medec:model=m']\n"
         "from eval_factory.helm_plugin.patches import speed as patches\n"
         "patches.download_nltk_data_only_when_needed()\n"
         "patches.import_metrics_without_what_few_runs_use()\n"
@@ -59,10 +59,10 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     assert finished.returncode == 0, finished.stderr
 
 
-def test_the_scenario_of_math_is_imported_whole_where_it_may_be_asked() -> None:
-    patch = next(one for one in PATCHES if one.name == "import_metrics_without_what_few_runs_use")
-    for asked, expected in (({"medec"}, True), ({"math"}, False), (set(), False)):
-        assert patch.is_asked_for(asked, {}) is expected
+def test_the_scenario_of_math_is_imported_complete_where_it_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for asked in (["--run-entries", "math:model=m", "medec:model=m"], []):
+        monkeypatch.setattr(sys, "argv", ["helm-run", *asked])
+        assert speed.import_metrics_without_what_few_runs_use() is False
 
 
 def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from eval_factory.helm import packages
+from eval_factory.helm import environments
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Patch, Stage
@@ -53,11 +53,11 @@ def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
     assert HERE.name not in patch.upstreams or patch_registry.objection(patch, HERE) is None
     for upstream in map(UPSTREAMS.__getitem__, patch.upstreams):
         for target in patch.helm_targets:
-            assert target.partition(":")[0] in patch_registry._checked_files()[str(upstream)]
+            assert target.partition(":")[0] in patch_registry.CHECKED_FILES[str(upstream)]
 
 
 def test_every_supported_version_was_checked() -> None:
-    assert set(patch_registry._checked_files()) == set(map(str, UPSTREAMS.values()))
+    assert set(patch_registry.CHECKED_FILES) == set(map(str, UPSTREAMS.values()))
     assert all(patch.of_helm for patch in PATCHES if patch.helm_targets)
     assert all(patch.replaces or patch.targets for patch in PATCHES if not patch.only_speed)
 
@@ -79,9 +79,9 @@ def test_the_run_specs_that_need_a_supported_helm() -> None:
     """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
     assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions", "draw_with_a_seed"}
     of_helm = [patch.run_specs or () for patch in FAILING if "helm" in patch.upstreams]
-    assert frozenset().union(*of_helm) == packages.NEEDS_PATCHES
+    assert frozenset().union(*of_helm) == environments.NEEDS_PATCHES
     known = {*load_index().run_specs, *load_index(MEDHELM).run_specs, *OTHERS}
-    assert known >= packages.NEEDS_PATCHES
+    assert known >= environments.NEEDS_PATCHES
     assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None), "every one is HELM's"
 
 
@@ -102,7 +102,7 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked("medcalc_bench") - always == {"accept_medcalc_version"}
     assert asked("ehr_sql") - always == {"execute_ehr_sql_read_only"}
     unknown = asked()
-    assert always - unknown == {"import_metrics_without_what_few_runs_use"}  # MATH might be among them
+    assert always - unknown == set()
     assert all(name.startswith("confine_") for name in unknown - always)
     assert asked("pubmed_qa", EVAL_FACTORY_PINS="{}") - always == {"read_pinned_revisions"}
     assert asked("pubmed_qa", EVAL_FACTORY_SAMPLE='{"seed": 0}') - always == {"draw_with_a_seed"}

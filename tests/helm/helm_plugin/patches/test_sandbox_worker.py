@@ -28,7 +28,7 @@ def checked(completion: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def _record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.code_execution, "known", {})
+    monkeypatch.setattr(session.run_record, "known", {})
 
 
 @needs_bubblewrap
@@ -44,7 +44,7 @@ def test_humaneval(completion: str, result: str) -> None:
         "result": result,
         "completion_id": None,
     }
-    assert session.code_execution.known == {}
+    assert session.run_record.known == {}
 
 
 @needs_bubblewrap
@@ -61,14 +61,14 @@ def test_what_cannot_be_interrupted_is_ended(completion: str) -> None:
 @needs_bubblewrap
 def test_an_answer_that_ends_its_process_is_counted() -> None:
     assert checked("import os\n    os._exit(0)") is None
-    assert session.code_execution.known == {"ended": 1}
+    assert session.run_record.known == {"ended": 1}
 
 
 def test_where_nothing_can_be_executed_any_more_the_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: sandbox.EndedProgram(1, b""))
     with pytest.raises(PrerequisiteError, match="what the model answered cannot be executed any more"):
         check_answer({"kind": "apps"}, 1)
-    assert session.code_execution.known == {}
+    assert session.run_record.known == {}
 
 
 @needs_bubblewrap

@@ -21,18 +21,18 @@ from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesRepli
 from pyarrow import parquet
 
 from eval_factory.core.helm_run_settings import _FILE_LISTS, ALL_FILES
-from eval_factory.helm.names import LIMITED_RECORDS_FILE
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches import optional_deps, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
+from eval_factory.helm_plugin.session import run_record
 from patching import ApplyPatch
 
 FREETEXT = "medbullets_freetext"
 
 
-def limits_in(folder: Path) -> Any:
-    return json.loads((folder / LIMITED_RECORDS_FILE).read_text())
+def limits() -> Any:
+    return run_record.known["limited_records"]
 
 
 @pytest.mark.parametrize("version", [None, "v1.2"])
@@ -106,7 +106,7 @@ def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monke
     assert scenario.get_instances(str(folder)) == ["a"]
     assert not (folder / "other" / EHRSHOT_PROMPTS).exists()
     assert (shared / EHRSHOT_PROMPTS).read_text() == "shared"
-    assert limits_in(tmp_path) == {"run_spec": "ehrshot", "max_length": 100, "records": 3, "left_out": 2}
+    assert limits() == {"max_length": 100, "records": 3, "left_out": 2}
 
 
 def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypa
     apply_patch("count_cut_medalign_records")
     made = MedalignScenario(max_length=100, data_path="x")
     assert made.get_instances(str(tmp_path / "scenarios" / "medalign")) == prompts
-    assert limits_in(tmp_path) == {"run_spec": "medalign", "max_length": 100, "records": 3, "cut": 1}
+    assert limits() == {"max_length": 100, "records": 3, "cut": 1}
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches import sql_execution, sql_worker
 from eval_factory.helm_plugin.patches.sql_execution import QueryFailed, execute
 from patching import ApplyPatch
@@ -96,12 +95,10 @@ def test_what_may_not_be_done(query: str, database: Path) -> None:
     "SELECT count(*) FROM patient a, patient b, patient c, patient d, patient e, patient f, patient g, patient h, patient i",
     INSIDE_ONE_INSTRUCTION,
 ])  # fmt: skip
-def test_a_query_without_end_is_ended(query: str, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_without_end_is_ended(query: str, database: Path) -> None:
     execute(database, "SELECT 1")
-    with monkeypatch.context() as patched:
-        patched.setattr(sql_worker, "TIME_LIMIT_S", 0.3)
-        with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
-            execute(database, query)
+    with pytest.raises(QueryFailed, match=r"no end within 0\.3 s"):
+        execute(database, query, seconds=0.3)
     assert execute(database, "SELECT 2") == [(2,)]  # by a process that is not the ended one
 
 
@@ -254,41 +251,6 @@ def test_what_the_benchmark_itself_executes(completion: str, gold: str, evaluate
 ])  # fmt: skip
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
     assert sql_execution._query_in(text).strip() == query
-
-
-@pytest.fixture
-def _budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of less than a second for queries that take longer than a tenth."""
-    monkeypatch.setattr(sql_execution, "TOTAL_LIMIT_S", 0.3)
-    monkeypatch.setattr(sql_execution, "SHORT_LIMIT_S", 0.1)
-    monkeypatch.setattr(sql_execution, "_budget", sql_execution._Budget())
-    monkeypatch.setattr(session.code_execution, "known", {})
-
-
-@pytest.mark.usefixtures("_budget")
-def test_all_queries_of_a_model_together_have_a_limit(database: Path) -> None:
-    with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
-        execute(database, ENDLESS, seconds=0.4, of_model=True)
-    assert session.code_execution.known == {}
-    for count in (1, 2):
-        with pytest.raises(QueryFailed, match=r"no end within 0\.1 s"):
-            execute(database, ENDLESS, seconds=0.4, of_model=True)
-        assert session.code_execution.known == {"shortened": count}
-    assert execute(database, "SELECT 1", of_model=True) == [(1,)]  # a quick one is executed as ever
-    with pytest.raises(QueryFailed, match=r"no end within 0\.4 s"):
-        execute(database, ENDLESS, seconds=0.4)  # the benchmark's own
-    assert session.code_execution.known == {"shortened": 2}
-
-
-@pytest.mark.usefixtures("_budget")
-def test_quick_queries_use_up_nothing() -> None:
-    budget = sql_execution._Budget()
-    for _ in range(100):
-        budget.spend(0.1)
-    assert budget.limit(10.0) == 10.0
-    budget.spend(0.5)
-    assert budget.limit(10.0) == 0.1
-    assert budget.limit(0.05) == 0.05
 
 
 def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Path) -> None:

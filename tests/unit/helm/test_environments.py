@@ -11,7 +11,7 @@ from importlib import metadata
 import pytest
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.helm import packages
+from eval_factory.helm import environments
 from eval_factory.helm.environments import Environment, environment_of, installed_upstream
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import IndexedRunSpec, RunSpecIndex, load_index
@@ -25,40 +25,40 @@ def index(monkeypatch: pytest.MonkeyPatch) -> RunSpecIndex:
     wanted = {"needs_two": ("no_such_one", "no_such_two", "json"), "needs_none": ("json",)}
     specs = {name: IndexedRunSpec("m", packages=needed) for name, needed in wanted.items()}
     made = RunSpecIndex("0", (), {"no_such_one": "such-one~=2.0", "json": "json"}, specs)
-    monkeypatch.setattr(packages, "load_index", lambda _upstream: made)
+    monkeypatch.setattr(environments, "load_index", lambda _upstream: made)
     return made
 
 
 @pytest.mark.usefixtures("index")
 def test_what_is_missing() -> None:
-    assert packages.missing_for("needs_two", HERE) == ["no_such_one", "no_such_two"]
-    assert packages.missing_for("needs_none", HERE) == []
-    assert packages.missing_for("of another HELM", HERE) == []
-    packages.look_for_packages("t", "needs_none", HELM)
+    assert environments.missing_for("needs_two", HERE) == ["no_such_one", "no_such_two"]
+    assert environments.missing_for("needs_none", HERE) == []
+    assert environments.missing_for("of another HELM", HERE) == []
+    environments.look_for_packages("t", "needs_none", HELM)
     with pytest.raises(PrerequisiteError) as caught:
-        packages.look_for_packages("my_task", "needs_two", HELM)
+        environments.look_for_packages("my_task", "needs_two", HELM)
     first, command, hint, last = str(caught.value).splitlines()
     assert first == "HELM needs packages for my_task that are not installed: no_such_one, no_such_two"
     assert shlex.split(command) == [sys.executable, "-m", "pip", "install", "no_such_two", "such-one~=2.0"]
     assert hint == "  if no package is called no_such_two, look for the one that holds this module"
     assert last == "  nothing was asked"
-    first, command = packages.not_installed("t", ["no_such_one"], HERE).splitlines()
+    first, command = environments.not_installed("t", ["no_such_one"], HERE).splitlines()
     assert first == "HELM needs a package for t that is not installed: no_such_one"
-    assert command == f"  {packages.install_command(['such-one~=2.0'], sys.executable)}"
+    assert command == f"  {environments.install_command(['such-one~=2.0'], sys.executable)}"
 
 
 def test_an_environment_without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     expected = ["uv", "pip", "install", "--python", sys.executable, "a<3", "b"]
-    assert shlex.split(packages.install_command(["b", "a<3", "b"], sys.executable)) == expected
+    assert shlex.split(environments.install_command(["b", "a<3", "b"], sys.executable)) == expected
 
 
 def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: None)
     with pytest.raises(PrerequisiteError, match=r"pip install crfm-helm==0\.5\.16"):
-        packages.look_for_packages("t", "pubmed_qa", HELM)
+        environments.look_for_packages("t", "pubmed_qa", HELM)
     with pytest.raises(PrerequisiteError, match=r"(?s)\(medhelm\) is not installed.*upstream install medhelm"):
-        packages.look_for_packages("t", "pubmed_qa", MEDHELM)
+        environments.look_for_packages("t", "pubmed_qa", MEDHELM)
 
 
 @pytest.mark.parametrize(("message", "module"), [
@@ -66,7 +66,7 @@ def test_without_helm(monkeypatch: pytest.MonkeyPatch) -> None:
     ("this metric needs torch", "torch"), ("cannot import name 'x'", None),
 ])  # fmt: skip
 def test_the_module_that_a_message_names(message: str, module: str | None) -> None:
-    assert packages.module_named_in(message) == module
+    assert environments.module_named_in(message) == module
 
 
 def test_our_own_tasks_need_nothing_beside_what_is_installed() -> None:
@@ -78,7 +78,7 @@ def test_our_own_tasks_need_nothing_beside_what_is_installed() -> None:
 
 
 def test_the_installed_helm_is_supported() -> None:
-    assert packages.look_for_helm(HELM) == HERE
+    assert environments.look_for_helm(HELM) == HERE
     assert installed_upstream() == HELM
     assert HELM.version == metadata.version("crfm-helm")
 
@@ -90,7 +90,7 @@ def test_the_installed_helm_is_supported() -> None:
 def test_what_another_helm_refuses(helm: str, run_spec: str, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: helm)
     with pytest.raises(PrerequisiteError) if refused else nullcontext() as caught:
-        packages.look_for_packages("my_task", run_spec, HELM)
+        environments.look_for_packages("my_task", run_spec, HELM)
     if caught is not None:
         first, _, command, last = str(caught.value).splitlines()
         assert first == f"my_task needs HELM (crfm-helm) 0.5.16; {helm} is installed"

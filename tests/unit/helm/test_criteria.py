@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eval_factory.helm import criterion_output
-from eval_factory.helm.criterion_output import Decision, annotation_of, decision_signs, parse_decisions, said_of
+from eval_factory.helm import criteria
+from eval_factory.helm.criteria import Decision, annotation_of, decision_signs, parse_decisions, said_of
 from eval_factory.helm.judge_output import _MAX_OUTPUT, UnusableJudgeOutput
 
 WHY = "It names the dose."
@@ -115,10 +115,10 @@ SAID: list[dict[str, dict[str, Any]]] = [
 def test_it_is_read_as_it_was_written() -> None:
     annotations = {"rubric": annotation_of(SAID)}
     assert said_of(annotations, 2) == SAID
-    assert criterion_output.decisions_of(annotations, ["a", "b", "c"], 2) == [
+    assert criteria.decisions_of(annotations, ["a", "b", "c"], 2) == [
         {"a": True, "b": None, "c": None}, {"a": False, "b": None, "c": None},
     ]  # fmt: skip
-    error_of = criterion_output.error_of
+    error_of = criteria.error_of
     assert [error_of(one, "b") for one in said_of(annotations, 2)] == ["HTTP 500", None]
     assert error_of(SAID[0], "a") is error_of({}, "a") is None
 
@@ -126,5 +126,5 @@ def test_it_is_read_as_it_was_written() -> None:
 def test_what_was_not_judged_or_has_another_form_says_nothing() -> None:
     for found in (None, {}, {"rubric": None}, {"rubric": {"criteria": "x"}}, {"rubric": annotation_of(SAID)}):
         assert said_of(found, 3) == [{}, {}, {}]
-        assert criterion_output.decisions_of(found, ["a"], 1) == [{"a": None}]
+        assert criteria.decisions_of(found, ["a"], 1) == [{"a": None}]
     assert said_of({"rubric": {"criteria": [1, {}]}}, 2) == [{}, {}]
