@@ -66,15 +66,15 @@ def test_mistakes_in_the_yaml(tmp_path: Path, changes: dict[str, Any], said: str
     assert found.startswith(f"/benchmark.yaml: {said}")
 
 
-def test_mistakes_in_both_files_are_said_at_once(tmp_path: Path) -> None:
-    path = written(tmp_path, {**CASE, "id": None}, CASE, CASE, description=None)
+def test_mistakes_in_the_cases_are_said_at_once(tmp_path: Path) -> None:
+    assert problems(written(tmp_path, CASE, description=None)) == ["/benchmark.yaml: description: is missing"]
+    path = written(tmp_path, {**CASE, "id": None}, CASE, CASE)
     assert problems(path) == [
-        "/benchmark.yaml: description: is missing",
         "/cases.jsonl: line 1: id: is missing",
         "/cases.jsonl: line 3: id: is the same as in line 2; it names the case in the results",
     ]
     (tmp_path / "cases.jsonl").unlink()
-    assert "there is no such file" in problems(path)[1]
+    assert "there is no such file" in problems(path)[0]
 
 
 def flags(path: Path, **more: Any) -> dict[str, Any]:
