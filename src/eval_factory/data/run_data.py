@@ -29,8 +29,7 @@ from eval_factory.core.secrets import variable_of
 from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data import bundle as bundles
 from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
-from eval_factory.data.run_entries import AUGMENTATION, known_as, sources_of
-from eval_factory.data.sources import Sources, TaskSources, load_sources
+from eval_factory.data.sources import AUGMENTATION, Sources, TaskSources, known_as, load_sources, sources_of
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.output import scenario_folder
@@ -199,8 +198,7 @@ def place(bundle: BundleInUse, plan: Plan) -> None:
     others = (bundles.HF_HOME, bundles.FILE_LISTS, bundles.PERTURBATIONS, *PLACES)
     places |= {name: plan.rundir.bundled(name) for name in others}
     listed = bundle.manifest.paths()
-    placed = {path: name for need in bundle.needs for path, name in need.placed.items()}
-    wanted = {placed.get(path, path): listed[path] for path in bundle.paths}
+    wanted = {path: listed[path] for path in bundle.paths}
     for folder, target in places.items():
         inside = [name for name in wanted if name.startswith(f"{folder}/")]
         if not inside:

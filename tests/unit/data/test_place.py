@@ -72,19 +72,6 @@ def test_files_are_copied_and_what_a_run_altered_is_put_right(bundle: Path, tmp_
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["set.json"]
 
 
-def test_a_file_that_another_task_reads_too_is_copied_to_where_this_one_looks(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table: Sources = placing.load_sources()  # type: ignore[attr-defined]
-    other = table.tasks["pubmed_qa"].model_copy(update={"scenario": "other-questions"})
-    with_other = table.model_copy(update={"tasks": {**table.tasks, "medbullets": other}})
-    monkeypatch.setattr(placing, "load_sources", lambda: with_other)
-    this = plan_of("medbullets", tmp_path, bundle)
-    placed(this)
-    assert (tmp_path / "out/helm/scenarios/other-questions/data/set.json").read_bytes() == QUESTIONS
-    assert not (tmp_path / "out/helm/scenarios/questions").exists()
-
-
 @pytest.mark.parametrize("linked", ["scenarios", "scenarios/questions", "scenarios/questions/data"])
 def test_nothing_is_deleted_or_written_through_a_link(linked: str, bundle: Path, tmp_path: Path) -> None:
     this, shared = plan_of("pubmed_qa", tmp_path, bundle), tmp_path / "shared"
