@@ -1,7 +1,8 @@
 """The JSON Schemas of a run config and of a suite, for editors: made of the models, with framework.yml's defaults.
 
-They know keys, types, ranges, names of tasks; all else is said by `--dry_run`. In a run config nothing is required, for
-a flag may give it. Draft 7, of a run config without references: what editors understand.
+They know keys, types, ranges, names of tasks; what depends on the task, on other files or on the environment is said by
+`--dry_run`. In a run config nothing is required, for a flag may give it. Draft 7, of a run config without references:
+what editors understand.
 """
 
 from __future__ import annotations
@@ -102,7 +103,6 @@ def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults:
     if "$ref" in option:
         return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
     found = {KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
-    found.pop("pattern", None)  # `${NAME}` may stand for a part of any text
     if found.get("items"):
         of_model = models.get(found["items"].get("$ref", "").rpartition("/")[2], {})
         needed = {"required": of_model["required"]} if "required" in of_model else {}

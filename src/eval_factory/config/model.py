@@ -49,7 +49,7 @@ MAX_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
 _MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
-_ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
+_ROLE = r"[a-z][a-z0-9_-]{0,40}"
 
 
 def _variable_name(text: str) -> str:
@@ -104,7 +104,12 @@ def _one_line(text: str) -> str:
     return text
 
 
-VariableName = Annotated[str, AfterValidator(_variable_name)]
+def shown_pattern(pattern: str) -> WithJsonSchema:
+    """What an editor knows of a text; the program says more of what is wrong with it. `${NAME}` may be a part of it."""
+    return WithJsonSchema({"type": "string", "pattern": rf"{pattern}|\$\{{"})
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
 PathText = Annotated[OneLineText, AfterValidator(expanded)]  # a path as the user wrote it, but for `~`
 
@@ -120,12 +125,12 @@ Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)
 
 
 def _role(text: str) -> str:
-    if not _ROLE.match(text) or text == MODEL_ROLE:
+    if not re.fullmatch(_ROLE, text) or text == MODEL_ROLE:
         raise ValueError(f"must be lower-case letters, digits, - and _, and not {MODEL_ROLE!r}")
     return text
 
 
-Role = Annotated[str, AfterValidator(_role)]
+Role = Annotated[str, AfterValidator(_role), shown_pattern(rf"^(?!{MODEL_ROLE}$){_ROLE}$")]
 
 
 def _month(value: object) -> object:
@@ -135,7 +140,7 @@ def _month(value: object) -> object:
     return value
 
 
-Month = Annotated[str, BeforeValidator(_month)]
+Month = Annotated[str, BeforeValidator(_month), shown_pattern(rf"^{_MONTH}$")]
 
 
 def _servers(value: object) -> object:
@@ -169,7 +174,9 @@ def _of_one_kind(urls: list[str]) -> list[str]:
     return urls
 
 
-Url = Annotated[str | list[str], BeforeValidator(_servers)]  # of one server, or of several that serve the same model
+_Server = Annotated[str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")]
+Url = Annotated[_Server | Annotated[list[_Server], Field(min_length=1)], BeforeValidator(_servers)]
+"""Of one server, or of several that serve the same model."""
 
 
 def urls_in(url: str | list[str] | None) -> tuple[str, ...]:

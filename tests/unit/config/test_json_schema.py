@@ -115,13 +115,20 @@ REFUSED: dict[str, list[Any]] = {
     f"{EXTRA}.offline": ["sometimes"],
     f"{EXTRA}.on_failure": ["ignore"],
     f"{EXTRA}.min_coverage": [2],
+    f"{EXTRA}.gpt_judge_api_key": ["nvapi-0123456789"],
     f"{EXTRA}.judges": [
         [], "${JUDGES}", [{"name": "a"}],
-        [{"name": "a", "model_id": "b", "surprise": 1}],
+        *([{"name": "a", "model_id": "b", **wrong}] for wrong in (
+            {"name": "model"}, {"name": "A"}, {"surprise": 1}, {"api_key": "sk-0123456789"}, {"url": "host"},
+        )),
     ],
-    f"{ENDPOINT}.url": [5, [5]],
+    f"{ENDPOINT}.url": [
+        "host.example/v1", [], ["https://a.example/v1", "host.example/v1"], "https://user:word@host.example/v1", "demo://other",
+    ],
     f"{ENDPOINT}.type": ["vlm"],
-    f"{ENDPOINT}.training_cutoff": [2024],
+    f"{ENDPOINT}.api_key": ["sk-0123456789"],
+    f"{ENDPOINT}.oauth": ["Open AI"],
+    f"{ENDPOINT}.training_cutoff": [2024, "2024", "2024-13", "2024-06-30"],
     f"{ENDPOINT}.adapter_config.params_to_add": [[]],
     f"{ENDPOINT}.adapter_config.params_to_remove": [{}],
     f"{ENDPOINT}.adapter_config.params_to_rename": [{"a": 1}],

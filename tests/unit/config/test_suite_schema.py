@@ -80,7 +80,7 @@ LIMITS: dict[str, list[Any]] = {
     "max_processes": [0, 257, True, 1.5], "max_attempts": [0, 101, 1.5], "max_outage_s": [0, -1, 367 * 24 * 3600, True],
     "max_cost": [0, -1, True], "max_requests": [0, 1.5], "max_tokens_total": [0], "max_wall_s": [0, "1s"],
 }  # fmt: skip
-NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LENGTH + 1), "a\n")
+NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LENGTH + 1))
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,8 @@ NO_FOLDERS = ("", " ", ".a", "-a", "a b", "a/b", "..", "ä", "A" * (_MAX_NAME_LE
         {"targets": [{"api_endpoint": {}}]}, {"targets": [target("a", params={"limit_samples": 0})]},
         {"targets": [{"name": "a", "api_endpoint": {"type": "x"}}]}, {"variants": [{"params": {}}]}, {"include": [{"zzz": 1}]},
         {"judges": [{"name": "gpt"}]},
+        *({"evaluations": [{"type": "medec", "name": name}]} for name in NO_FOLDERS),
+        *({"targets": [target(name)]} for name in (*NO_FOLDERS, ".suite", "suite_results")),
         *({key: value} for key, wrong in LIMITS.items() for value in wrong),
     ],
     ids=str,
@@ -107,8 +109,7 @@ def test_what_is_wrong_to_the_program_and_to_the_schema(changes: dict[str, Any])
         {"evaluations": [{}]}, {"evaluations": [{"params": {}}]}, {"evaluations": [{"select": {}, "type": "medec"}]},
         {"evaluations": [{"select": {}, "name": "x"}]},
         {"include": [{}]}, {"targets": [target("SUITE_x")]}, {"max_tokens_total": 10**12 + 1}, {"max_cost": float("inf")},
-        *({"evaluations": [{"type": "medec", "name": name}]} for name in NO_FOLDERS),
-        *({"targets": [target(name)]} for name in (*NO_FOLDERS, ".suite", "suite_results")),
+        {"targets": [target("a\n")]}, {"evaluations": [{"type": "medec", "name": "a\n"}]},
     ],
     ids=str,
 )  # fmt: skip
