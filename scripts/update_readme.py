@@ -70,7 +70,7 @@ def tasks_page() -> str:
 def _in_short(rule: str) -> str:
     """What a message says of a file, as a line of the page."""
     short = rule.removeprefix("data_path itself is ").replace(" with the columns ", ": ")
-    return short.replace(", and one in", "; and one in").replace(", for subject=", "; for subject=")
+    return short.replace(", and one in", "; and one in")
 
 
 HEAD = ("| task | what it measures | main metric | instances | public since |", "|---|---|---|---|---|")

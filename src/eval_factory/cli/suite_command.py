@@ -201,8 +201,6 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     translation = translated(file, load_framework())
     screen = lasting(sys.stderr)
     screen.writelines(f"{own_lines(finding)}\n" for finding in translation.findings)
-    if translation.unchanged:
-        screen.write(own_lines(f"{file}: runs here as it is") + "\n")
     if output is None:
         click.echo(translation.text, nl=False)
         return

@@ -1,7 +1,7 @@
 """`import_config`: configurations of nemo-evaluator-launcher and EvalFactory made ours.
 
-A file becomes plain values, then `config` and `target` of each task, key by key, then one document, which our own
-loader checks. What has no counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
+A file becomes plain values, then `config` and `target` of each task, key by key, then one document. What has no
+counterpart is listed, never dropped in silence. `foreign_configs.yml` has the tables.
 https://docs.nvidia.com/nemo/evaluator/latest/libraries/nemo-evaluator-launcher/configuration/index.html
 """
 
@@ -15,14 +15,12 @@ from typing import Any
 
 import yaml
 
-from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.load import each_text, nested
 from eval_factory.config.merge import Source, is_credential, leaves, merge, section_at
 from eval_factory.config.model import AdapterConfig, ApiEndpoint, Extra, Params
-from eval_factory.config.rules import SCENARIO_PARAMETERS
-from eval_factory.config.suite import build_suite
-from eval_factory.config.suite_model import OF_THE_SUITE, OWN_OPTIONS
-from eval_factory.config.taken_keys import ADAPTER, INTERCEPTORS, NO_EFFECT, ONLY, TABLE, TASK, interceptors_in
+from eval_factory.config.suite_layers import name_of_type
+from eval_factory.config.suite_model import OWN_OPTIONS
+from eval_factory.config.taken_keys import ADAPTER, INTERCEPTORS, NO_EFFECT, ONLY, TABLE, interceptors_in
 from eval_factory.core.errors import ConfigError, did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping
@@ -35,20 +33,18 @@ _Tree = dict[str, Any]
 _Layer = tuple[str, Mapping[str, Any]]
 """What one place of a file says: the path of the place, and `config` and `target`."""
 _ADVICE, _SAID, _LAUNCHER, _KNOWN = TABLE["advice"], TABLE["said"], TABLE["launcher"], TABLE["known"]
-LAUNCHER, EVAL_FACTORY = "nemo-evaluator-launcher", "EvalFactory"
 ENDPOINT, PARAMS, EXTRA = "target.api_endpoint", "config.params", "config.params.extra"
-_READ: Mapping[str, tuple[str, ...]] = {
+_READ: Mapping[str, tuple[str, ...]] = {  # section -> the keys that are read of it
     "config": ("type", "output_dir", "params"),
-    PARAMS: (*Params.model_fields, "task"),
+    PARAMS: tuple(Params.model_fields),
     EXTRA: tuple(Extra.model_fields),
     "target": ("api_endpoint",),
     ENDPOINT: (*ApiEndpoint.model_fields, "api_key_name"),
     ADAPTER: (*AdapterConfig.model_fields, "interceptors", "use_system_prompt"),
 }
-"""Section -> the keys that are read of it."""
 _MISSING, _VARIABLE = "???", re.compile(r"\$\{([A-Za-z_]\w*)\}")
-_INTERPOLATION = re.compile(r"\$\{((?:[^${}]|\$\{[^${}]*\})*)\}")
-_ENVIRONMENT = re.compile(r"(?:oc\.decode:\s*\$\{)?oc\.env:\s*([A-Za-z_]\w*)\s*(?:,([^${}]*))?\}?\s*\Z")
+_INTERPOLATION = re.compile(r"\$\{([^${}]*)\}")
+_ENVIRONMENT = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)\s*(?:,(.*))?\Z")
 _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
 
 
@@ -56,16 +52,14 @@ _SOURCE = re.compile(r"(?:host:|runtime:|\$\{|\$)?([A-Za-z_]\w*)\}?\Z")
 class Translation:
     """What is to be written, and what is not in it."""
 
-    program: str
     document: Mapping[str, Any]
     findings: tuple[str, ...]
     """A line each: the key in the file; why it is not in the document, or not as it was; what the user can do."""
-    unchanged: bool  # the file runs here as it is
 
     @property
     def text(self) -> str:
         """The file to write: YAML, with a comment for each finding."""
-        lines = [f"# Made by 'eval-factory import_config' of a configuration of {self.program}."]
+        lines = ["# Made by 'eval-factory import_config'."]
         lines += ["# What has no counterpart here, or another one:"] if self.findings else []
         body = yaml.safe_dump(dict(self.document), sort_keys=False, allow_unicode=True, width=1000)
         return "\n".join([*lines, *(f"# - {finding}" for finding in self.findings), body])
@@ -75,30 +69,19 @@ def translated(path: Path, framework: Framework) -> Translation:
     """Translate a file.
 
     Raises:
-        ConfigError: it cannot be read, is of no known form, is a suite already, holds a key, names no task that there
-            is here, or says something that no run could be made of.
+        ConfigError: it cannot be read, is of no known form, holds a key, or names no task that there is here.
     """
     document = load_mapping(path, _KNOWN)
     if keys := list(written_keys(document)):
         raise ConfigError([f"{path}: {where}: {TABLE['written_key']}" for where in keys])
-    for refused in TABLE["refused"]:
-        if set(document).issuperset(refused["sections"]):
-            raise ConfigError(f"{path}: {refused['why'].format(path=path, known=_KNOWN)}")
     work = _Import(path, framework, document)
     if {"evaluation", "execution", "deployment"} & set(document):
-        program, written = LAUNCHER, work.of_launcher()
+        written = work.of_launcher()
     elif {"config", "target"} & set(document):
-        program, written = EVAL_FACTORY, work.of_run_config()
+        written = work.of_run_config()
     else:
         raise ConfigError(f"{path}: is no configuration that is known; {_KNOWN}")
-
-    def note_what_is_asked(where: str, text: str) -> None:
-        if text == f"${{{variable_for(where)}}}":  # the file leaves it to the user
-            work.note(where, _SAID["not given"].format(name=variable_for(where)))
-
-    each_text(written, note_what_is_asked)
-    unchanged = written == {name: value for name, value in document.items() if name in written}
-    return Translation(program, written, tuple(dict.fromkeys(work.findings)), unchanged)
+    return Translation(written, tuple(dict.fromkeys(work.findings)))
 
 
 @dataclass
@@ -118,62 +101,44 @@ class _Import:
 
     def kept(self, section: str, given: Any, known: Collection[str], prefix: str = "") -> _Tree:
         """The keys of a section that are read; of the others, why not. A null of a credential says: none is sent."""
-        if not isinstance(given, Mapping):
-            if given is not None:
-                self.note(f"{prefix}{section}", "is no mapping of keys to values; write it as one")
-            return {}
-        said = {name: value for name, value in given.items() if value is not None or is_credential(name)}
-        for name, value in said.items():
-            only = ONLY.get(f"{section}.{name}")
-            if name in known or value in ("", {}, []) or (only is not None and value in only["values"]):
-                continue
+        if given is not None and not isinstance(given, Mapping):
+            self.note(f"{prefix}{section}", "is no mapping of keys to values; write it as one")
+        said = {name: value for name, value in _mapping(given).items() if value is not None or is_credential(name)}
+        for name in [name for name, value in said.items() if name not in known and value not in ("", {}, [])]:
             of_all = _ADVICE["caching"] if name in NO_EFFECT.get(section, ()) else _ADVICE.get(f"{section}.*")
             why = _ADVICE.get(name) or of_all or f"has no counterpart; leave it out{did_you_mean(name, sorted(known))}"
-            if only is not None:
-                why = f"would change the results and is not followed: {only['done']}; leave it out"
+            if (only := ONLY.get(f"{section}.{name}")) is not None:
+                why = f"is not followed: {only['done']}; leave it out"
             self.note(f"{prefix}{section}.{name}".lstrip("."), why)
         return {name: value for name, value in said.items() if name in known}
 
     def of_run_config(self) -> _Tree:
         place = {name: self.document[name] for name in ("executor", "slurm") if name in self.document}
         self.kept("", self.document, ("config", "target", *place))
-        name = _mapping(self.document.get("config")).get("type")
-        task = self.task(name, "config.type")
+        task = self.task(_mapping(self.document.get("config")).get("type"), "config.type")
         if task is None:
             raise ConfigError(f"{self.path}: {self.findings[-1]}")
-        run = {**_Run(self, task).document([("", self.document)]), **place}
-        run["config"]["type"] = name
-        self.check(run, task)
-        self.defaults_not_given([(task, run)])
-        return run
+        return {**_Run(self, task).document([("", self.document)]), **place}
 
     def of_launcher(self) -> _Tree:
         self.document = {**self.document, "deployment": {**_mapping(self.document.get("deployment")), "port": PORT}}
-        read = {name: value for name, value in self.document.items() if name in _LAUNCHER["plain"]}
-        plain = each_text(read, self.plain)
+        plain = each_text(self.kept("", self.document, _LAUNCHER[""]), self.plain)
         execution, deployment = _mapping(plain.get("execution")), plain["deployment"]
-        executor, kind = self.types(execution, deployment)
-        self.kept("", self.document, _LAUNCHER[""])
+        executor, kind = self.types(plain.get("defaults"), execution, deployment)
         place = self.slurm(execution, executor)
         self.serve = self.server(kind, deployment, execution, place)
         runs = self.runs(plain)
         if not runs:
-            lines = [f"  {one}" for one in self.findings if one.startswith("evaluation.tasks")] or [f"  {_KNOWN}"]
-            raise ConfigError([f"{self.path}: names no task that eval-factory has", *lines])
-        self.defaults_not_given(runs)
-        alone = {**runs[0][1], **place} if len(runs) == 1 and self.serve is None else None
-        for task, run in runs:
-            self.check(alone or run, task)
-        if alone is not None:
-            return alone
-        suite = _suite_of(runs, execution.get("output_dir") or "results/suite", place, self.serve)
-        self.check(suite, None)
-        return suite
+            raise ConfigError([f"{self.path}: names no task that eval-factory has", *self.findings])
+        if len(runs) == 1 and self.serve is None:
+            return {**runs[0], **place}
+        names = [name_of_type(run["config"]["type"], self.framework) for run in runs]
+        suite = _suite_of(runs, _distinct(names), place, self.serve)
+        return {"suite": {"output_dir": execution.get("output_dir") or "results/suite", **suite}}
 
-    def runs(self, plain: Mapping[str, Any]) -> list[tuple[Task, _Tree]]:
-        """Each task with its run config. The places that say something of it come weakest first."""
-        evaluation = plain.get("evaluation")
-        evaluation = {"tasks": evaluation} if isinstance(evaluation, list) else _mapping(evaluation)  # a list at first
+    def runs(self, plain: Mapping[str, Any]) -> list[_Tree]:
+        """The run config of each task. The places that say something of it come weakest first."""
+        evaluation = _mapping(plain.get("evaluation"))
         self.kept("evaluation", evaluation, _LAUNCHER["evaluation"])
         variables = {**_variables("env_vars", plain), **_variables("evaluation.env_vars", evaluation)}
         folder, model = _mapping(plain.get("execution")).get("output_dir"), plain["deployment"].get("served_model_name")
@@ -187,13 +152,13 @@ class _Import:
                 continue
             here = {**variables, **_variables(f"{path}.env_vars", said)}
             every |= here
-            last = {f"{ENDPOINT}.type": said.get("endpoint_type"), "config.output_dir": folder}
-            reads_data = DATA_PATH in task.helm.parameters
-            last |= {f"{EXTRA}.{DATA_PATH}": said.get("dataset_dir")} if reads_data else {}
-            self.kept(path, said, (*_LAUNCHER["task"], *(["dataset_dir"] if reads_data else [])))
+            data = {"dataset_dir": f"{EXTRA}.{DATA_PATH}"} if DATA_PATH in task.helm.parameters else {}
+            self.kept(path, said, (*_LAUNCHER["task"], *data))
+            places = {"endpoint_type": f"{ENDPOINT}.type", **data}
+            last = {"config.output_dir": folder, **{where: said.get(name) for name, where in places.items()}}
             renamed = {where.rpartition(".")[2]: source for where, source in here.items()}
             layers = [*above, *_layers(path, said), (f"{path}.", nested(last))]
-            runs.append((task, _Run(self, task, renamed).document(layers)))
+            runs.append(_Run(self, task, renamed).document(layers))
         for where, source in every.items():
             if (name := where.rpartition(".")[2]) not in self.keys:
                 value = "..." if source in (None, name) else f'"${source}"'
@@ -214,21 +179,25 @@ class _Import:
             self.note(where, f"eval-factory has no task {shown}{near}; {_SAID['tasks']}")
         return task
 
-    def plain(self, path: str, text: str, depth: int = 0) -> Any:
+    def plain(self, path: str, text: str) -> Any:
         """A text of Hydra's as ours, `???` as a variable; null, and a finding, where that cannot be.
 
         https://omegaconf.readthedocs.io/en/latest/usage.html (mandatory values, interpolation)
         """
         if text == _MISSING:
-            return f"${{{variable_for(path)}}}"
+            name = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
+            name = "MODEL_URL" if name == "URL" else name
+            self.note(path, _SAID["not given"].format(name=name))
+            return f"${{{name}}}"
         parts = _INTERPOLATION.split(text)  # texts, and between them what stands in `${}`
-        values = [self.followed(part, path, depth) if number % 2 else part for number, part in enumerate(parts)]
-        if any(value is None or (not number % 2 and "${" in value) for number, value in enumerate(values)):
+        values = [self.followed(part) if number % 2 else part for number, part in enumerate(parts)]
+        if None in values or any("${" in part for part in parts):
             self.note(path, "is an interpolation that is not followed here; write the value itself")
             return None
         return values[1] if parts[0] == parts[-1] == "" and len(parts) == 3 else "".join(map(str, values))
 
-    def followed(self, name: str, path: str, depth: int) -> Any:
+    def followed(self, name: str) -> str | int | float | None:
+        """What stands in `${}`: a variable of the environment, or the path of a value in this file."""
         variable = _ENVIRONMENT.match(name)
         if variable:
             default = (variable[2] or "").strip().strip("'\"")
@@ -236,14 +205,12 @@ class _Import:
             return f"${{{variable[1]}{f':-{default}' if has_one else ''}}}"
         *sections, last = name.split(".")
         value = section_at(self.document, sections).get(last)
-        if not isinstance(value, (str, int, float)) or value == _MISSING or depth >= 10:
-            return None
-        return self.plain(path, value, depth + 1) if isinstance(value, str) else value
+        is_followed = isinstance(value, (str, int, float)) and value != _MISSING and "${" not in str(value)
+        return value if is_followed else None
 
-    def types(self, execution: Mapping[str, Any], deployment: Mapping[str, Any]) -> tuple[str, str]:
-        """The types of execution and deployment: said there, or by the files that the config is made of."""
+    def types(self, entries: Any, execution: Mapping[str, Any], deployment: Mapping[str, Any]) -> tuple[str, str]:
+        """The types of execution and deployment: said there, or by `defaults`, the files that the config is made of."""
         chosen = {"execution": "local", "deployment": "generic" if "image" in deployment else "none"}
-        entries = self.document.get("defaults")
         for number, entry in enumerate(entries if isinstance(entries, list) else []):
             group, choice = next(iter(entry.items()), ("", None)) if isinstance(entry, Mapping) else ("", entry)
             if group in chosen:
@@ -256,9 +223,9 @@ class _Import:
         """`execution` as our `executor` and `slurm`: its keys are options of sbatch."""
         options = TABLE["sbatch"] if executor == "slurm" else {}
         self.kept("execution", execution, (*_LAUNCHER["execution"], *options))
+        if executor not in ("local", "slurm"):
+            self.note("execution.type", _ADVICE["execution.*"])
         if executor != "slurm":
-            if executor != "local":
-                self.note("execution.type", _ADVICE["execution.*"])
             return {}
         asked = {option: value for name, option in options.items() if (value := execution.get(name))}
         slurm: _Tree = {}
@@ -277,9 +244,9 @@ class _Import:
 
     def server(self, kind: str, given: Mapping[str, Any], execution: Mapping[str, Any], place: _Tree) -> _Tree | None:
         """`deployment` as the `serve` of a target."""
-        own, form = str(given.get("command") or "").strip(), TABLE["servers"].get(kind)
         if kind == "none":
             return None
+        own, form = str(given.get("command") or "").strip(), TABLE["servers"].get(kind)
         if form is None or "\n" in own:  # a script; a server is started without a shell
             self.note(f"deployment ({', '.join(name for name in given if name != 'port')})", _ADVICE["deployment"])
             return None
@@ -289,11 +256,7 @@ class _Import:
         options = {} if own else form["options"]
         if place:
             place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
-        instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
-        if instances != 1:
-            self.note("execution.num_instances", _ADVICE["num_instances"])
-        if nodes not in (1, instances):
-            self.note("execution.num_nodes", _ADVICE["num_nodes"])
+        instances = execution.get("num_instances") or 1
         inherited = []  # a server gets variables under their own names alone
         for where, source in _variables("deployment.env_vars", given).items():
             if where.endswith(f".{source}"):
@@ -308,46 +271,7 @@ class _Import:
             "replicas": instances if instances != 1 else None,
             "env": inherited,
         }
-        return _without_nothing(serve)
-
-    def check(self, document: Mapping[str, Any], task: Task | None) -> None:
-        """Load a run config, or without a task a suite, as a run would, whatever its variables hold."""
-
-        def sample(path: str, text: str) -> Any:
-            """A value in the place of a variable: one that is valid where it stands."""
-            name = path.rpartition(".")[2].partition("[")[0]
-            rule = task.helm.parameters.get(name) if task is not None else None
-            if not _VARIABLE.fullmatch(text):
-                return _VARIABLE.sub("x", text)
-            if rule is not None and rule.allowed:
-                return rule.allowed[0]
-            return TABLE["samples"].get(name, 1 if name in Params.model_fields else "STANDIN")
-
-        tree = each_text(document, sample)
-        try:
-            if task is None:
-                build_suite(None, document=tree, env={})
-            else:
-                # its server may be yet to start
-                tree["target"]["api_endpoint"].setdefault("url", TABLE["samples"]["url"])
-                build_evaluation(Request(document=tree), self.framework, {})
-        except ConfigError as error:
-            head = f"{self.path}: cannot be run here as it is; change it there, and try again:"
-            raise ConfigError([head, *(f"  {problem}" for problem in error.problems)]) from None
-
-    def defaults_not_given(self, runs: Sequence[tuple[Task, _Tree]]) -> None:
-        """The container asks with defaults of its own; here the benchmark's hold."""
-        defaults: Mapping[str, Any] = TABLE["defaults"]
-        without: dict[tuple[str, ...], dict[str, None]] = {}
-        for task, run in runs:
-            params = run["config"].get("params", {})
-            given = {*params, *(["max_new_tokens"] if "num_output_tokens" in params.get("extra", {}) else [])}
-            missing = tuple(name for name in defaults if name not in given)
-            if missing and task.name in TABLE["tasks"].split():
-                without.setdefault(missing, {})[task.name] = None
-        for missing, names in without.items():
-            theirs = ", ".join(f"{name} {defaults[name]}" for name in missing)
-            self.note(f"{', '.join(missing)} of {', '.join(names)}", _SAID["default"].format(theirs=theirs))
+        return {name: value for name, value in serve.items() if value}
 
 
 @dataclass
@@ -358,12 +282,12 @@ class _Run:
     task: Task
     renamed: Mapping[str, str | None] = field(default_factory=dict)
     """Variable of the container -> the user's that it is filled from."""
-    prefix: str = ""  # of the paths of findings: where in the file the layer at hand stands
 
     def document(self, layers: Iterable[_Layer]) -> _Tree:
-        parts = []
-        for self.prefix, tree in layers:
-            parts.append((Source.FILE, {name: self.section(name, tree.get(name)) for name in ("config", "target")}))
+        parts = [
+            (Source.FILE, {name: self.section(name, tree.get(name), prefix) for name in ("config", "target")})
+            for prefix, tree in layers
+        ]
         run, _ = merge(parts)
         config, endpoint = run["config"], run["target"].setdefault("api_endpoint", {})
         params = config.setdefault("params", {})
@@ -375,51 +299,26 @@ class _Run:
             if self.renamed.get(name) not in (None, name) and self.task.helm.judges:
                 extra.setdefault(name.lower(), self.renamed[name])
                 self.work.keys.add(name)
-        for name, rule in self.task.helm.parameters.items():
-            if name in SCENARIO_PARAMETERS and rule.required:
-                extra.setdefault(name, f"${{{name.upper()}}}")
-        if self.work.serve is None:
-            endpoint.setdefault("url", f"${{{variable_for('url')}}}")
-        else:
+        for name, theirs in TABLE["defaults"].items() if self.task.name in TABLE["tasks"].split() else ():
+            if name not in params and not (name == "max_new_tokens" and "num_output_tokens" in extra):
+                self.work.note(f"{PARAMS}.{name}", _SAID["default"].format(theirs=theirs))
+        if self.work.serve is not None:
             endpoint.pop("url", None)  # a launcher too asks the server that it starts
-        endpoint.setdefault("model_id", f"${{{variable_for('model_id')}}}")
-        params = {name: value for name, value in params.items() if value != {}}
-        in_order = ("url", "model_id", "type", "api_key", *endpoint)
-        return {
-            "config": {
-                "type": self.task.name,
-                "output_dir": config.get("output_dir", f"results/{self.task.name.replace(':', '_')}"),
-                **({"params": params} if params else {}),
-            },
-            "target": {"api_endpoint": {name: endpoint[name] for name in in_order if endpoint.get(name, {}) != {}}},
-        }
+        folder = config.get("output_dir", f"results/{self.task.name.replace(':', '_')}")
+        config = {"type": self.task.name, "output_dir": folder, "params": _filled(params)}
+        return {"config": _filled(config), "target": {"api_endpoint": _filled(endpoint)}}
 
-    def section(self, path: str, given: Any) -> _Tree:
-        tree = self.work.kept(path, given, _READ[path], self.prefix)
+    def section(self, path: str, given: Any, prefix: str) -> _Tree:
+        """`prefix`: of the paths of findings, where in the file the layer at hand stands."""
+        tree = self.work.kept(path, given, _READ[path], prefix)
         for name in tree:
             if f"{path}.{name}" in _READ:
-                tree[name] = self.section(f"{path}.{name}", tree[name])
-        if path == PARAMS:
-            self.settle_params(tree, tree.get("extra", {}))
+                tree[name] = self.section(f"{path}.{name}", tree[name], prefix)
+        if path == EXTRA:
+            tree |= {name: self.variable(tree[name]) for name in tree if name.endswith("_api_key")}
         elif path == ENDPOINT:
-            self.settle_endpoint(tree, tree.get("adapter_config", {}))
+            self.settle_endpoint(tree, tree.get("adapter_config", {}), prefix)
         return tree
-
-    def note(self, path: str, said: str) -> None:
-        self.work.note(f"{self.prefix}{path}", said)
-
-    def settle_params(self, params: _Tree, extra: _Tree) -> None:
-        for name in list(extra):
-            if name in SCENARIO_PARAMETERS and name not in self.task.helm.parameters:
-                del extra[name]
-                self.note(f"{EXTRA}.{name}", f"{self.task.name} has no {name}; leave it out")
-            elif name.endswith("_api_key"):
-                extra[name] = self.variable(extra[name])
-        if params.pop("task", None) not in (None, self.task.name, self.task.helm.run_spec):
-            self.note(TASK, f"is another task than {self.task.name}; name the task that is meant")
-        samples = params.get("limit_samples")
-        if isinstance(samples, float) and samples.is_integer():
-            params["limit_samples"] = int(samples)
 
     def variable(self, name: Any) -> Any:
         """The name of the user's variable. Where a key itself would be filled in, its variable is meant."""
@@ -430,38 +329,29 @@ class _Run:
         self.work.keys.add(name)
         return self.renamed.get(name) or name
 
-    def settle_endpoint(self, endpoint: _Tree, adapter: _Tree) -> None:
+    def settle_endpoint(self, endpoint: _Tree, adapter: _Tree, prefix: str) -> None:
         for number, name, one in interceptors_in(adapter.pop("interceptors", [])):
             path, known = f"{INTERCEPTORS}[{number}]", TABLE["interceptors"].get(name)
             if known is None:
-                harmless = f"{name}: {_ADVICE['caching']}" if name in TABLE["harmless"] else None
-                self.note(path, harmless or f"there is no interceptor {name} here; leave it out")
+                why = _ADVICE["caching"] if name in TABLE["harmless"] else "there is no such interceptor; leave it out"
+                self.work.note(f"{prefix}{path}", f"{name}: {why}")
                 continue
-            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], self.prefix)
+            config = self.work.kept(f"{path}.config", one.get("config"), known["keys"], prefix)
             adapter |= {**known.get("sets", {}), **{known["keys"][key]: value for key, value in config.items()}}
-        said = "api_key_name" in endpoint or "api_key" in endpoint
+        is_said = "api_key_name" in endpoint or "api_key" in endpoint  # a null says that none is sent
         named = endpoint.pop("api_key_name", None)
-        if isinstance(named, str) and (named.startswith("<") or named == "${API_KEY_NAME}"):
-            self.note(f"{ENDPOINT}.api_key_name", "is a mark for a name; write the NAME of the key's variable")
-        elif isinstance(named, str) and "${" in named:
+        if isinstance(named, str) and "${" in named:
             endpoint["api_key"] = named  # the environment says which variable it is
-        elif said:
+        elif is_said:
             endpoint["api_key"] = self.variable(endpoint.get("api_key") if named is None else named)
-        kind = endpoint.pop("type", None)
-        if kind in ("chat", "completions", "vlm"):
-            endpoint["type"] = "chat" if kind == "vlm" else kind
-        elif kind is not None:
-            self.note(f"{ENDPOINT}.type", "is no endpoint that answers with text; give chat or completions")
-
-
-def variable_for(path: str) -> str:
-    """The variable of the environment that stands for a value which is not in the file: MODEL_URL."""
-    name = path.rpartition(".")[2]
-    return re.sub(r"\W", "_", f"model_{name}" if name == "url" else name).upper()
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _filled(tree: _Tree) -> _Tree:
+    return {name: value for name, value in tree.items() if value not in ({}, [])}
 
 
 def _variables(path: str, section: Mapping[str, Any]) -> dict[str, str | None]:
@@ -477,53 +367,34 @@ def _layers(path: str, section: Mapping[str, Any]) -> list[_Layer]:
     return [(f"{path}.nemo_evaluator_config.", theirs), (f"{path}.overrides.", nested(overrides))]
 
 
-def _suite_of(runs: Sequence[tuple[Task, _Tree]], output_dir: Any, place: _Tree, serve: _Tree | None) -> _Tree:
+def _suite_of(runs: Sequence[_Tree], names: Sequence[str], place: _Tree, serve: _Tree | None) -> _Tree:
     """The suite whose cells are these runs, and no others; what they share is written once."""
-    params_of = [leaves(run["config"].get("params", {})) for _, run in runs]
+    params_of = [leaves(run["config"].get("params", {})) for run in runs]
     flat = [{".".join(path): value for path, value in params.items()} for params in params_of]
     shared = {key: value for key, value in flat[0].items() if all(one.get(key, _MISSING) == value for one in flat)}
-    names = _distinct([_slug(task.name) for task, _ in runs])
-    endpoints = [run["target"]["api_endpoint"] for _, run in runs]
+    endpoints = [run["target"]["api_endpoint"] for run in runs]
     different = [one for number, one in enumerate(endpoints) if one not in endpoints[:number]]
-    targets = dict(zip(_distinct([_target_name(one["model_id"]) for one in different]), different, strict=True))
+    targets = dict(zip(_distinct(["model"] * len(different)), different, strict=True))
     evaluations: list[Any] = []
     excluded = []
-    for (task, _), name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
-        own = nested({key: value for key, value in params.items() if key not in shared})
-        entry = _without_nothing({"type": task.name, "name": name if name != task.name else None, "params": own})
-        evaluations.append(task.name if len(entry) == 1 else entry)
+    for run, name, params, own_endpoint in zip(runs, names, flat, endpoints, strict=True):
+        task, own = run["config"]["type"], nested({key: params[key] for key in params if key not in shared})
+        entry = {"type": task, "name": name, **({"params": own} if own else {})}
+        evaluations.append(task if entry == {"type": task, "name": task} else entry)
         excluded += [{"evaluation": name, "target": other} for other, one in targets.items() if one != own_endpoint]
-    served = [_without_nothing({"name": name, "api_endpoint": one, "serve": serve}) for name, one in targets.items()]
     suite = {
-        "output_dir": output_dir,
         **place,
         "params": nested(shared),
         "evaluations": evaluations,
-        "targets": served,
+        "targets": [
+            _filled({"name": name, "api_endpoint": one, "serve": serve or {}}) for name, one in targets.items()
+        ],
         "exclude": excluded,
     }
-    return {"suite": _without_nothing(suite)}
-
-
-def _without_nothing(tree: _Tree) -> _Tree:
-    return {name: value for name, value in tree.items() if value}
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:60].strip("-.")
-
-
-def _target_name(model_id: str) -> str:
-    """The last part of the model's id, where a folder may be called so."""
-    name = _slug(model_id.rpartition("/")[2])
-    if not name or looks_like_key(name):
-        return "model"
-    return f"model-{name}" if name.lower().startswith(OF_THE_SUITE) else name
+    return _filled(suite)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for name in names:
-        same = sum(other == name or other.startswith(f"{name}-") for other in found)
-        found.append(name if name not in found else f"{name}-{same + 1}")
-    return found
+    """A name that is there already gets a number: `medec`, `medec-2`."""
+    times = [names[: number + 1].count(name) for number, name in enumerate(names)]
+    return [name if of == 1 else f"{name}-{of}" for name, of in zip(names, times, strict=True)]

@@ -1,22 +1,20 @@
 """The JSON Schemas of a run config and of a suite, for editors: made of the models, with framework.yml's defaults.
 
-They know the shape: keys, types, ranges, names of tasks. What depends on the task, on other files or on the environment
-is said by `--dry_run`. In a run config nothing is required, for any value may be given by a flag. Draft 7, of a run
-config without references: what editors understand.
+They know keys, types, ranges, names of tasks; what depends on the task, on other files or on the environment is said by
+`--dry_run`. In a run config nothing is required, for a flag may give it. Draft 7, of a run config without references:
+what editors understand.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from eval_factory.config import taken_keys
-from eval_factory.config.model import DEMO_URLS, MONTH, RunConfig
+from eval_factory.config.model import RunConfig
 from eval_factory.config.suite_layers import HANDED, TOP, preset_names
-from eval_factory.config.suite_model import NAME, OF_THE_SUITE, SuiteSection
+from eval_factory.config.suite_model import SuiteSection
 from eval_factory.config.taken_keys import KEYS, SLURM
-from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import KEYWORDS
 from eval_factory.tasks.framework import Framework
@@ -27,19 +25,10 @@ _MEANT_FOR_OTHERS = ("$defs", "title", "required", "default", "description")
 """What is taken from no model: references are resolved, and defaults and descriptions come from here."""
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_]"}  # `${NAME}` may stand for a value of any type
-_NAME_OF_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$|\$\{"
-_URL = rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$|\$\{{"
-_CUTOFF = rf"^{MONTH}$|\$\{{"
-_PATTERNS = {"url": _URL, "oauth": r"^[a-z][a-z0-9_-]{0,40}$|\$\{", "training_cutoff": _CUTOFF} | dict.fromkeys(
-    ("api_key", "gpt_judge_api_key", "llama_judge_api_key", "claude_judge_api_key"), _NAME_OF_VARIABLE
-)
-_PATTERN_OF_JUDGES_NAME = rf"^(?!{MODEL_ROLE}$)[a-z][a-z0-9_-]{{0,40}}$|\$\{{"
-_PATTERN_OF_FOLDER = NAME.pattern.replace(r"\Z", "$") + r"|\$\{"
 _SHARED = ("params", "api_endpoint", "type")  # keys of a suite that are those of a run config
 _SAME = {"suite.slurm": SLURM, "suite.targets.slurm": SLURM, "suite.exclude": "suite.include"}
 """Path in a suite -> where the descriptions of the same are."""
 
-_JUDGE = "config.params.extra.judges"
 _TEXTS: Mapping[str, str] = packaged("config/descriptions.yml")
 DESCRIPTIONS = {path: text for path, text in _TEXTS.items() if path.partition(".")[0] != TOP}
 """Dotted path of a value of a run config -> what an editor shows of it."""
@@ -114,14 +103,7 @@ def _option(option: _Schema, path: str, models: Mapping[str, _Schema], defaults:
     if "$ref" in option:
         return _mapping(models[option["$ref"].rpartition("/")[2]], path, models, defaults)
     found = {KEYWORDS.get(key, key): value for key, value in option.items() if key not in _MEANT_FOR_OTHERS}
-    name = path.rpartition(".")[2]
-    pattern = _PATTERN_OF_JUDGES_NAME if path == f"{_JUDGE}.name" else _PATTERNS.get(name)
-    pattern = _PATTERN_OF_FOLDER if name == "name" and _in_suite(path) else pattern
-    if found["type"] == "string" and pattern:
-        found["pattern"] = pattern
-    if name == "url" and found["type"] == "array":
-        found |= {"items": {"type": "string", "pattern": pattern}, "minItems": 1}
-    elif found.get("items"):
+    if found.get("items"):
         of_model = models.get(found["items"].get("$ref", "").rpartition("/")[2], {})
         needed = {"required": of_model["required"]} if "required" in of_model else {}
         found["items"] = {**_option(found["items"], path, models), **needed}
@@ -139,8 +121,6 @@ def suite_schema(framework: Framework) -> _Schema:
     for name in HANDED:
         properties[name] = {**extra[name], "description": properties[name]["description"]}
     properties["preset"]["anyOf"] = [{"enum": preset_names()}, _VARIABLE, {"type": "null"}]
-    of_targets = properties["targets"]["anyOf"][0]["items"]["properties"]["name"]["anyOf"][0]
-    of_targets["pattern"] = of_targets["pattern"].replace("^", f"^(?!{OF_THE_SUITE})", 1)
     of_evaluations = properties["evaluations"]["anyOf"][0]
     of_evaluations["items"] = {"anyOf": [_reference("type"), of_evaluations["items"]]}
     return {

@@ -48,8 +48,8 @@ DEMO_URLS = ("demo://baseline",)
 MAX_TIMEOUT_S = 24 * 3600.0
 """A day for one attempt; no server keeps a connection for longer, and a socket's clock ends where 1e10 seconds do."""
 
-MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
-_ROLE = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
+_MONTH = r"20[0-9]{2}-(0[1-9]|1[0-2])"
+_ROLE = r"[a-z][a-z0-9_-]{0,40}"
 
 
 def _variable_name(text: str) -> str:
@@ -104,7 +104,12 @@ def _one_line(text: str) -> str:
     return text
 
 
-VariableName = Annotated[str, AfterValidator(_variable_name)]
+def shown_pattern(pattern: str) -> WithJsonSchema:
+    """What an editor knows of a text; the program says more of what is wrong with it. `${NAME}` may be a part of it."""
+    return WithJsonSchema({"type": "string", "pattern": rf"{pattern}|\$\{{"})
+
+
+VariableName = Annotated[str, AfterValidator(_variable_name), shown_pattern(r"^[A-Za-z_][A-Za-z0-9_]*$")]
 OneLineText = Annotated[str, StringConstraints(strict=True), AfterValidator(_one_line)]
 PathText = Annotated[OneLineText, AfterValidator(expanded)]  # a path as the user wrote it, but for `~`
 
@@ -120,22 +125,22 @@ Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_no_truth)
 
 
 def _role(text: str) -> str:
-    if not _ROLE.match(text) or text == MODEL_ROLE:
+    if not re.fullmatch(_ROLE, text) or text == MODEL_ROLE:
         raise ValueError(f"must be lower-case letters, digits, - and _, and not {MODEL_ROLE!r}")
     return text
 
 
-Role = Annotated[str, AfterValidator(_role)]
+Role = Annotated[str, AfterValidator(_role), shown_pattern(rf"^(?!{MODEL_ROLE}$){_ROLE}$")]
 
 
 def _month(value: object) -> object:
     # before the type is looked at: a year alone is read as a number
-    if not isinstance(value, str) or not re.fullmatch(MONTH, value):
+    if not isinstance(value, str) or not re.fullmatch(_MONTH, value):
         raise ValueError("must be a month such as 2024-06")
     return value
 
 
-Month = Annotated[str, BeforeValidator(_month)]
+Month = Annotated[str, BeforeValidator(_month), shown_pattern(rf"^{_MONTH}$")]
 
 
 def _servers(value: object) -> object:
@@ -169,7 +174,9 @@ def _of_one_kind(urls: list[str]) -> list[str]:
     return urls
 
 
-Url = Annotated[str | list[str], BeforeValidator(_servers)]  # of one server, or of several that serve the same model
+_Server = Annotated[str, shown_pattern(rf"^https?://[^/?#@\s]+([/?#]|$)|^({'|'.join(map(re.escape, DEMO_URLS))})$")]
+Url = Annotated[_Server | Annotated[list[_Server], Field(min_length=1)], BeforeValidator(_servers)]
+"""Of one server, or of several that serve the same model."""
 
 
 def urls_in(url: str | list[str] | None) -> tuple[str, ...]:
@@ -216,22 +223,17 @@ class Judge(StrictModel):
         return self
 
 
-def _different(key: str, what: str) -> AfterValidator:
+def _different(key: str | None = None) -> AfterValidator:
+    """Of a list of names, or of entries by that key."""
+
     def check(entries: list[Any] | None) -> list[Any] | None:
-        names = [getattr(entry, key) for entry in entries or []]
+        names = [entry if key is None else getattr(entry, key) for entry in entries or []]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"two {what} have the {key} {', '.join(twice)}")
+            raise ValueError(f"names {', '.join(twice)} twice")
         return entries
 
     return AfterValidator(check)
-
-
-def _no_name_twice(names: list[str]) -> list[str]:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"names {', '.join(twice)} twice")
-    return names
 
 
 _Jury = Annotated[list[Judge], Field(min_length=1)]
@@ -300,12 +302,12 @@ class Extra(StrictModel):
     gpt_judge_api_key: VariableName | None
     llama_judge_api_key: VariableName | None
     claude_judge_api_key: VariableName | None
-    judges: Annotated[_Jury | None, _different("name", "judges")]
+    judges: Annotated[_Jury | None, _different("name")]
     judge_passport: PathText | None
     probe_judges: Annotated[bool, Field(strict=True)]
     judges_see_images: Annotated[bool, Field(strict=True)]
     sample_seed: Seed | None
-    instances: Annotated[list[OneLineText], Field(min_length=1), AfterValidator(_no_name_twice)] | None
+    instances: Annotated[list[OneLineText], Field(min_length=1), _different()] | None
     stop_when: StopWhen
     criteria_per_request: Annotated[Positive, Field(le=50)] | None
     max_image_side: Annotated[int, Field(strict=True, ge=32, le=1 << 14)] | None
@@ -316,16 +318,16 @@ class Extra(StrictModel):
     max_judge_failures: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_model_mismatch: Annotated[Number, Field(ge=0.0, le=1.0)]
     max_unreadable: Annotated[Number, Field(ge=0.0, le=1.0)]
-    metrics: Annotated[list[MoreMetric], Field(min_length=1), AfterValidator(_no_name_twice)] | None
+    metrics: Annotated[list[MoreMetric], Field(min_length=1), _different()] | None
     shuffle_choices: Annotated[int, Field(strict=True, ge=2, le=MAX_ORDERS)] | None
     repeats: Annotated[int, Field(strict=True, ge=2, le=MAX_REPEATS)] | None
-    perturb: Annotated[list[str], Field(min_length=1), AfterValidator(_no_name_twice)] | None
+    perturb: Annotated[list[str], Field(min_length=1), _different()] | None
     pushback: Annotated[int, Field(strict=True, ge=1, le=MAX_TURNS)] | None
     confidence: Literal["stated", "stated_only", "logprobs"] | None
     allow_abstain: Annotated[bool, Field(strict=True)]
     blind_control: Annotated[bool, Field(strict=True)]
     cost_of_wrong: Annotated[Number, Field(ge=0.0, le=1000.0)]
-    prices: Annotated[PriceTable | None, _different("model_id", "prices")]
+    prices: Annotated[PriceTable | None, _different("model_id")]
     max_cost: Some | None
     max_requests: Positive | None
     max_tokens_total: Annotated[int, Field(strict=True, ge=1, le=10**15)] | None
@@ -409,16 +411,6 @@ class RunConfig(StrictModel):
     target: TargetSection
 
 
-LIST_FORMS = {
-    "judges": "[{name: NAME, model_id: MODEL}]",
-    "prices": "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]",
-    "evaluations": "[TASK, {type: TASK, params: {...}}]",
-    "targets": "[{name: NAME, api_endpoint: {url: URL, model_id: MODEL}}]",
-    "variants": "[{name: NAME, params: {...}}]",
-    **dict.fromkeys(("include", "exclude"), "[{evaluation: PATTERN, target: PATTERN}]"),
-}
-"""Keys of run configs and suites that hold lists of mappings -> what such a list looks like."""
-
 UNKNOWN_KEY = "unknown key "  # the beginning of a problem that does not prevent other checks
 MAX_SHOWN = 200  # characters of a wrong value
 
@@ -448,13 +440,12 @@ def unknown_key(path: str, name: str, known: Sequence[str], also: Sequence[str] 
 
 
 def wrong_value(detail: Any) -> str:
-    """What a value must be and what it is; of a list of mappings what one looks like."""
+    """What a value must be and what it is."""
     if detail["type"] == "missing":
         return "is missing"
     if detail["type"] == "value_error":
         return str(detail["ctx"]["error"])
-    form = LIST_FORMS.get(detail["loc"][-1]) if detail["type"] == "list_type" else None
-    return f"{expectation(detail)}{f' such as {form}' if form else ''}, got {shown_value(detail.get('input'))}"
+    return f"{expectation(detail)}, got {shown_value(detail.get('input'))}"
 
 
 def shown_value(value: object) -> str:

@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from eval_factory.config.merge import with_defaults
-from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, VariableName
+from eval_factory.config.model import (
+    ExecutorName,
+    Number,
+    OneLineText,
+    PathText,
+    Positive,
+    VariableName,
+    shown_pattern,
+)
 from eval_factory.core.secrets import Redactor, looks_like_key, names_a_secret
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.core.urls import PORT, REPLICA, served_url
@@ -32,7 +40,8 @@ OWN_OPTIONS = {
 LAUNCH = "launch"
 """Beside the keys of a `serve` that a job has: words that start one of several servers as a step of it."""
 _MAX_NAME_LENGTH = 100
-NAME = re.compile(rf"^[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}\Z")
+_FOLDER = rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_MAX_NAME_LENGTH - 1}}}"
+NAME = re.compile(rf"^{_FOLDER}\Z")
 OF_THE_SUITE = "suite_"  # what the suite's own files beside the targets' folders begin with
 
 
@@ -111,9 +120,12 @@ _NO_KEY = "looks like a key (it is not shown), and {}; choose another name"
 Name = Annotated[OneLineText, _refused(looks_like_key, _NO_KEY.format("would be written into files"))]
 """Of what may be called as one likes."""
 FolderName = Annotated[
-    OneLineText, _refused(looks_like_key, _NO_KEY.format("names a folder")), AfterValidator(_folder_name)
+    OneLineText,
+    _refused(looks_like_key, _NO_KEY.format("names a folder")),
+    AfterValidator(_folder_name),
+    shown_pattern(rf"^{_FOLDER}$"),
 ]
-TargetName = Annotated[FolderName, AfterValidator(_target_name)]
+TargetName = Annotated[FolderName, AfterValidator(_target_name), shown_pattern(rf"^(?!{OF_THE_SUITE}){_FOLDER}$")]
 _without_key = _refused(
     lambda text: any(map(looks_like_key, re.split(r"[\s=\"']+", text))),
     "holds what looks like a key (it is not shown); a batch script is no place for one",

@@ -9,9 +9,9 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -203,8 +203,6 @@ class Need:
     source: str
     paths: tuple[str, ...] = ()
     missing: str | None = None  # what is not there, for a message
-    placed: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """One of `paths` -> where the task reads it, where the bundle holds it as another task's file."""
 
 
 def needs_of(
@@ -216,17 +214,8 @@ def needs_of(
     for file in task.files:
         path = f"{SCENARIOS}/{task.scenario}/{file.path}"
         instead = f"{SCENARIOS}/{task.scenario}/{file.instead}"
-        here = [one for one in (path, instead) if one in listed]
-        same = (  # the same file of the same source, in the folder of another task's scenario
-            f"{SCENARIOS}/{other.scenario}/{its.path}"
-            for other in sources.tasks.values()
-            for its in other.files
-            if (its.url, its.member, its.sha256) == (file.url, file.member, file.sha256)
-        )
-        shared = [one for one in same if one in listed and file.sha256 in (None, listed[one].sha256)][:1]
-        placed = {} if here else dict.fromkeys(shared, path)
-        missing = None if here or placed else path
-        needs.append(Need("file", file.path, sources.url(file.url), (*here, *placed), missing, placed))
+        here = tuple(one for one in (path, instead) if one in listed)
+        needs.append(Need("file", file.path, sources.url(file.url), here, None if here else path))
     if task.listing is not None:
         needs.append(_listing_need(task.scenario, task.listing, listed, root, sources, all_files=all_files))
     for dataset in task.hub:
@@ -322,12 +311,12 @@ class Staging:
             if old is not None:  # another revision beside it would make `load_dataset` choose
                 files = {path: file for path, file in files.items() if not path.startswith(f"{old.folder}/")}
             hub[(entry.id, entry.config)] = entry
-        for name, source in sorted(self.origin_of.items()):
-            path, before = self.folder / name, files.get(name)
-            size, sha256 = path.stat().st_size, sha256_of(path)
-            if before is None or (before.size, before.sha256, before.source) != (size, sha256, source):
-                files[name] = FileEntry(path=name, size=size, sha256=sha256, source=source, date=date)
         try:
+            for name, source in sorted(self.origin_of.items()):
+                path, before = self.folder / name, files.get(name)
+                size, sha256 = path.stat().st_size, sha256_of(path)
+                if before is None or (before.size, before.sha256, before.source) != (size, sha256, source):
+                    files[name] = FileEntry(path=name, size=size, sha256=sha256, source=source, date=date)
             following = Manifest(hub=list(hub.values()), files=list(files.values()))
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")

@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from eval_factory.core import sandbox
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.data.bundle import HF_HOME, HubEntry, Staging, files_under
-from eval_factory.data.script_process import RESULT
 from eval_factory.data.sources import HubDataset
 
 
@@ -34,6 +33,7 @@ SEEN_BY_SCRIPTS = (
 )  # fmt: skip
 """Of the environment."""
 SCRIPT_LIMIT_S = 3600.0
+RESULT = "result.json"  # of a script, in its workspace
 
 
 def dataset_cache_folder(dataset: str) -> str:
@@ -114,7 +114,7 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
     homes = dict.fromkeys(("HOME", "TMPDIR", "HF_HOME", "HF_MODULES_CACHE", "XDG_CACHE_HOME"), here)
     passed = {name: os.environ[name] for name in SEEN_BY_SCRIPTS if name in os.environ}
     question = json.dumps([str(repository.resolve()), dataset.config, here])
-    argv = [sys.executable, "-m", "eval_factory.data.script_process", question]
+    argv = [sys.executable, "-m", "eval_factory.data.hub", question]
     python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
     path = [str(Path(place).resolve()) for place in sys.path if place]
     for_network = ["/etc", "/run/systemd/resolve"]  # names of hosts, and certificates
@@ -135,6 +135,26 @@ def _build_by_script(repository: Path, dataset: HubDataset, workspace: Path) -> 
     if "error" in made:
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {made['error']}")
     return folder, str(made["config"]), str(made["version"])
+
+
+def _run_script(repository: str, config: str | None, workspace: str) -> None:
+    """In the sandbox: run the script where HELM runs it too, of a pinned revision; it downloads what it needs.
+
+    Writes into `RESULT` the folder that was made, the configuration's name and its version.
+    """
+    from datasets import load_dataset_builder
+
+    made: dict[str, Any]
+    try:
+        builder = load_dataset_builder(repository, config, cache_dir=workspace, trust_remote_code=True)
+        builder.download_and_prepare()
+    except Exception as error:  # whatever a script raises
+        cause = error.__cause__ or error
+        made = {"error": f"{type(cause).__name__}: {cause}"}
+    else:
+        version = str(builder.config.version or "0.0.0")
+        made = {"folder": builder.cache_dir, "config": builder.config.name, "version": version}
+    (Path(workspace) / RESULT).write_text(json.dumps(made), encoding="utf-8")
 
 
 def pull_dataset(dataset: HubDataset, endpoint: str, staging: Staging) -> str:
@@ -211,9 +231,5 @@ def _explained(name: str, endpoint: str, error: Exception) -> FetchError:
     return FetchError(f"{endpoint} cannot be reached ({type(error).__name__})", unreachable=True)
 
 
-def caches_of(env: Mapping[str, str]) -> Path:
-    """Where the `datasets` package looks under these variables."""
-    if env.get("HF_DATASETS_CACHE"):
-        return Path(env["HF_DATASETS_CACHE"]).expanduser()
-    home = env.get("HF_HOME") or os.path.join(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")  # noqa: PTH118
-    return Path(home).expanduser() / DATASETS
+if __name__ == "__main__":
+    _run_script(*json.loads(sys.argv[1]))

@@ -1,17 +1,14 @@
 """`data pull`: everything that runs of some tasks need, downloaded into a bundle.
 
-A file is complete or not there: its known hash is compared, or, where none is known, whether its content is of the kind
-that its name says.
+A file is complete or not there: its known hash is compared, or, where none is known, the server has to say its length.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
-import sqlite3
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +26,9 @@ from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data import bundle
 from eval_factory.data.hub import FetchError, pull_dataset
 from eval_factory.data.importing import looked_through
-from eval_factory.data.run_entries import asked
-from eval_factory.data.sources import Listing, Sources, TaskSources, relative_path
+from eval_factory.data.sources import Listing, Sources, TaskSources, asked, relative_path
 from eval_factory.endpoint.proxies import certificates, certificates_hint, proxy_from_environment
 
-SQLITE_HEADER = b"SQLite format 3\0"
 PAGE_BEGINNINGS = (b"<!doctype html", b"<html")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -52,53 +47,6 @@ def is_page(path: Path) -> bool:
     with path.open("rb") as file:
         beginning = file.read(1024)
     return beginning.removeprefix(_BYTE_ORDER_MARK).lstrip().lower().startswith(PAGE_BEGINNINGS)
-
-
-def problem_of(path: Path, name: str) -> str | None:
-    """Why the content of `path` is none for a file named `name`; None where nothing is wrong with it."""
-    if path.stat().st_size == 0:
-        return "it is empty"
-    look = _KINDS.get(Path(name).suffix.lower())
-    return None if look is None else look(path)
-
-
-def _zip_problem(path: Path) -> str | None:
-    """Office documents are zip files too. Every member is read: each has a checksum."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except Exception as error:  # zlib's, struct's, a password's: it cannot be used in any case
-        return f"is no zip file that can be used: {error}"
-    return None if damaged is None else f"is no zip file that can be used: {damaged!r} in it is damaged"
-
-
-def _json_problem(path: Path) -> str | None:
-    try:
-        with path.open(encoding="utf-8") as file:
-            json.load(file)
-    except (ValueError, RecursionError) as error:
-        return f"is no JSON, or not all of it came: {error}"
-    return None
-
-
-def _sqlite_problem(path: Path) -> str | None:
-    with path.open("rb") as file:
-        if file.read(len(SQLITE_HEADER)) != SQLITE_HEADER:
-            return "is no SQLite database"
-    try:
-        uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
-            ((found,), *_) = database.execute("PRAGMA quick_check(1)").fetchall()
-    except sqlite3.Error as error:
-        found = str(error)
-    return None if found == "ok" else f"is a damaged SQLite database, or not all of it came: {found}"
-
-
-_KINDS: dict[str, Callable[[Path], str | None]] = {
-    ".zip": _zip_problem, ".docx": _zip_problem, ".xlsx": _zip_problem,
-    ".json": _json_problem, ".sqlite": _sqlite_problem,
-}  # fmt: skip
-"""By a file's suffix. Files of the Hub are read in full by the `datasets` package when they are prepared."""
 
 
 _TIMEOUT_S = (10.0, 60.0)  # to connect, and between two pieces of an answer
@@ -130,7 +78,7 @@ class Fetcher:
         self._session.close()
 
     def file(self, url: str, target: Path, *, sha256: str | None = None, blob: tuple[int, str] | None = None) -> None:
-        """GET `url` into `target`. Where neither hash is known, its content has to be of the kind that its name says.
+        """GET `url` into `target`.
 
         Args:
             blob: size in bytes and SHA-1, as git knows them.
@@ -140,14 +88,12 @@ class Fetcher:
         """
         partial = target.with_name(f"{target.name}.part")
         try:
-            found, media_type = self._stream(url, partial)
+            found, problem = self._stream(url, partial)
             if sha256 is not None:
                 other = f"its content is not what it was (SHA-256 {found}, known is {sha256})"
                 problem = None if found == sha256 else other
             elif blob is not None:
                 problem = unlike_blob(partial, *blob)
-            else:
-                problem = WEB_PAGE if media_type == "text/html" else problem_of(partial, target.name)
             if (problem is not None or (sha256 is None and blob is None)) and is_page(partial):
                 problem = WEB_PAGE
             if problem is not None:
@@ -164,8 +110,8 @@ class Fetcher:
             except ValueError:
                 raise FetchError(f"{url}: the answer is no JSON") from None
 
-    def _stream(self, url: str, target: Path) -> tuple[str, str]:
-        """SHA-256 and media type of what came."""
+    def _stream(self, url: str, target: Path) -> tuple[str, str | None]:
+        """SHA-256 of what came, and what is wrong with it if no hash is known."""
         digest, size = hashlib.sha256(), 0
         with self._get(url) as response, target.open("wb") as file:
             try:
@@ -181,7 +127,10 @@ class Fetcher:
             if declared.isdigit() and "Content-Encoding" not in response.headers and int(declared) != size:
                 raise FetchError(f"{url}: {size} of {declared} bytes came")
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return digest.hexdigest(), media_type
+            problem = WEB_PAGE if media_type == "text/html" else None if size else "it is empty"
+            if not declared and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                problem = problem or "the server does not say how long it is, so nobody knows whether all of it came"
+        return digest.hexdigest(), problem
 
     def _get(self, url: str) -> requests.Response:
         host = urlsplit(url).netloc

@@ -34,7 +34,7 @@ from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.helm_plugin.conversation_scenario import downloaded, refuse
 from eval_factory.tasks.choice_question import ChoiceQuestion
-from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, PUBLISHED, read_choice_file
+from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, read_choice_file
 
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
 SHORT_ANSWER = {"en": "Answer the question using a single word or sentence.", "zh": "请用一个词或一句话回答问题"}
@@ -52,7 +52,8 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
     def __init__(self, name: str, published: str, tier: str = EVERY_TIER, data_path: str | None = None) -> None:
         """
         Args:
-            published: which file; its form is the part before a colon.
+            name: of the task of ours, whose files are downloaded.
+            published: the form; behind a colon, which of the files.
             data_path: a file of that form that is read instead, or a folder with the files of a set with pictures.
         """
         super().__init__()
@@ -60,12 +61,9 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         self._published, self._tier, self._own = published, tier, data_path
 
     def get_instances(self, output_path: str) -> list[Instance]:
-        form = self._published.partition(":")[0]
+        form, _, part = self._published.partition(":")
         pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[Instance]()
-        files = [] if self._own is None else [Path(self._own)]
-        if self._own is None:
-            *paths, address = PUBLISHED[self._published]
-            files = [downloaded(output_path, path, f"{address}{path}") for path in paths]
+        files = downloaded(output_path, self.name, part) if self._own is None else [Path(self._own)]
         if pattern:  # other files lie beside them
             files = sorted(Path(self._own or output_path).glob(pattern))
         for file in files:

@@ -27,7 +27,7 @@ from helm.common import general
 from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.plain_yaml import parse_own
+from eval_factory.core.plain_yaml import packaged, parse_own
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.media import facts_of
 from eval_factory.helm import names
@@ -61,12 +61,21 @@ def refuse(file: Path, problems: Sequence[str]) -> None:
         raise PrerequisiteError([f"{file}: {problem}" for problem in shortened(problems)])
 
 
-def downloaded(output_path: str, path: str, url: str) -> Path:
-    """A published file, at `path` in the folder of a scenario's data."""
-    file = Path(output_path) / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    general.ensure_file_downloaded(source_url=url, target_path=str(file))
-    return file
+def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
+    """The published files of a task of ours, in the folder of its scenario's data: those that `data pull` pulls.
+
+    Args:
+        part: which of them, where the table of sources tells them apart (`when`).
+    """
+    table = packaged("data/sources.yml")
+    files = []
+    for one in table["tasks"][task]["files"]:
+        if one.get("when", part) == part:
+            files.append(Path(output_path) / one["path"])
+            files[-1].parent.mkdir(parents=True, exist_ok=True)
+            url = one["url"].format_map(table["origins"])
+            general.ensure_file_downloaded(source_url=url, target_path=str(files[-1]))
+    return files
 
 
 @cache

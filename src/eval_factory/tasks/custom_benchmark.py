@@ -1,17 +1,15 @@
 """A custom benchmark: a YAML file, a prompt and a CSV table, or conversations, or rubric cases; checked beforehand.
 
-The form is that of HELM's configurable benchmark. HELM finds what is wrong with one late (after its start), by a
-traceback, or not at all: a name in braces that is no column becomes an empty text. Here every mistake is found first
-and said with its file, row and column. Messages never quote a cell: it may be a patient's.
+The form is that of HELM's configurable benchmark, which finds mistakes late, or not at all: a name in braces that is
+no column becomes an empty text. Messages never quote a cell: it may be a patient's.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -24,9 +22,9 @@ from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, check_judge_prompt, jury_keys
-from eval_factory.tasks.message_files import OWN, MessageFile, read_rubric_file
+from eval_factory.tasks.message_files import OWN, read_rubric_file
 from eval_factory.tasks.pictures import PictureCheck, picture_columns
-from eval_factory.tasks.rubric_case import RUBRIC_METRIC, RubricCase
+from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
 JURY = "jury_score"
 BERTSCORES = ("BERTScore-P", "BERTScore-R", "BERTScore-F")
@@ -103,10 +101,19 @@ class Benchmark:
     def has_jury(self) -> bool:
         return self.is_rubric or self.judge_prompt_file is not None
 
+    @property
+    def needing(self) -> str | None:
+        """The metric that cannot do without right answers, if one cannot."""
+        return next((name for name in self.metrics if name != JURY), None)
+
 
 def load_benchmark(path: Path) -> Benchmark:
-    """Read and check a benchmark with all its files. Raises ConfigError: with every mistake that was found, but for a
-    table with a great many."""
+    """Read and check a benchmark with all its files.
+
+    Raises:
+        ConfigError: with what is wrong with the shape of the YAML, or else with every mistake in it and its files, but
+            for a file with a great many.
+    """
     document = load_mapping(path, "name, description, prompt_file, dataset_file and metrics")
     if document.get("kind") == RUBRIC:
         return _rubric_benchmark(path, document)
@@ -120,55 +127,49 @@ def load_benchmark(path: Path) -> Benchmark:
             sent = f"the messages of {document['dataset_file']} are what is sent"
             found.problems.append(f"{path}: prompt_file: leave it out; {sent}")
         document = {**document, "prompt_file": document["dataset_file"]}
-    shape = _shape(path, document, _File, found.problems)
-    metrics, given = {}, document.get("metrics")
-    for number, metric in enumerate(given if isinstance(given, list) else []):
-        with contextlib.suppress(ValidationError):
-            metrics[number] = _Metric.model_validate(metric)
-    prompt, dataset = (_file_named_by(path, document.get(name)) for name in ("prompt_file", "dataset_file"))
-    judge_prompts = [_file_named_by(path, one.prompt_file) for one in metrics.values() if one.name == JURY]
-    names = [metric.name for metric in metrics.values()]
-    pictures = PictureCheck(path.parent)
-    parts = _Parts(path, prompt, dataset, names, [file for file in judge_prompts if file is not None], pictures)
-    number, jury = next(((at, one) for at, one in metrics.items() if one.name == JURY), (0, _Metric(name=JURY)))
-    form = jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems)
-    _check_metrics(path, metrics, found)
-    rows, header = (_check_conversations if has_turns else _check_table)(parts, form, found)
-    if found.problems or shape is None or prompt is None or dataset is None:
-        raise ConfigError(found.problems)
-    return Benchmark(
+    file = _shape(path, document, _File)
+    _check_metrics(path, file.metrics, found)
+    number, jury = next(((at, one) for at, one in enumerate(file.metrics) if one.name == JURY), (0, _Metric(name=JURY)))
+    benchmark = Benchmark(
         path=path,
-        name=shape.name,
-        description=shape.description,
-        prompt_file=prompt,
-        dataset_file=dataset,
-        max_tokens=shape.max_tokens,
-        metrics=tuple(names),
-        judge_prompt_file=next(iter(parts.judge_prompts), None),
+        name=file.name,
+        description=file.description,
+        prompt_file=_beside(path, file.prompt_file),
+        dataset_file=_beside(path, file.dataset_file),
+        max_tokens=file.max_tokens,
+        metrics=tuple(metric.name for metric in file.metrics),
+        judge_prompt_file=None if jury.prompt_file is None else _beside(path, jury.prompt_file),
+        instances=0,
+        sha256={},
+        has_turns=has_turns,
+        jury_form=jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems),
+    )
+    pictures = PictureCheck(path.parent)
+    rows, header = (_check_conversations if has_turns else _check_table)(benchmark, pictures, found)
+    if found.problems:
+        raise ConfigError(found.problems)
+    others = [benchmark.judge_prompt_file] if benchmark.judge_prompt_file else []
+    sha256 = _hashes(path, benchmark.prompt_file, benchmark.dataset_file, *others)
+    return replace(
+        benchmark,
         instances=rows,
-        sha256=_hashes(path, prompt, dataset, *parts.judge_prompts)
-        | ({"(pictures)": pictures.sha256} if pictures.rows else {}),
+        sha256=sha256 | ({"(pictures)": pictures.sha256} if pictures.rows else {}),
         notes=tuple(found.notes),
         has_clusters=custom_table.CLUSTER in header,
-        has_turns=has_turns,
         rows_with_pictures=pictures.rows,
         first_with_pictures=pictures.first,
-        jury_form=form,
     )
 
 
 def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
-    problems: list[str] = []
-    shape = _shape(path, document, _RubricFile, problems)
-    file, read = _file_named_by(path, document.get("dataset_file")), MessageFile[RubricCase]()
-    if file is not None:
-        try:
-            read = read_rubric_file(file, OWN)
-        except OSError as error:
-            read.problems.append(why_unreadable(error, "dataset_file", path))
-    problems += [f"{file}: {problem}" for problem in shortened(read.problems)]
-    if problems or shape is None or file is None:
-        raise ConfigError(problems)
+    shape = _shape(path, document, _RubricFile)
+    file = _beside(path, shape.dataset_file)
+    try:
+        read = read_rubric_file(file, OWN)
+    except OSError as error:
+        raise ConfigError(f"{file}: {why_unreadable(error, 'dataset_file', path)}") from None
+    if read.problems:
+        raise ConfigError([f"{file}: {problem}" for problem in shortened(read.problems)])
     return Benchmark(
         path=path,
         name=shape.name,
@@ -185,38 +186,20 @@ def _rubric_benchmark(path: Path, document: Mapping[str, Any]) -> Benchmark:
     )
 
 
-def _file_named_by(path: Path, name: object) -> Path | None:
-    is_name = isinstance(name, str) and name
-    return Path(os.path.abspath(path.parent / os.path.expanduser(str(name)))) if is_name else None
+def _beside(path: Path, name: str) -> Path:
+    return Path(os.path.abspath(path.parent / os.path.expanduser(name)))
 
 
 def _hashes(path: Path, *others: Path) -> dict[str, str]:
     return {Path(os.path.relpath(one, path.parent)).as_posix(): sha256_of(one) for one in (path, *others)}
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of the file that can be checked, even where other parts are wrong."""
-
-    path: Path
-    prompt_file: Path | None
-    dataset_file: Path | None
-    metrics: list[str]
-    judge_prompts: list[Path]
-    pictures: PictureCheck
-
-    @property
-    def needing(self) -> str | None:
-        """The metric that cannot do without right answers, if one cannot."""
-        return next((name for name in self.metrics if name != JURY), None)
-
-
-def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape], problems: list[str]) -> _Shape | None:
+def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Shape:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        problems += [_explained(path, detail, model) for detail in error.errors(include_url=False)]
-        return None
+        problems = [_explained(path, detail, model) for detail in error.errors(include_url=False)]
+        raise ConfigError(problems) from None
 
 
 def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
@@ -236,37 +219,34 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     return f"{path}: {where}: {({'missing': 'is missing'} | empty).get(kind) or expectation(detail)}"
 
 
-def _check_table(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
-    """Look at the files that are named, and at what one says of another; the rows and columns of the table."""
-    columns = header = None
+def _check_table(benchmark: Benchmark, pictures: PictureCheck, found: Findings) -> tuple[int, list[str]]:
+    """Look at the files, and at what one says of another; the rows and columns of the table."""
+    path, file, metrics = benchmark.path, benchmark.dataset_file, benchmark.metrics
     so_far = len(found.problems)
-    if parts.prompt_file is not None:
-        columns = custom_table.columns_of_prompt(parts.path, parts.prompt_file, found)
+    columns = custom_table.columns_of_prompt(path, benchmark.prompt_file, found)
     can_be_filled = columns is not None and len(found.problems) == so_far
-    if parts.dataset_file is not None:
-        header = custom_table.header_of(parts.path, parts.dataset_file, found)
-    for judge_prompt in parts.judge_prompts:
-        check_judge_prompt(parts.path, judge_prompt, header, found, form)
-    if header is None or parts.dataset_file is None:
+    header = custom_table.header_of(path, file, found)
+    if benchmark.judge_prompt_file is not None:
+        check_judge_prompt(path, benchmark.judge_prompt_file, header, found, benchmark.jury_form)
+    if header is None:
         return 0, []
-    prompt_file = parts.prompt_file or parts.path.parent
-    custom_table.check_columns(prompt_file, parts.dataset_file, columns, header, parts.needing, found)
-    _check_incorrect_answers(parts.dataset_file, parts.metrics, header, found)
-    prompt = prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
-    compared = prompt if EXACT_MATCH in parts.metrics else None
+    custom_table.check_columns(benchmark.prompt_file, file, columns, header, benchmark.needing, found)
+    _check_incorrect_answers(file, metrics, header, found)
+    prompt = benchmark.prompt_file.read_text(encoding="utf-8") if can_be_filled else ""
+    compared = prompt if EXACT_MATCH in metrics else None
     asked = list(dict.fromkeys([*picture_columns(header), *(columns or [])]))
-    parts.pictures.template = prompt if set(asked) <= set(header) else ""
-    return custom_table.check_rows(parts.dataset_file, header, asked, found, parts.pictures, compared), header
+    pictures.template = prompt if set(asked) <= set(header) else ""
+    return custom_table.check_rows(file, header, asked, found, pictures, compared), header
 
 
-def _check_conversations(parts: _Parts, form: JuryForm, found: Findings) -> tuple[int, list[str]]:
-    file = parts.dataset_file or parts.path.parent
-    quasi = EXACT_MATCH in parts.metrics
-    rows = message_files.check_conversations(parts.path, file, parts.needing, found, parts.pictures, quasi=quasi)
+def _check_conversations(benchmark: Benchmark, pictures: PictureCheck, found: Findings) -> tuple[int, list[str]]:
+    path, file, metrics = benchmark.path, benchmark.dataset_file, benchmark.metrics
+    quasi = EXACT_MATCH in metrics
+    rows = message_files.check_conversations(path, file, benchmark.needing, found, pictures, quasi=quasi)
     header = message_files.fields_of(rows)
-    for judge_prompt in parts.judge_prompts:
-        check_judge_prompt(parts.path, judge_prompt, header if rows else None, found, form)
-    _check_incorrect_answers(file, parts.metrics, header, found)
+    if benchmark.judge_prompt_file is not None:
+        check_judge_prompt(path, benchmark.judge_prompt_file, header if rows else None, found, benchmark.jury_form)
+    _check_incorrect_answers(file, metrics, header, found)
     return len(rows), header
 
 
@@ -279,15 +259,14 @@ def _check_incorrect_answers(file: Path, metrics: Sequence[str], header: Sequenc
         )
 
 
-def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) -> None:
-    names = [metric.name for metric in metrics.values()]
-    first = {metric.name: number for number, metric in reversed(list(metrics.items()))}
-    for number, metric in metrics.items():
+def _check_metrics(path: Path, metrics: Sequence[_Metric], found: Findings) -> None:
+    names = [metric.name for metric in metrics]
+    for number, metric in enumerate(metrics):
         where = f"{path}: metrics.{number}"
         if metric.name not in METRICS:
             hint = did_you_mean(metric.name, METRICS) or f"; there are {', '.join(METRICS)}"
             found.problems.append(f"{where}.name: HELM's configurable benchmark has no metric {metric.name!r}{hint}")
-        elif first[metric.name] != number:
+        elif metric.name in names[:number]:
             found.problems.append(f"{where}.name: {metric.name} is listed twice")
         if metric.name == JURY and metric.prompt_file is None:
             found.problems.append(f"{where}.prompt_file: is missing; {JURY} needs the judges' prompt")
@@ -299,7 +278,7 @@ def _check_metrics(path: Path, metrics: Mapping[int, _Metric], found: Findings) 
                 f"the judges that {path.name} names are not asked: judges are those of config.params.extra.judges,"
                 " or the default jury"
             )
-    if 0 in metrics and names[0] in BERTSCORES:
+    if names[0] in BERTSCORES:
         found.problems.append(
             f"{path}: metrics.0.name: HELM computes {names[0]} only where torch finds a GPU, so it cannot be the main"
             " metric; put another one first"

@@ -51,7 +51,7 @@ def header_of(path: Path, dataset_file: Path, found: file_problems.Findings) -> 
     except UnicodeDecodeError:
         problem = file_problems.not_utf8(dataset_file)
     except file_problems.TableError as error:
-        problem = f"line {error.line}{_number_of(error.column)}: {error}"
+        problem = f"line {error.line}: {error}"
     if not header:
         no_rows = "has no rows; the first line names the columns"
         found.problems.append(f"{dataset_file}: {problem or no_rows}")
@@ -162,10 +162,7 @@ def check_rows(
     except UnicodeDecodeError:
         rows.problems.append(f"{file}: {file_problems.not_utf8(file)}")
     except file_problems.TableError as error:
-        column = error.column
-        has_name = column is not None and column < len(header)
-        cell = f", column {printable(header[column or 0])}" if has_name else _number_of(column)
-        rows.problems.append(f"{file}: row {count + 1} (line {error.line}){cell}: {error}")
+        rows.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
     problems = rows.problems + rows.answers.in_other_words()
     if count == 0 and not problems:
         problems.append(f"{file}: has no rows below its first line, which names the columns")
@@ -231,10 +228,6 @@ class _Rows:
             self.problems += self.answers.problems_of(f"{where}, column ", filled, correct, incorrect)
         if becomes_nothing(correct):
             self.nothing.append(number)
-
-
-def _number_of(column: int | None) -> str:
-    return "" if column is None else f", column {column + 1}"
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

@@ -9,7 +9,6 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 _SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
@@ -96,8 +95,6 @@ MAX_CELL_LENGTH = 2**31 - 1
 _NUL = "\udc00"
 """Placeholder of a NUL, which Python 3.10's csv module does not take; no UTF-8 text holds half a surrogate pair."""
 
-_CELL = re.compile(r'("[^"]*(?:""[^"]*)*"|[^",\r\n][^,\r\n]*|)(,|\r\n?|\n)')
-_LINE_BREAK = re.compile(r"\r\n?|\n")
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _JSON = re.compile(r'\s*[{\[]\s*["{\[]')
 
@@ -105,11 +102,9 @@ _JSON = re.compile(r'\s*[{\[]\s*["{\[]')
 class TableError(ValueError):
     """A table that cannot be read any further; no message quotes a cell."""
 
-    def __init__(self, line: int, reason: str, *, column: int | None = None) -> None:
+    def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
         self.line = line
-        self.column = column
-        """Index of the cell in its row, where it is one cell's fault."""
 
 
 def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
@@ -121,14 +116,15 @@ def table_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
         reader = csv.reader((line.replace("\0", _NUL) for line in opened), strict=True)
         try:
             for row in reader:
-                for column, cell in enumerate(row):
-                    if _NUL in cell:
-                        raise TableError(reader.line_num, "holds a NUL character (a byte that is 0)", column=column)
+                if any(_NUL in cell for cell in row):
+                    raise TableError(reader.line_num, "holds a NUL character (a byte that is 0)")
                 if begins == 1 or len(row) > 1 or any(cell.strip() for cell in row):
                     yield reader.line_num, row
                 begins = reader.line_num + 1
         except csv.Error as error:
-            raise _explained(file, begins, reader.line_num, error) from None
+            # csv knows only the line where it gave up, maybe the last one of the file
+            quote = "a quote that opens a cell is not closed, or a quote inside a cell is not written twice"
+            raise TableError(begins, f"the row that begins here is not CSV ({error}): {quote}") from None
 
 
 def table_columns(file: Path) -> list[str]:
@@ -162,19 +158,3 @@ def other_form(file: Path) -> str | None:
             if separator in first.rstrip():
                 return f"its columns are separated by {name}; save it as CSV with commas"
     return None
-
-
-def _explained(file: Path, begins: int, ends: int, error: csv.Error) -> TableError:
-    """Where in the row, from one line to another, the quote stands that csv stumbled over: it knows only the line
-    where it gave up, maybe the last one."""
-    with file.open(encoding="utf-8-sig", newline="") as opened:
-        text = "".join(islice(opened, begins - 1, ends))
-    position = column = 0
-    while match := _CELL.match(text, position):
-        position, column = match.end(), column + 1
-    if text[position : position + 1] != '"':
-        return TableError(ends, f"is not CSV: {error}")
-    line = begins + len(_LINE_BREAK.findall(text, 0, position))
-    end = "never closed" if "unexpected end" in str(error) else f"closed on line {ends} before the cell's end"
-    reason = f"the quote that opens the cell is {end}; a quote inside a cell is written twice"
-    return TableError(line, reason, column=column)

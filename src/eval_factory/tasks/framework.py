@@ -37,14 +37,6 @@ class FrameworkInfo(_Part):
 
 
 @dataclass(frozen=True)
-class NumbersOf(_Part):
-    """A column of whole numbers in a table of the same folder."""
-
-    file: str
-    column: str
-
-
-@dataclass(frozen=True)
 class FileLayout(_Part):
     """A file of a user's own data, and what HELM needs in it; without `file` it is the path itself."""
 
@@ -53,29 +45,16 @@ class FileLayout(_Part):
     format: str | None = None  # how it is read where the file's suffix does not say
     read_by: Literal["csv", "pandas"] = "csv"
     """What HELM reads a CSV with: pandas takes a byte-order mark and .gz, and holds NA and None for empty."""
-    when: dict[str, str] = field(default_factory=dict)
-    """Parameter -> pattern (lab_*): this entry is only about such values."""
     allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> all that its cells may hold
     filled: tuple[str, ...] = ()  # columns in which no cell may be empty
     dates: tuple[str, ...] = ()  # columns that hold points in time
     counted: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Column -> values: HELM takes no notice of other rows."""
     skipped_if_empty: tuple[str, ...] = ()  # HELM takes no notice of a row in which one of these is empty
-    at_least: int = 1  # rows that are asked
     elements: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     """Path of an element of an XML file -> attribute -> all that it may hold."""
     lines_as: str | None = None  # a file beside this one that has as many lines
-    numbered: bool = False
-    """Whether HELM reads all that the pattern finds, and needs a whole number as the name of each."""
-    one_per: NumbersOf | None = None  # a file named by each number of that column
-    in_every: str | None = None  # a folder in which everything has to hold such a file
-
-    def may_apply(self, values: Mapping[str, str | None]) -> bool:
-        """Whether it is about these parameters; those without a value do not exclude it."""
-        from fnmatch import fnmatch  # imported here, as it compiles patterns: the list of tasks needs none
-
-        asked = [(values.get(name), pattern) for name, pattern in self.when.items()]
-        return all(value is None or fnmatch(value, pattern) for value, pattern in asked)
+    also: str | None = None  # what else HELM needs, in words: it ends by itself where that is missing
 
     def named(self, values: Mapping[str, str | None]) -> FileLayout:
         """With the parameters' values in place of their names in braces."""
@@ -339,10 +318,7 @@ def _task(record: Mapping[str, Any]) -> Task:
 
 def file_layout(record: Mapping[str, Any]) -> FileLayout:
     """The record of what `FileLayout.given` says."""
-    given = _unchanging(record)
-    if "one_per" in given:
-        given["one_per"] = NumbersOf(**given["one_per"])
-    return FileLayout(**given)
+    return FileLayout(**_unchanging(record))
 
 
 def _unchanging(value: Any) -> Any:

@@ -87,11 +87,6 @@ def _table_faults(file: Path, entry: FileLayout) -> Iterator[str]:
     if kind in ("parquet", "feather"):
         yield from _arrow_faults(file, entry, kind)
         return
-    with file.open("rb") as opened:
-        is_gzip = opened.read(2) == b"\x1f\x8b"
-    if entry.read_by == "csv" and is_gzip:
-        yield "is compressed with gzip, and HELM reads this one as it is: unpack it"
-        return
     columns, rows = _table_of(file, entry)
     missing = [name for name in entry.columns if name not in columns]
     if missing and columns and columns[0].removeprefix(_BYTE_ORDER_MARK) in missing:
@@ -126,8 +121,6 @@ def _row_faults(rows: _Rows, entry: FileLayout) -> Iterator[str]:
         which = [f"whose {name} is {one_of(values)}" for name, values in entry.counted.items()]
         which += [f"with {', '.join(entry.skipped_if_empty)}"] if entry.skipped_if_empty else []
         yield f"has no row to ask ({' and '.join(which)})" if which else "has no row to ask"
-    elif asked < entry.at_least:
-        yield f"has {asked} rows, and HELM takes {entry.at_least:,}"
 
 
 def _table_of(file: Path, entry: FileLayout) -> tuple[list[str], _Rows]:
@@ -193,9 +186,8 @@ def _arrow_faults(file: Path, entry: FileLayout, kind: str) -> Iterator[str]:
     for name in entry.dates:
         if not pa.types.is_timestamp(data.schema.field(name).type):
             yield f"column {name}: must hold points in time, and holds {data.schema.field(name).type}"
-    count = data.count_rows()
-    if count < entry.at_least:
-        yield f"has {count} rows, and HELM takes {entry.at_least:,}" if count else "has no rows"
+    if data.count_rows() == 0:
+        yield "has no rows"
     for name in entry.filled:
         before = 0
         for batch in data.to_batches(columns=[name]):
@@ -239,21 +231,8 @@ def _line_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         yield f"has no line that is filled both here and in {other.name}"
 
 
-def number_named_by(file: Path) -> int | None:
-    """The whole number that a file's name begins with, as HELM finds it: `3` of `3.xml`."""
-    return _whole(file.name.split(".")[0])
-
-
-def _whole(text: str) -> int | None:
-    """A whole number, which pandas may have written as 3.0."""
-    try:
-        return int(text.removesuffix(".0"))
-    except ValueError:
-        return None
-
-
 def described_layout(layout: Sequence[FileLayout], values: _Values) -> Iterator[str]:
-    for entry in _applying(layout, values):
+    for entry in (one.named(values) for one in layout):
         where = f"{DATA_PATH} itself is a file" if entry.file is None else f"{DATA_PATH}/{entry.file}"
         kind = f" ({entry.format})" if entry.format else ""
         asked = ", ".join(_what_is_asked_of(entry))
@@ -267,23 +246,16 @@ def _what_is_asked_of(entry: FileLayout) -> Iterator[str]:
     for path, attributes in entry.elements.items():
         each = ", ".join(f"{name}: {one_of(allowed)}" for name, allowed in attributes.items())
         yield f"with an element {path}{f' ({each})' if each else ''}"
-    if entry.at_least > 1:
-        when = " and ".join(f"{name}={pattern}" for name, pattern in entry.when.items())
-        yield f"{f'for {when} ' if when else ''}with {entry.at_least:,} rows or more"
     if entry.lines_as:
         yield f"with as many lines as {entry.lines_as}"
-    if entry.numbered:
-        yield "each named by a whole number, and nothing else there"
-    if entry.one_per:
-        yield f"one for each {entry.one_per.column} of {entry.one_per.file}"
-    if entry.in_every:
-        yield f"and one in every other folder of {entry.in_every}"
+    if entry.also:
+        yield entry.also
 
 
 def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[str, Path]:
     """`data_path/<name>` (or `data_path` itself) -> each file that is read, in order; what is not there is left out."""
     found: dict[str, Path] = {}
-    for entry in _applying(layout, values):
+    for entry in (one.named(values) for one in layout):
         if entry.file is None:
             files = {DATA_PATH: path}
         else:
@@ -295,8 +267,7 @@ def files_of(layout: Sequence[FileLayout], path: Path, values: _Values) -> dict[
 def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[str]:
     """What of the layout is not there, or has another form; empty where all is well."""
     found = []
-    entries = list(_applying(layout, values))
-    for entry in entries:
+    for entry in (one.named(values) for one in layout):
         if entry.file is None:
             if path.is_file():
                 found += content_faults(path, entry)
@@ -306,14 +277,7 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
             return [f"{path}: {'is a file, not the folder' if path.is_file() else 'there is no such folder'}"]
         else:
             found += _faults_of_files(path, entry)
-    if not found:
-        for entry in entries:
-            found += islice(_without_a_file(path, entry, entries), MAX_PROBLEMS_SHOWN)
     return list(dict.fromkeys(found))
-
-
-def _applying(layout: Sequence[FileLayout], values: _Values) -> Iterator[FileLayout]:
-    return (entry.named(values) for entry in layout if entry.may_apply(values))
 
 
 def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
@@ -328,31 +292,5 @@ def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
         return [f"{folder / name}: there is no such file; {there}"]
     found = []
     for file in matching:
-        if not file.is_file():
-            found.append(f"{file}: is a folder, not a file")
-        elif entry.numbered and number_named_by(file) is None:
-            found.append(f"{file}: HELM reads every file of this folder, and this one is not named by a whole number")
-        else:
-            found += content_faults(file, entry)
-    if entry.in_every is not None:
-        wanted = matching[0].name
-        found += [
-            f"{other}: has no {wanted}, which HELM wants in everything under {entry.in_every}; take it away"
-            for other in sorted((folder / entry.in_every).iterdir())
-            if not (other / wanted).exists()
-        ]
+        found += content_faults(file, entry) if file.is_file() else [f"{file}: is a folder, not a file"]
     return shortened(found, f"{folder / name}: ")
-
-
-def _without_a_file(folder: Path, entry: FileLayout, entries: Sequence[FileLayout]) -> Iterator[str]:
-    """Rows of a table that ask for a file named by a number, and it is not there."""
-    if entry.one_per is None:
-        return
-    table = next(other for other in entries if other.file == entry.one_per.file)
-    there = frozenset(number for file in folder.glob(str(entry.file)) if (number := number_named_by(file)) is not None)
-    file, column, parent = folder / entry.one_per.file, entry.one_per.column, folder / Path(str(entry.file)).parent
-    for where, row in _table_of(file, table)[1]:
-        number = _whole(row.get(column) or "")
-        if number is None or number not in there:
-            named = "no whole number" if number is None else number
-            yield f"{file}: {where}, column {column}: no file of {parent} is named {named}"

@@ -8,35 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Literal
+from types import SimpleNamespace
 
 from eval_factory.core.plain_yaml import packaged
-from eval_factory.core.strict_model import StrictModel
 
 
-class _Refusal(StrictModel):
-    families: tuple[str, ...] | Literal["all"]
-    reason: str
-
-
-class _TaskClass(StrictModel):
-    tasks: tuple[str, ...]
-    not_offered: tuple[_Refusal, ...]
-
-
-class _Spelling(StrictModel):
-    anywhere: dict[str, str]
-    start: dict[str, str]
-    whole: dict[str, str]
-
-
-class _Names(StrictModel):
-    female: tuple[str, ...]
-    male: tuple[str, ...]
-    either: tuple[str, ...]
-
-
-class Analyte(StrictModel):
+@dataclass(frozen=True)
+class Analyte:
     names: tuple[str, ...]
     units: tuple[str, str]
     factor: Decimal
@@ -49,44 +27,21 @@ class Analyte(StrictModel):
         return (value - self.offset) * self.factor if first else value / self.factor + self.offset
 
 
-class Data(StrictModel):
-    version: int
-    classes: dict[str, _TaskClass]
-    english: tuple[str, ...]
-    foreign: tuple[str, ...]
-    negations: tuple[str, ...]
-    typo_words: str
-    never_made: tuple[str, ...]
-    synonyms: dict[str, str]
-    spelling: _Spelling
-    distractors: tuple[str, ...]
-    worried_tones: tuple[str, ...]
-    voices: tuple[str, ...]
-    races: tuple[str, ...]
-    residences: tuple[str, ...]
-    jobs: tuple[str, ...]
-    names: _Names
-    surnames: tuple[str, ...]
-    sex_words: tuple[str, ...]
-    ancestry_words: tuple[str, ...]
-    first_person_stops: tuple[str, ...]
-    demographic_stops: tuple[str, ...]
-    name_stops: tuple[str, ...]
-    name_question: tuple[str, ...]
-    salts: tuple[str, ...]
-    unit_question: tuple[str, ...]
-    object_before: tuple[str, ...]
-    two_objects: tuple[str, ...]
-    brands: dict[str, str]
-    analytes: tuple[Analyte, ...]
-    other_analytes: tuple[str, ...]
-    range_words: tuple[str, ...]
-    value_words: tuple[str, ...]
-
-
 @lru_cache(maxsize=1)
-def data() -> Data:
-    return Data.model_validate(packaged("tasks/perturbations.yml"))
+def data() -> SimpleNamespace:
+    """The lists and tables of perturbations.yml, by name."""
+    read = packaged("tasks/perturbations.yml")
+    analytes = [
+        Analyte(
+            tuple(one["names"]),
+            tuple(one["units"]),
+            Decimal(one["factor"]),
+            Decimal(one.get("offset", 0)),
+            tuple(Decimal(str(value)) for value in one.get("thresholds", ())),
+        )
+        for one in read["analytes"]
+    ]
+    return SimpleNamespace(**{**read, "analytes": analytes})
 
 
 @dataclass(frozen=True)
@@ -108,9 +63,9 @@ def any_of(words: tuple[str, ...], cased: bool = False) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w/-])(?:{listed})(?![\w/-])", 0 if cased else re.IGNORECASE)
 
 
-def guarded(asked: Asked, words: tuple[str, ...]) -> bool:
+def guarded(asked: Asked, words: Iterable[str]) -> bool:
     """Whether one of a guard's words stands in the text, or in what is asked with it."""
-    return _guard(words).search(asked.all) is not None
+    return _guard(tuple(words)).search(asked.all) is not None
 
 
 @lru_cache(maxsize=16)

@@ -1,20 +1,24 @@
-"""Published benchmarks that HELM has no scenario for: where each is, its form, its questions.
+"""Published benchmarks that HELM has no scenario for: the form of each, its questions and pictures.
 
-A converter makes a question of a row. It gives None for a row that is no question of the benchmark, and raises
-RowFaultError for one that is and cannot be read. The forms are those of the data sets' cards on the Hub, and of the
-authors' programs that read them.
+A converter makes a question of a row: None of a row that is no question of the benchmark; it raises RowFaultError for
+one that is and cannot be read. The forms are those of the data sets' cards, and of the authors' programs.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eval_factory.endpoint.media import MAX_FILE, UnusableMedium, picture_type
 from eval_factory.tasks.choice_question import (
     ChoiceQuestion,
     DataRow,
@@ -26,7 +30,6 @@ from eval_factory.tasks.choice_question import (
     lettered,
 )
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
-from eval_factory.tasks.published_pictures import opened_pictures, path_vqa_question, slake_question
 
 EVERY_TIER = "all"
 ROWS_AT_ONCE = 16  # of a Parquet file: each may hold a picture
@@ -123,6 +126,22 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).rstrip(".").casefold()
 
 
+def slake_question(row: DataRow) -> ChoiceQuestion:
+    """SLAKE (Liu et al. 2021, arXiv 2102.09542): a question in English or Chinese, and its short answer."""
+    groups = groups_of(row, ("answer_type", "modality", "location", "q_lang"))
+    image = "" if is_blank(row.get("img_id")) else str(row["img_id"])
+    name = "" if is_blank(row.get("qid")) else str(row["qid"])
+    answer = cell_text(row, "answer")
+    return ChoiceQuestion(name, cell_text(row, "question"), (answer,), 0, groups, ("img_id", image) if image else None)
+
+
+def path_vqa_question(row: DataRow) -> ChoiceQuestion:
+    """PathVQA (He et al. 2020, arXiv 2003.10286), and VQA-RAD in the same form: a question and its short answer."""
+    answer = cell_text(row, "answer")
+    groups = {"answer_type": "closed" if answer.lower() in ("yes", "no") else "open"}
+    return ChoiceQuestion("", cell_text(row, "question"), (answer,), 0, groups)
+
+
 _OF_MEDXPERTQA = ("id", "question", "options", "label")
 _OF_SLAKE = ("img_id", "img_name", "question", "answer", "q_lang", "answer_type")
 _OF_AFRIMED = ("sample_id", "question_type", "question", "answer_options", "correct_answer", "tier")
@@ -140,33 +159,6 @@ FORMS = {
     "metamedqa": PublishedForm(("question", "options", "answer_idx"), metamedqa_question),
     "longhealth": PublishedForm(("patient", "texts", "question", "correct"), longhealth_question),
 }
-
-_CAREQA = "https://huggingface.co/datasets/HPAI-BSC/CareQA/resolve/65aab87cd014f3fb34f0adba34821c1429802849/"
-_MEDXPERTQA = "https://huggingface.co/datasets/TsinghuaC3I/MedXpertQA/resolve/f4e6fe7e5a9e13d6c97d7aa2b91cdd8b80c9cc61/"
-PUBLISHED: dict[str, tuple[str, ...]] = {
-    "medxpertqa": ("Text/test.jsonl", _MEDXPERTQA),
-    "medxpertqa_mm": ("images.zip", "MM/test.jsonl", _MEDXPERTQA),
-    "slake": ("imgs.zip", "test.json", "https://huggingface.co/datasets/BoKelvin/SLAKE/resolve/main/"),
-    "path_vqa": (
-        "data/test-00000-of-00003-e9adadb4799f44d3.parquet",
-        "data/test-00001-of-00003-7ea98873fc919813.parquet",
-        "data/test-00002-of-00003-1628308435019820.parquet",
-        "https://huggingface.co/datasets/flaviagiammarino/path-vqa/resolve/main/",
-    ),
-    "careqa:en": ("CareQA_en.json", _CAREQA),
-    "careqa:es": ("CareQA_es.json", _CAREQA),
-    "afrimed_qa": (
-        "data/afri_med_qa_15k_v2.5_phase_2_15275.csv",
-        "https://raw.githubusercontent.com/intron-innovation/AfriMed-QA/9bb0ffc03ef41a0568c3f47223a23997922afb52/",
-    ),
-    "metamedqa": (
-        "data/test-00000-of-00001.parquet",
-        "https://huggingface.co/datasets/maximegmd/MetaMedQA/resolve/29a264deec301d57823fdb2558b085f01e6b71f5/",
-    ),
-    "longhealth": ("data/benchmark_v5.json", "https://raw.githubusercontent.com/kbressem/LongHealth/main/"),
-}
-"""Form (and which of its files) -> the paths under the scenario's folder, and what their addresses begin with. The same
-stands in `data/sources.yml` for `data pull`; a test compares them."""
 
 
 @dataclass
@@ -280,3 +272,87 @@ def _json(text: str, where: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not JSON ({error.msg}, line {error.lineno})") from None
+
+
+class Pictures:
+    """Of one published file; each is looked through once."""
+
+    def __init__(self, column: str, archive: zipfile.ZipFile | None, folder: Path | None) -> None:
+        """
+        Args:
+            column: a picture's name in the archive, a list of names, or an object with the picture's `bytes`; "" where
+                the questions have no pictures.
+            folder: where files are made; None: nothing is written.
+        """
+        self._column, self._archive, self._folder = column, archive, folder
+        listed = [one for one in archive.infolist() if not one.is_dir()] if archive else []
+        # the one folder around all may have any name
+        self._members = {one.filename.partition("/")[2]: one for one in listed if "/" in one.filename}
+        self._members |= {one.filename: one for one in listed}
+        self._files: dict[str, str] = {}
+        """Name in the archive, or SHA-256 -> file name."""
+
+    def of(self, row: DataRow) -> tuple[str, ...]:
+        """Their file names. Raises RowFaultError: one is not there, or is none that can be sent."""
+        if not self._column:
+            return ()
+        cell = row.get(self._column)
+        found = tuple(map(self._file_of, cell if isinstance(cell, list) else [cell]))
+        if not found:
+            raise self._fault("names no picture")
+        return found
+
+    def _fault(self, reason: str) -> RowFaultError:
+        return RowFaultError(self._column, reason)
+
+    def _file_of(self, cell: Any) -> str:
+        if isinstance(cell, str) and self._archive is not None:
+            if cell not in self._files:
+                self._files[cell] = self._kept(self._member(cell))
+            return self._files[cell]
+        data = cell.get("bytes") if isinstance(cell, Mapping) else None
+        if not isinstance(data, bytes):
+            raise self._fault("holds no picture")
+        return self._kept(data)
+
+    def _member(self, name: str) -> bytes:
+        if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+            raise self._fault("leaves the folder of the pictures")
+        archive, info = self._archive, self._members.get(name)
+        if archive is None or info is None:
+            raise self._fault("names a picture that is not in the archive")
+        if info.file_size > MAX_FILE:
+            raise self._fault(f"names a file of more than {MAX_FILE >> 20} MiB")
+        try:
+            return archive.read(info)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+            raise self._fault(f"names a picture that the archive does not give: {type(error).__name__}") from None
+
+    def _kept(self, data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        if digest not in self._files:
+            try:
+                kind = picture_type(data, "the picture")
+            except UnusableMedium as fault:
+                raise self._fault(str(fault)) from None
+            self._files[digest] = f"{digest}.{kind.partition('/')[2]}"
+            if self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                (self._folder / self._files[digest]).write_bytes(data)
+        return self._files[digest]
+
+
+@contextmanager
+def opened_pictures(column: str, archive: Path | None, folder: Path | None) -> Iterator[Pictures]:
+    """`archive`: a zip file, None where rows hold pictures or have none. Raises ValueError: it cannot be opened."""
+    if archive is None:
+        yield Pictures(column, None, folder)
+        return
+    try:
+        opened = zipfile.ZipFile(archive)
+    except FileNotFoundError:
+        raise ValueError(f"there is no {archive.name}, which holds its pictures") from None
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{archive.name}, which holds its pictures, is no usable zip file: {error}") from None
+    with opened:
+        yield Pictures(column, opened, folder)

@@ -12,6 +12,7 @@ from typing import Any
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 ROLES = (SYSTEM, "developer", USER, ASSISTANT)
 
+WHOLE = "all"  # the subset of HealthBench that is all of it
 RUBRIC_METRIC = "rubric_score"  # of a custom rubric benchmark
 RUBRIC_RUN_SPEC = "eval_factory_rubric"  # of our plug-in, which runs rubric benchmarks
 HEALTHBENCH_METRIC = "healthbench_score"
@@ -123,17 +124,3 @@ def range_met(decisions: Sequence[bool | None]) -> tuple[float, float]:
 
 def _majority(yes: int, of: int) -> float:
     return 0.5 if 2 * yes == of else float(2 * yes > of)
-
-
-WHOLE, HARD, CONSENSUS = "all", "hard", "consensus"
-
-PUBLISHED_RUBRICS = {
-    WHOLE: "2025-05-07-06-14-12_oss_eval.jsonl",
-    HARD: "hard_2025-05-08-21-00-10.jsonl",
-    CONSENSUS: "consensus_2025-05-09-20-00-46.jsonl",
-}
-"""Subset -> its file; the names hold the time of the revision. `data/sources.yml` has the same for `data pull`."""
-
-
-def published_url(subset: str) -> str:
-    return f"https://openaipublic.blob.core.windows.net/simple-evals/healthbench/{PUBLISHED_RUBRICS[subset]}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from helm.benchmark.adaptation.adapters import multiple_choice_joint_adapter as plain
 from helm.benchmark.adaptation.adapters.multimodal import multiple_choice_joint_multimodal_adapter as multimodal
 from helm.benchmark.run_expander import RUN_EXPANDERS
@@ -13,10 +14,11 @@ from helm.benchmark.run_spec import _REGISTERED_RUN_SPEC_FUNCTIONS as REGISTERED
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.run_specs.vlm_run_specs import get_vqa_rad_spec
 from helm.benchmark.scenarios.scenario import Instance
+from helm.common import general
 from helm.common.object_spec import create_object
 
 from eval_factory.helm_plugin import choice_scenario
-from published_rows import write_sets_with_pictures
+from published_rows import careqa_row, write_json, write_sets_with_pictures
 from seeing_endpoint import picture
 
 CLEAR = picture("red", mode="RGBA")
@@ -59,3 +61,16 @@ def test_short_answers_are_asked_as_vqa_rad_asks(tmp_path: Path) -> None:
     assert (spec.name, spec.metric_specs) == ("vqa_rad", theirs.metric_specs)
     shown = [one.input.multimedia_content.media_objects[0].location for one in instances(spec, tmp_path)]
     assert [Path(one).read_bytes() for one in shown] == [CLEAR, CLEAR]
+
+
+def test_a_run_downloads_the_published_file_of_its_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def download(source_url: str, target_path: str) -> None:
+        asked.append(source_url)
+        write_json(Path(target_path), [careqa_row(2)])
+
+    monkeypatch.setattr(general, "ensure_file_downloaded", download)
+    assert len(instances(choice_scenario.careqa("es"), tmp_path)) == 1
+    assert [url.rpartition("/")[2] for url in asked] == ["CareQA_es.json"]
+    assert asked[0].startswith("https://huggingface.co/datasets/HPAI-BSC/CareQA/resolve/")

@@ -50,12 +50,12 @@ def refused(*words: str) -> str:
 def test_an_old_run_config_is_translated_and_runs(command: str) -> None:
     done = run(command, "old.yml", "-o", "out.yml")
     assert (done.exit_code, done.stdout) == (0, "")
-    (defaults, same, written) = done.stderr.splitlines()
-    assert defaults.startswith("temperature, top_p, max_new_tokens of medcalc_bench: not given")
-    assert same == "old.yml: runs here as it is"
+    (*defaults, written) = done.stderr.splitlines()
+    names = [f"config.params.{name}" for name in ("temperature", "top_p", "max_new_tokens")]
+    assert [line.partition(": not given")[0] for line in defaults] == names
     assert written == "out.yml: written; next: eval-factory run_eval --run_config out.yml --dry_run"
     assert yaml.safe_load(Path("out.yml").read_text()) == yaml.safe_load(OLD)
-    assert f"# - {defaults}\n" in Path("out.yml").read_text()
+    assert f"# - {defaults[0]}\n" in Path("out.yml").read_text()
     preview = run("run_eval", "--run_config", "out.yml", "--dry_run")
     assert preview.exit_code == 0, preview.output
     assert "--run-entries medcalc_bench" in preview.stdout

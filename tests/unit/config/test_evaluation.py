@@ -52,13 +52,6 @@ def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_
     assert len({identity_of(evaluation(url, A_KEY=key)) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")}) == 1
 
 
-def test_prices_that_are_no_list_are_shown_one() -> None:
-    with pytest.raises(ConfigError) as raised:
-        evaluation({"config.params.extra.prices": {"model_id": "m"}})
-    form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
-    assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
-
-
 def test_every_value_is_classed() -> None:
     """A new configuration field has to say whether it changes results; a run is known again by those that do."""
     paths = {path for path, _ in leaves_of(evaluation().as_dict())}

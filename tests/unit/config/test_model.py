@@ -132,7 +132,7 @@ def test_nothing_has_a_default_here() -> None:
 def test_judges_have_different_names() -> None:
     two = [{"name": "a", "model_id": "m"}, {"name": "b", "model_id": "m"}]
     assert RunConfig.model_validate(merged(judges=two)).config.params.extra.judges
-    assert "two judges have the name a" in refusal(RunConfig, merged(judges=[*two, two[0]]))
+    assert "names a twice" in refusal(RunConfig, merged(judges=[*two, two[0]]))
     assert refusal(RunConfig, merged(judges=[]))
 
 

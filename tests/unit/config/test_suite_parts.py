@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eval_factory.config import suite_layers
-from eval_factory.config.model import LIST_FORMS, problems_with
+from eval_factory.config.model import problems_with
 from eval_factory.config.suite_layers import SuiteLayer, merged, name_of_type, name_with_variant, normal_form
 from eval_factory.config.suite_model import SuiteSection
 from eval_factory.tasks.framework import load_framework
@@ -198,16 +197,6 @@ def test_wrong_values_say_what_is_expected() -> None:
         "suite.params: must be a valid dictionary, got a list", "suite.max_processes: must be a whole number, got 'two'",
     ]  # fmt: skip
     assert of_shape(include=[{}]) == ["suite.include[0]: needs `evaluation`, `target` or `variant`"]
-
-
-@pytest.mark.parametrize("name", LIST_FORMS)
-def test_of_a_list_of_mappings_it_is_said_what_one_looks_like(name: str) -> None:
-    """And what is shown is of the right shape itself, once its words in capitals are filled in."""
-    (problem,) = of_shape(**{name: {"model_id": "m"}})
-    assert problem == f"suite.{name}: must be a list such as {LIST_FORMS[name]}, got a mapping"
-    filled = LIST_FORMS[name].replace("DOLLARS", "1.5").replace("URL", '"http://x/v1"').replace("{...}", "{}")
-    example = {name: yaml.safe_load(filled.replace("NAME", "name"))}
-    assert of_shape(**example) == of_values(**example) == []
 
 
 def test_parameters_are_checked_wherever_they_stand() -> None:

@@ -14,7 +14,7 @@ from filelock import FileLock
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.data import bundle as bundles
 from eval_factory.data.bundle import COMMIT, LOCK, MANIFEST, compare_files, read_manifest, settle, staging
-from eval_factory.data.sources import load_sources, relative_path
+from eval_factory.data.sources import relative_path
 from invented_bundle import QUESTIONS, sources
 
 
@@ -178,22 +178,6 @@ def test_a_list_of_files_names_files(name: object, tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps({"names": [name]}))
     with pytest.raises(PrerequisiteError, match="is no list of files"):
         bundles.read_file_list(tmp_path / "list.json")
-
-
-PATH = "scenarios/medbullets/medbullets_op5.csv"
-
-
-@pytest.mark.parametrize(
-    ("altered", "complete"), [(False, ["medbullets", "medbullets_freetext"]), (True, ["medbullets"])]
-)
-def test_a_file_serves_every_task_that_reads_it(altered: bool, complete: list[str], tmp_path: Path) -> None:
-    (file,) = load_sources().tasks["medbullets"].files
-    digest = "0" * 64 if altered else str(file.sha256)
-    entry = bundles.FileEntry(path=PATH, size=1, sha256=digest, source="x", date="2026-01-01")
-    manifest = bundles.Manifest(files=[entry])
-    assert bundles.complete_tasks(manifest, tmp_path, load_sources()) == complete
-    (need,) = bundles.needs_of(load_sources().tasks["medbullets_freetext"], manifest, tmp_path, load_sources())
-    assert need.placed == ({} if altered else {PATH: "scenarios/medbullets-freetext/medbullets_op5.csv"})
 
 
 SET = "scenarios/questions/data/set.json"

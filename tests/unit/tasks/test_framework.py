@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,7 @@ from pydantic import TypeAdapter
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.tasks import framework
-from eval_factory.tasks.framework import ClusterRule, FileLayout, Framework, file_layout, framework_path, load_framework
-
-
-@pytest.mark.parametrize(
-    ("when", "values", "applies"),
-    [
-        ({}, {"subject": "lab_anemia"}, True), ({"subject": "lab_*"}, {"subject": "lab_anemia"}, True),
-        ({"subject": "lab_*"}, {"subject": "new_lupus"}, False), ({"subject": "lab_*"}, {"subject": None}, True),
-        ({"subject": "lab_*"}, {}, True),
-        ({"subject": "lab_*", "condition": "a"}, {"subject": "lab_x", "condition": "b"}, False),
-        ({"subject": "lab_*", "condition": "a"}, {"condition": "a"}, True),
-    ],
-)  # fmt: skip
-def test_an_entry_of_the_layout_is_about_some_values(
-    when: dict[str, str], values: Mapping[str, str | None], applies: bool
-) -> None:
-    assert FileLayout(when=when).may_apply(values) is applies
+from eval_factory.tasks.framework import ClusterRule, Framework, file_layout, framework_path, load_framework
 
 
 def test_a_task_is_found_by_both_of_its_names() -> None:
@@ -46,15 +29,13 @@ def test_a_task_is_found_by_both_of_its_names() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        {"file": "a"}, {"columns": ("a", "b"), "at_least": 2, "numbered": True}, {"one_per": {"file": "a.csv", "column": "id"}},
-        {"when": {"subject": "lab_*"}, "elements": {"a": {"met": ("yes", "no")}}},
+        {"file": "a"}, {"columns": ("a", "b"), "also": "in words"}, {"elements": {"a": {"met": ("yes", "no")}}},
     ],
 )  # fmt: skip
 def test_a_layout_says_what_is_not_usual_and_is_made_of_it_again(told: dict[str, Any]) -> None:
     layout = file_layout(json.loads(json.dumps(told)))
     assert layout.given() == told
     assert file_layout(layout.given()) == layout
-    assert isinstance(layout.one_per, framework.NumbersOf) is ("one_per" in told)
 
 
 TEXT = framework_path().read_text("utf-8")

@@ -45,7 +45,7 @@ def changed(family: str, text: str, instance: str = "id1", beside: str = "") -> 
 
 def test_the_families_are_these_in_this_order_and_each_says_why_it_is_safe() -> None:
     assert list(FAMILIES) == NAMES
-    assert all(name == one.name and one.about and one.why_safe for name, one in FAMILIES.items())
+    assert all(one.about and one.why_safe for one in FAMILIES.values())
     with pytest.raises(KeyError):
         perturbed("shouting", CASE, "id1")
 
@@ -182,7 +182,7 @@ def test_race_is_told_once_where_nothing_depends_on_it() -> None:
 
 def test_a_name_is_given_or_changed_and_fits_the_sex() -> None:
     new = changed("person_name", "A 40-year-old woman has a cough. She is ill.")
-    assert any(f". The patient's name is {name}. She" in new for name in data().names.female)
+    assert any(f". The patient's name is {name}. She" in new for name in data().names["female"])
     new = changed("person_name", "Mr. Smith has a cough. Mr. Smith is ill.")
     assert re.fullmatch(r"Mr\. (\w+) has a cough\. Mr\. \1 is ill\.", new)
     for kept in (
@@ -418,12 +418,12 @@ def test_each_task_has_the_families_that_we_stand_by() -> None:
 
 
 def test_a_task_stands_in_one_class_and_a_reason_names_known_families() -> None:
-    listed = Counter(task for one in data().classes.values() for task in one.tasks)
+    listed = Counter(task for one in data().classes.values() for task in one["tasks"])
     assert listed == Counter(load_framework().names())
     for one in data().classes.values():
-        for refusal in one.not_offered:
-            assert refusal.reason
-            assert refusal.families == "all" or set(refusal.families) <= EVERY
+        for refusal in one["not_offered"]:
+            assert refusal["reason"]
+            assert refusal["families"] == "all" or set(refusal["families"]) <= EVERY
 
 
 def test_what_is_not_ours_is_the_users_to_vouch_for() -> None:

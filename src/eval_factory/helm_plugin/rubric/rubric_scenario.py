@@ -14,14 +14,7 @@ from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm_plugin.conversation_scenario import chat_adapter, downloaded, input_of, refuse, right_replies
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, PROFESSIONAL, FileForm, read_rubric_file
-from eval_factory.tasks.rubric_case import (
-    HEALTHBENCH_METRIC,
-    PROFESSIONAL_METRIC,
-    PUBLISHED_RUBRICS,
-    RUBRIC_RUN_SPEC,
-    WHOLE,
-    published_url,
-)
+from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, PROFESSIONAL_METRIC, RUBRIC_RUN_SPEC, WHOLE
 
 _MAX_TOKENS = 2048  # of an answer: what the published sampler of HealthBench grants
 
@@ -42,8 +35,8 @@ class RubricScenario(Scenario):  # type: ignore[misc]
 
     def get_instances(self, output_path: str) -> list[Instance]:
         if self._file is None:
-            subset = self._subset or WHOLE
-            file = downloaded(output_path, PUBLISHED_RUBRICS[subset], published_url(subset))
+            task = self.name if self._subset in (None, WHOLE) else f"{self.name}_{self._subset}"
+            (file,) = downloaded(output_path, task)
         else:
             file = Path(self._file)
         read = read_rubric_file(file, self._form)

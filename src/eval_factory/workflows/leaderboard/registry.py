@@ -15,8 +15,7 @@ from eval_factory.config.model import Positive, Role
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.data.run_entries import AUGMENTATION
-from eval_factory.data.sources import load_sources
+from eval_factory.data.sources import AUGMENTATION, load_sources
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import conf_entries
 from eval_factory.tasks.run_entry import JUDGE_DEPLOYMENT

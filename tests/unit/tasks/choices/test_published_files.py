@@ -27,13 +27,9 @@ from published_rows import (
 )
 
 
-def test_a_run_downloads_what_data_pull_pulls() -> None:
-    sources = load_sources()
-    tasks = [task for task in sources.tasks.values() if any(file.form for file in task.files)]
-    pulled = {(file.path, sources.url(file.url)) for task in tasks for file in task.files}
-    published = published_choices.PUBLISHED
-    assert pulled == {(path, f"{where}{path}") for *paths, where in published.values() for path in paths}
-    assert {file.form for task in tasks for file in task.files} - {None} == set(FORMS)
+def test_each_form_is_published_somewhere() -> None:
+    files = [file for task in load_sources().tasks.values() for file in task.files]
+    assert {file.form for file in files} - {None} == set(FORMS)
 
 
 def test_the_layout_of_a_users_own_file_is_the_published_form() -> None:

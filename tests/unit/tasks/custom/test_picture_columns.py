@@ -30,6 +30,7 @@ def loaded(folder: Path, data: str, prompt: str = "{question}\n", dataset: str =
         (folder / "data" / name).write_text(content, "utf-8")
     shape = {"name": "mine", "description": "d", "dataset_file": dataset, "metrics": [{"name": "exact_match"}], **more}
     shape |= {"prompt_file": "prompt.txt"} if dataset.endswith("csv") else {}
+    shape = {name: value for name, value in shape.items() if value is not None}
     (folder / "data" / "bench.yaml").write_text(yaml.safe_dump(shape), "utf-8")
     return load_benchmark(folder / "data" / "bench.yaml")
 
@@ -124,7 +125,7 @@ def test_a_conversation(folder: Path) -> None:
         "talks.jsonl: line 5: messages.0.content: must be text",
         "talks.jsonl: line 6: picture 2: the picture is not there",
     ]
-    of_rubric = problems(folder, line(shown, id="a"), dataset="talks.jsonl", kind="rubric")
+    of_rubric = problems(folder, line(shown, id="a"), dataset="talks.jsonl", kind="rubric", metrics=None)
     assert "talks.jsonl: line 1: messages.0.content: must be text" in of_rubric
 
 

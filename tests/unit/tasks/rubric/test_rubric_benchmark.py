@@ -16,7 +16,7 @@ from eval_factory.data.sources import load_sources
 from eval_factory.helm.model_files import benchmark_files, deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.rubric_case import PUBLISHED_RUBRICS, RUBRIC_RUN_SPEC, published_url
+from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC
 from unit.builders import evaluation, plan
 
 CASE: dict[str, Any] = {
@@ -66,15 +66,15 @@ def test_mistakes_in_the_yaml(tmp_path: Path, changes: dict[str, Any], said: str
     assert found.startswith(f"/benchmark.yaml: {said}")
 
 
-def test_mistakes_in_both_files_are_said_at_once(tmp_path: Path) -> None:
-    path = written(tmp_path, {**CASE, "id": None}, CASE, CASE, description=None)
+def test_mistakes_in_the_cases_are_said_at_once(tmp_path: Path) -> None:
+    assert problems(written(tmp_path, CASE, description=None)) == ["/benchmark.yaml: description: is missing"]
+    path = written(tmp_path, {**CASE, "id": None}, CASE, CASE)
     assert problems(path) == [
-        "/benchmark.yaml: description: is missing",
         "/cases.jsonl: line 1: id: is missing",
         "/cases.jsonl: line 3: id: is the same as in line 2; it names the case in the results",
     ]
     (tmp_path / "cases.jsonl").unlink()
-    assert "there is no such file" in problems(path)[1]
+    assert "there is no such file" in problems(path)[0]
 
 
 def flags(path: Path, **more: Any) -> dict[str, Any]:
@@ -109,14 +109,10 @@ def test_criteria_in_one_request_are_for_rubrics_and_make_another_run(tmp_path: 
         evaluation({key: 3})
 
 
-def test_a_run_downloads_what_data_pull_pulls(tmp_path: Path) -> None:
+def test_a_subset_of_healthbench_is_one_file(tmp_path: Path) -> None:
     sources = load_sources()
-    tasks = [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]
-    assert [task.helm.parameters["subset"].fixed for task in tasks] == list(PUBLISHED_RUBRICS)
-    for task in tasks:
-        subset = str(task.helm.parameters["subset"].fixed)
+    for task in [task for task in load_framework().evaluations if task.helm.run_spec == "healthbench"]:
         (file,) = sources.tasks[task.name].files
-        assert (file.path, sources.url(file.url)) == (PUBLISHED_RUBRICS[subset], published_url(subset))
         assert str(task.about.revision) in file.path
         assert sources.tasks[task.name].scenario == task.helm.scenario
     healthbench, own = {"config.type": "healthbench"}, {"config.params.extra.data_path": str(tmp_path / "x.jsonl")}
