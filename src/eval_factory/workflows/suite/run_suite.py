@@ -46,7 +46,7 @@ from eval_factory.workflows.suite.finished_cells import (
 from eval_factory.workflows.suite.limit_server import LimitServer
 from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells, redactor_of_all
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
-from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
+from eval_factory.workflows.suite.suite_folder import held, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     SUITE_ENDED,
     SUITE_STARTED,
@@ -144,7 +144,6 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
     known = finished_below(options.reuse)
     with held(suite.folder):
-        take_away(suite.folder)
         write_configs(suite)
         redactor = redactor_of_all([planned.plan for planned in cells], env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
@@ -207,7 +206,6 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if suite.budget:  # of all cells, with what they have used of it in earlier invocations
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
         server = stack.enter_context(LimitServer(most, tracker))
-        stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
             for planned, roles in zip(cells, of_cells, strict=True)
