@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +32,6 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_loop import CellLoop, Work
-from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
     finished,
@@ -56,6 +56,7 @@ from eval_factory.workflows.suite.suite_journal import (
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport, summary_of, write_table
 
+CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
 _OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "max_restarts", "replicas")
@@ -198,7 +199,6 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
     most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
-        runs.start()  # beside the probes
         probe = EndpointProbe(work.env, work.redactor, say)
         if not options.no_preflight and served is None:
             probe.all_of(cells)
