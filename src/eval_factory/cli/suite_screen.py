@@ -360,34 +360,24 @@ def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
 
 
 def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Until nobody works on the suite any more, or nobody reads."""
+    """Until nobody works on the suite any more, or nobody reads: a record for each change, a table, or some lines."""
     console = Console(file=stdout, highlight=False, force_terminal=stdout.isatty())
-    is_table = console.is_interactive and not as_json
-    shown: set[str] = set()
-    last = time.monotonic()
-    with _live(console) if is_table else nullcontext() as live:
+    shown, last = "", time.monotonic()
+    with _live(console) if console.is_interactive and not as_json else nullcontext() as live:
         while True:
             status = reader.look()
-            is_over = status.state != view.GOES or nobody_reads(sys.stdout)
-            if as_json:
-                lines = [json.dumps(view.status_document(status))]
-            elif is_over:
+            if as_json and (record := json.dumps(view.status_document(status))) != shown:
+                stdout.write(f"{record}\n")
+                shown = record
+            if status.state != view.GOES or nobody_reads(sys.stdout):
                 break
-            elif live is not None:
-                lines = []
+            if live is not None:
                 live.update(live_table(status, console, time.time()), refresh=True)
-            else:  # a line where a cell's status is another, or an endpoint is waited for
-                lines = [own_lines(f"{row.name}: {row.status}") for row in cell_rows(status)]
-                lines += [own_lines(pause_line(pause, pause.since or 0.0)) for pause in status.pauses]
-            new = [line for line in lines if line not in shown]
-            shown = set(lines)
-            if not (as_json or live) and time.monotonic() - last >= _PLAIN_INTERVAL_S:
-                new.append(own_lines(f"  {going_line(status)}"))
+            elif not as_json and time.monotonic() - last >= _PLAIN_INTERVAL_S:
+                stdout.write(own_lines(going_line(status)) + "\n")
                 last = time.monotonic()
-            stdout.writelines(f"{line}\n" for line in new)
-            if is_over:
-                return
             sleep(_INTERVAL_S)
         if live is not None:
             live.update(Group())  # as the screen of run_suite: what follows says all of it
-    show_status(reader.look(), stdout, as_json=False)
+    if not as_json:
+        show_status(reader.look(), stdout, as_json=False)

@@ -247,15 +247,14 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
 def test_a_watcher_has_lines(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
-    times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0])
+    times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0, 12.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(times))
     tells = [partial(tell, folder.events, event) for event in (cell_started("a/b"), paused("host", "c/d"))]
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
-    assert out.getvalue().splitlines()[:7] == [
-        "a/b: waiting", "c/d: waiting", "a/b: running", "c/d: paused",
-        "paused: host: connection refused (1 cell, for 0 s)", "  0/2 cells ended, 1 running",
+    assert out.getvalue().splitlines()[:2] == [
+        "0/2 cells ended, 1 running",
         f"{tmp_path}: not running; it was stopped before its end",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_terminal_has_a_table_and_at_the_end_all_lines(tmp_path: Path, stack: ExitStack) -> None:

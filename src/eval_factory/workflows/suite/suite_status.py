@@ -146,7 +146,6 @@ class SuiteStatus:
     invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
-    command: str | None  # that began it, where it is known
     limits: Mapping[str, float]  # of the budget of all cells together: name -> number
 
     @property
@@ -196,7 +195,6 @@ class SuiteReader:
             invocations=state.invocations,
             cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
-            command=started.get("command"),
             limits=_read_once(stated_limits, self._folder.config, modified_at(self._folder.config)),
         )
 
@@ -352,9 +350,7 @@ def modified_at(path: Path) -> float:
 
 
 def same_command(status: SuiteStatus) -> str:
-    """What goes on with the suite: its own command, or one that does the same."""
-    if status.command is not None:
-        return status.command
+    """What goes on with the suite."""
     folder, command, config = status.folder, "run_suite", status.folder.config
     if isinstance(folder, RunSuiteDir):
         command, config = "run_eval", folder.run_config
