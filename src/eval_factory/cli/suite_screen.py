@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from typing import Any, NamedTuple, TextIO
 
 from rich.console import Console, Group
@@ -20,11 +18,10 @@ from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, wr
 from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
-from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
@@ -90,17 +87,13 @@ def spent_line(status: SuiteStatus) -> str:
 
 
 def going_line(status: SuiteStatus) -> str:
-    """`2/15 cells ended, 4 running: 340/1200 requests, 24.0/s, 2 failed, 37 s left`."""
+    """`2/15 cells ended, 4 running: 340/1200 requests, 2 failed`."""
     running = [cell.progress for cell in status.cells if cell.progress is not None]
     ended = sum(cell.status not in journal.UNFINISHED for cell in status.cells)
     line = f"{ended}/{len(status.cells)} cells ended, {len(running)} running"
     counts = [progress.counts for progress in running if progress.counts is not None]
-    if not counts:
-        return line
     done, total, failed = (sum(count[name] for count in counts) for name in ("done", "total", "failed"))
-    left = [progress.left_s for progress in running if progress.left_s]
-    line += f": {done}/{total} requests, {formats.rate(sum(progress.rate for progress in running))}, {failed} failed"
-    return line + (f", {duration(max(left))} left" if left else "")
+    return f"{line}: {done}/{total} requests, {failed} failed" if counts else line
 
 
 def pause_line(pause: Pause, now: float) -> str:
@@ -130,7 +123,6 @@ def status_lines(status: SuiteStatus, now: float) -> list[str]:
         counts_line(status),
         spent_line(status),
         *(f"  what a server says: {one_line(str(log))}" for log in status.folder.server_logs),
-        *log_lines(status),
         *next_lines(status),
     ]
 
@@ -141,22 +133,11 @@ def cell_lines(status: SuiteStatus) -> list[str]:
     return [f"{row.name:<{name}}  {row.status:<{_STATUS_WIDTH}}  {row.what}".rstrip() for row in found]
 
 
-def log_lines(status: SuiteStatus) -> list[str]:
-    """How to see what the tasks of Slurm say."""
-    if not any(cell.job is not None for cell in status.cells):
-        return []
-    one = "" if isinstance(status.folder, RunSuiteDir) else " CELL"
-    return [f"logs: eval-factory suite logs -f {shlex.quote(one_line(str(status.folder.named)))}{one}"]
-
-
 def next_lines(status: SuiteStatus) -> list[str]:
     """What to do where it neither runs nor is complete; the command stands alone, to be copied."""
     if status.state == view.GOES or status.is_complete:
         return []
-    limits: dict[str, Any] = dict(status.limits)
-    reached = view.limit_reached(Budget(**limits), status.spent, None)
-    first = _GOES_ON if reached is None else f"{reached}: raise it, and {_GOES_ON}"
-    return [first, f"  {view.same_command(status)}"]
+    return [_GOES_ON, f"  {view.same_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:
@@ -330,26 +311,9 @@ def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
 
 def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
     """The main numbers of all cells; suite_results.yaml has all."""
-    figures = {cell.name: cell.figures for cell in status.cells}
-    of_cell = ("target", "evaluation", "status", "exit_code", "reason")
-    of_result = ("main_metric", "value", "ci_low", "ci_high", "n", "reportable")
-    cells = [
-        {name: getattr(cell, name) for name in of_cell}
-        | {name: getattr(figures.get(cell.name), name, None) for name in of_result}
-        | {"collected": cell.collected, "folder": str(cell.folder)}
-        for cell in report.cells
-    ]
-    return {
-        "event": "end",
-        "exit_code": report.exit_code,
-        "status": report.status,
-        "suite": str(report.folder.root),
-        "counts": status.counts,
-        "spent": asdict(status.spent),
-        "cells": cells,
-        "results": str(report.folder.results_yaml),
-        "error": None,
-    }
+    table = {"results": str(report.folder.results_yaml), "error": None}
+    outcome = {"event": "end", "exit_code": report.exit_code, "status": report.status}
+    return {**view.status_document(status), **outcome, **table}
 
 
 def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:

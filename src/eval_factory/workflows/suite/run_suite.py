@@ -187,14 +187,8 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
-    """Cells that are left, within the limits that all of them share.
-
-    Args:
-        served: the server of the one model that all of them ask, where the suite has started it.
-
-    Raises:
-        KeyboardInterrupt: after the cells that ran have been ended.
-    """
+    """Cells that are left, within the limits that all of them share; `served`: the server of their one model, where the
+    suite has started it. Raises KeyboardInterrupt: after the cells that ran have been ended."""
     suite, say, options = work.suite, work.journal.say, work.options
     most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
@@ -223,7 +217,6 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if served is not None and not options.no_preflight:  # a server is asked by each of its cells
             probed = {}
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
-        loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
             problem = probe.problem_of(planned)
@@ -235,7 +228,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             if gone and planned.group in there_before:
                 pauses.look_after(planned, reason)
             else:
-                loop.refuse(planned, f"not begun: {reason}")
+                work.leave([planned], RunStatus.FAILED, PrerequisiteError.exit_code, f"not begun: {reason}")
+        loop.add(planned for planned in cells if planned.number not in work.reports)
         loop.run()
 
 

@@ -74,33 +74,15 @@ class CellProgress:
 
     def figures(self, room: int = 1000) -> str:
         """`120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as there are columns for."""
-        return "" if self.counts is None else figures_text(dict(self.counts), self.elapsed_s, room)
-
-    @property
-    def elapsed_s(self) -> float:
-        """From the beginning of the phase to the last count."""
-        if self.counts is None or self.phase_since is None:
-            return 0.0
-        return max(0.0, float(self.counts["time"]) - self.phase_since)
-
-    @property
-    def rate(self) -> float:
-        return float(self.counts["done"]) / self.elapsed_s if self.counts is not None and self.elapsed_s > 0 else 0.0
-
-    @property
-    def left_s(self) -> float | None:
-        """None where nobody knows."""
-        if self.counts is None or not self.counts["total"] or not self.rate:
-            return None
-        return max(0.0, float(self.counts["total"] - self.counts["done"]) / self.rate)
+        if self.counts is None:
+            return ""
+        since = self.counts["time"] if self.phase_since is None else self.phase_since
+        return figures_text(dict(self.counts), max(0.0, self.counts["time"] - since), room)
 
     def document(self) -> dict[str, Any]:
         reported = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
-        return {
-            "phase": self.phase, "phase_since": self.phase_since, "run": self.run[0], "runs": self.run[1],
-            "counts": reported, "requests_per_s": round(self.rate, 3),
-            "left_s": None if self.left_s is None else round(self.left_s, 1),
-        }  # fmt: skip
+        number, of = self.run
+        return {"phase": self.phase, "phase_since": self.phase_since, "run": number, "runs": of, "counts": reported}
 
 
 @dataclass(frozen=True)
