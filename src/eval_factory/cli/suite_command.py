@@ -139,7 +139,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
 
     found = look(find_suite(folder), env=os.environ)
     lasting(sys.stdout).write((json.dumps(found.document()) if as_json else check_text(found)) + "\n")
-    if not found.is_complete or found.altered:
+    if found.missing or found.altered:
         ctx.exit(NotReportableError.exit_code)
 
 

@@ -171,11 +171,12 @@ def _for(since: float | None, now: float) -> str:
 
 def check_text(found: SuiteCheck) -> str:
     """For the screen."""
-    missing = [cell for cell in found.cells if not cell.is_complete]
     total = counted(len(found.cells), "cell")
-    outcome = f"not complete: {len(missing)} of {total} without a complete result" if missing else f"complete: {total}"
+    outcome = f"complete: {total}"
+    if found.missing:
+        outcome = f"not complete: {len(found.missing)} of {total} without a complete result"
     lines = [f"{found.folder.root}: {outcome}"]
-    for cell in missing:
+    for cell in found.missing:
         lines.append(f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}")
         for text in cell.to_do:
             first, *others = text.split("\n")
@@ -184,9 +185,9 @@ def check_text(found: SuiteCheck) -> str:
     if len(found.altered) > MAX_SHOWN:
         lines.append(f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)")
     lines += [f"  note: {one.name}: {one_line(one.reason)}" for one in found.cells if one.is_complete and one.reason]
-    if found.is_running:
+    if found.running:
         lines.append("the suite is running: look at it with 'eval-factory suite status'")
-    elif missing:
+    elif found.missing:
         lines += [_GOES_ON, f"  {found.command}"]
     elif not found.in_table:
         newer = "results are newer than the table: the same command only collects them into it:"

@@ -96,13 +96,6 @@ def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], Served
                 work.leave(cells, RunStatus.FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
                 continue
             run(work, cells, server)
-            # a model may hang while its health URL answers: its requests fail one by one, and nothing names the server
-            ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
-            if (RunStatus.FAILED in ended or RunStatus.PARTIAL in ended) and server.lost() is None:
-                say(
-                    f"the server of {target} answered its health URL to the end, and not all of its cells are complete;"
-                    f" what it said stands in {' and '.join(map(str, server.logs))}"
-                )
 
 
 def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:
