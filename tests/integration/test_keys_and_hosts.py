@@ -29,7 +29,7 @@ from eval_factory.plan.credentials import credentials_report
 from eval_factory.plan.preflight import probe
 from eval_factory.plan.run_plan import make_plan, where_keys_go
 from eval_factory.tasks.framework import load_framework
-from eval_factory.workflows.leaderboard.board import board_request, make_board
+from eval_factory.workflows.leaderboard.board import LeaderboardRequest, make_board
 from eval_factory.workflows.recollect import without_unset
 from eval_factory.workflows.suite.slurm_run import suite_of
 from integration.jury_endpoint import judgement
@@ -145,8 +145,8 @@ class World:
         conf = self.folder / "own.conf"
         conf.write_text('entries: [{description: "medication_qa:model=text", priority: 1}]')
         config = {"target": {"api_endpoint": {"url": self.a, "model_id": "m", **endpoint}}}
-        flags = {"name": "medhelm_public", "conf": conf, "run_config": self.file(config)}
-        board = make_board(board_request(flags), KEYS, io.StringIO())
+        request = LeaderboardRequest("medhelm_public", {}, run_config=self.file(config), conf=conf)
+        board = make_board(request, KEYS, io.StringIO())
         return [one for cell in board.cells for one in self.of(Request(document=cell.cell.document))]
 
     def imported(self, **endpoint: Any) -> list[EndpointSettings]:

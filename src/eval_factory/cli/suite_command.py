@@ -139,7 +139,7 @@ def check(ctx: click.Context, folder: Path, as_json: bool) -> None:
 
     found = look(find_suite(folder), env=os.environ)
     lasting(sys.stdout).write((json.dumps(found.document()) if as_json else check_text(found)) + "\n")
-    if not found.is_complete or found.altered:
+    if found.missing or found.altered:
         ctx.exit(NotReportableError.exit_code)
 
 
@@ -211,12 +211,8 @@ def import_config(file: Path, output: Path | None, force: bool) -> None:
     screen.write(own_lines(f"{output}: written; next: eval-factory {command} {options}\n"))
 
 
-LEAST_WIDTH = 100
-"""Of a terminal that shows a table; in a narrower one everything about a leaderboard stands under its name."""
-
-
 def listing(stream: TextIO, *, as_json: bool) -> None:
-    """A table on a terminal; elsewhere a line each, tab-separated: name, what it is, conf, schema, instances, needs."""
+    """On a terminal a line for each fact; elsewhere a line each, with tabs between the same facts."""
     from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_path  # here: `--help` is to be quick
 
     rows = load_catalogue().leaderboards
@@ -231,33 +227,13 @@ def listing(stream: TextIO, *, as_json: bool) -> None:
         ]
         stream.write(json.dumps(records, indent=2) + "\n")
         return
-    if not stream.isatty():
-        for row in rows:
-            needed = "; ".join(row.needed()) or "-"
-            files = (row.conf, row.schema_file, str(row.max_eval_instances))
-            stream.write("\t".join((row.name, row.description, *files, needed)) + "\n")
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(file=stream, highlight=False)
-    if console.width < LEAST_WIDTH:
-        for row in rows:
-            about = f"{row.conf}, {row.schema_file}, {row.max_eval_instances} instances"
-            console.print(Text("\n  ".join((row.name, row.description, about, *row.needed()))))
-        return
-    table = Table(show_lines=True)
-    table.add_column("name", no_wrap=True, min_width=max(len(row.name) for row in rows))
-    table.add_column("what it is")
-    table.add_column("conf, schema", overflow="fold")
-    table.add_column("instances", justify="right")
-    table.add_column("needs, beside a chat endpoint")
     for row in rows:
-        about = f"{row.conf}\n{row.schema_file}"
-        cells = (row.name, row.description, about, str(row.max_eval_instances), "\n".join(row.needed()) or "-")
-        table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
+        files = (row.conf, row.schema_file, f"{row.max_eval_instances}")
+        if stream.isatty():
+            about = (row.description, "{}, {}, {} instances".format(*files), *row.needed())
+            stream.write("\n  ".join((row.name, *about)) + "\n")
+        else:
+            stream.write("\t".join((row.name, row.description, *files, "; ".join(row.needed()) or "-")) + "\n")
 
 
 @click.group("leaderboard")
@@ -280,7 +256,7 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--model_type", help="chat, completions or images.")
 @click.option("--api_key_name", help="NAME of the environment variable that holds the key.")
 @click.option("--conf", type=HomePath(), help="The leaderboard's run entries (HOCON).")
-@click.option("--data_dir", type=HomePath(), help="A data bundle: confs and data are read from it.")
+@click.option("--data_dir", help="A data bundle: confs and data are read from it.")
 @click.option("--output_dir", help="Folder for results; made if it is not there.")
 @click.option("--max_eval_instances", type=int, help="Instances a run; the leaderboard's if not given.")
 @click.option("--parallelism", type=int, help="Requests at the same time.")
@@ -292,13 +268,17 @@ def list_leaderboards(as_json: bool) -> None:
 @click.option("--dry_run", is_flag=True, help="Check everything, print HELM's commands; start and write nothing.")
 @click.option("--no_preflight", is_flag=True, help="Do not ask the endpoint one cheap question before the run.")
 @click.pass_context
-def run_leaderboard(ctx: click.Context, /, **flags: Any) -> None:
+def run_leaderboard(
+    ctx: click.Context, /, name: str, model: tuple[str, ...], overrides: tuple[str, ...], **given: Any
+) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.workflows.leaderboard.board import board_request, make_board
+    from eval_factory.workflows.leaderboard.board import FLAGS, LeaderboardRequest, make_board
     from eval_factory.workflows.leaderboard.board_tables import commands_of, tables_of
 
-    debug, no_preflight = bool(ctx.obj and ctx.obj["debug"]), flags.pop("no_preflight")
-    request = board_request(flags)
+    debug = bool(ctx.obj and ctx.obj["debug"])
+    flags = {flag: given[flag] for flag in FLAGS if given[flag] is not None and given[flag] is not False}
+    of_board = {option: given[option] for option in ("run_config", "conf", "reasoning", "dry_run")}
+    request = LeaderboardRequest(name, flags, model=model, overrides=overrides, **of_board)
     screen = lasting(sys.stderr)
     board = make_board(request, os.environ, screen)
     if request.dry_run:
@@ -312,7 +292,7 @@ def run_leaderboard(ctx: click.Context, /, **flags: Any) -> None:
         from eval_factory.workflows.suite.run_suite import run_suite
         from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-        options = SuiteOptions(debug=debug, no_preflight=no_preflight)
+        options = SuiteOptions(debug=debug, no_preflight=given["no_preflight"])
         with looking_on(board.suite.folder, RunOutput()) as observer:
             cells = run_suite(board.suite, options, env=os.environ, screen=observer).cells
     with not_to_be_hung_up():

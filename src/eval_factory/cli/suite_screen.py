@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from typing import Any, NamedTuple, TextIO
 
 from rich.console import Console, Group
@@ -20,17 +18,16 @@ from eval_factory.cli.console import columns, lasting, nobody_reads, wrapped, wr
 from eval_factory.cli.folder_commands import MAX_SHOWN
 from eval_factory.cli.run_command import RunOutput
 from eval_factory.core import formats
-from eval_factory.core.budget import Budget
 from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.rundir import RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.this_process import not_to_be_hung_up
 from eval_factory.executors.progress import duration, short_number
 from eval_factory.workflows.suite import suite_journal as journal
 from eval_factory.workflows.suite import suite_status as view
 from eval_factory.workflows.suite.suite_check import SuiteCheck
-from eval_factory.workflows.suite.suite_journal import CellState, Pause, SuiteObserver
+from eval_factory.workflows.suite.suite_journal import Pause, SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteReport
 from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, SuiteReader, SuiteStatus
 
@@ -90,23 +87,18 @@ def spent_line(status: SuiteStatus) -> str:
 
 
 def going_line(status: SuiteStatus) -> str:
-    """`2/15 cells ended, 4 running: 340/1200 requests, 24.0/s, 2 failed, 37 s left`."""
+    """`2/15 cells ended, 4 running: 340/1200 requests, 2 failed`."""
     running = [cell.progress for cell in status.cells if cell.progress is not None]
     ended = sum(cell.status not in journal.UNFINISHED for cell in status.cells)
     line = f"{ended}/{len(status.cells)} cells ended, {len(running)} running"
     counts = [progress.counts for progress in running if progress.counts is not None]
-    if not counts:
-        return line
     done, total, failed = (sum(count[name] for count in counts) for name in ("done", "total", "failed"))
-    left = [progress.left_s for progress in running if progress.left_s]
-    line += f": {done}/{total} requests, {formats.rate(sum(progress.rate for progress in running))}, {failed} failed"
-    return line + (f", {duration(max(left))} left" if left else "")
+    return f"{line}: {done}/{total} requests, {failed} failed" if counts else line
 
 
-def pause_lines(pauses: Sequence[Pause], now: float) -> list[str]:
-    """Each endpoint that is waited for."""
-    how = [f"({counted(len(one.cells), 'cell')}{_for(one.since, now)})" for one in pauses]
-    return [f"paused: {one_line(a.group)}: {one_line(a.reason)} {b}" for a, b in zip(pauses, how, strict=True)]
+def pause_line(pause: Pause, now: float) -> str:
+    count = counted(len(pause.cells), "cell")
+    return f"paused: {one_line(pause.group)}: {one_line(pause.reason)} ({count}{_for(pause.since, now)})"
 
 
 def state_line(status: SuiteStatus, now: float) -> str:
@@ -124,37 +116,28 @@ def state_line(status: SuiteStatus, now: float) -> str:
 
 
 def status_lines(status: SuiteStatus, now: float) -> list[str]:
-    """All of it."""
-    found = cell_rows(status)
-    name = max((len(row.name) for row in found), default=0)
     return [
         state_line(status, now),
-        *pause_lines(status.pauses, now),
-        *(f"  {row.name:<{name}}  {row.status:<8}  {row.what}".rstrip() for row in found),
+        *(pause_line(pause, now) for pause in status.pauses),
+        *(f"  {line}" for line in cell_lines(status)),
         counts_line(status),
         spent_line(status),
         *(f"  what a server says: {one_line(str(log))}" for log in status.folder.server_logs),
-        *log_lines(status),
         *next_lines(status),
     ]
 
 
-def log_lines(status: SuiteStatus) -> list[str]:
-    """How to see what the tasks of Slurm say."""
-    if not any(cell.job is not None for cell in status.cells):
-        return []
-    one = "" if isinstance(status.folder, RunSuiteDir) else " CELL"
-    return [f"logs: eval-factory suite logs -f {shlex.quote(one_line(str(status.folder.named)))}{one}"]
+def cell_lines(status: SuiteStatus) -> list[str]:
+    found = cell_rows(status)
+    name = max((len(row.name) for row in found), default=0)
+    return [f"{row.name:<{name}}  {row.status:<{_STATUS_WIDTH}}  {row.what}".rstrip() for row in found]
 
 
 def next_lines(status: SuiteStatus) -> list[str]:
     """What to do where it neither runs nor is complete; the command stands alone, to be copied."""
     if status.state == view.GOES or status.is_complete:
         return []
-    limits: dict[str, Any] = dict(status.limits)
-    reached = view.limit_reached(Budget(**limits), status.spent, None)
-    first = _GOES_ON if reached is None else f"{reached}: raise it, and {_GOES_ON}"
-    return [first, f"  {view.same_command(status)}"]
+    return [_GOES_ON, f"  {view.same_command(status)}"]
 
 
 def result_text(figures: CellFigures) -> str:
@@ -178,16 +161,8 @@ def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
     reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
     if cell.status == RunStatus.PAUSED:
         reason = why.get(cell.name, "its endpoint is waited for")
-    return "; ".join(_outcome(cell, cell.figures, reason))
-
-
-def _outcome(cell: CellState, figures: CellFigures | None, reason: str | None) -> list[str]:
-    parts = [
-        "" if figures is None else result_text(figures),
-        one_line(reason or ""),
-        f"from {one_line(cell.reused_from)}" if cell.reused_from else "finished before" if cell.collected else "",
-    ]
-    return [part for part in parts if part]
+    result = "" if cell.figures is None else result_text(cell.figures)
+    return "; ".join(journal.outcome_parts(result, reason, cell.reused_from, collected=cell.collected))
 
 
 def _for(since: float | None, now: float) -> str:
@@ -196,11 +171,12 @@ def _for(since: float | None, now: float) -> str:
 
 def check_text(found: SuiteCheck) -> str:
     """For the screen."""
-    missing = [cell for cell in found.cells if not cell.is_complete]
     total = counted(len(found.cells), "cell")
-    outcome = f"not complete: {len(missing)} of {total} without a complete result" if missing else f"complete: {total}"
+    outcome = f"complete: {total}"
+    if found.missing:
+        outcome = f"not complete: {len(found.missing)} of {total} without a complete result"
     lines = [f"{found.folder.root}: {outcome}"]
-    for cell in missing:
+    for cell in found.missing:
         lines.append(f"  {cell.name}: {cell.status}{f': {one_line(cell.reason)}' if cell.reason else ''}")
         for text in cell.to_do:
             first, *others = text.split("\n")
@@ -209,9 +185,9 @@ def check_text(found: SuiteCheck) -> str:
     if len(found.altered) > MAX_SHOWN:
         lines.append(f"  altered: {len(found.altered) - MAX_SHOWN} more (--json)")
     lines += [f"  note: {one.name}: {one_line(one.reason)}" for one in found.cells if one.is_complete and one.reason]
-    if found.is_running:
+    if found.running:
         lines.append("the suite is running: look at it with 'eval-factory suite status'")
-    elif missing:
+    elif found.missing:
         lines += [_GOES_ON, f"  {found.command}"]
     elif not found.in_table:
         newer = "results are newer than the table: the same command only collects them into it:"
@@ -248,17 +224,19 @@ class SuiteScreen(SuiteObserver):
             self._live.stop()
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        """What happened: a line of it where there is no table."""
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
             known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
             write_record(self._records, {"event": "launch", "suite": str(self._folder.root), **known})
         self._reader.state.take(event)
-        if self._live is None:
-            for line in self._lines_of(event):
-                self.say(line)
-        else:
+        if self._live is not None:
             self._last = 0.0
             self.tick()
+            return
+        state = self._reader.state.cells.get(journal.cell_key(event))
+        figures = None if state is None else self._reader.cell(state).figures
+        if (line := journal.event_line(event, "" if figures is None else result_text(figures))) is not None:
+            where = f"{self._folder.root}: " if event["event"] == journal.SUITE_STARTED else ""
+            self.say(one_line(f"{where}{line}"))
 
     def tick(self) -> None:
         """Show what the cells have done since, if it is time."""
@@ -275,24 +253,6 @@ class SuiteScreen(SuiteObserver):
         """A line that stays."""
         self._console.print(own_lines(text), markup=False)
 
-    def _lines_of(self, event: Mapping[str, Any]) -> list[str]:
-        kind = event.get("event")
-        if kind == journal.SUITE_STARTED:
-            return [f"{one_line(str(self._folder.root))}: {counts_line(self._reader.status(is_running=True))}"]
-        if kind == journal.ENDPOINT_PAUSED:
-            return pause_lines([self._reader.state.pauses[str(event.get("group"))]], self._clock())
-        if kind == journal.ENDPOINT_BACK:
-            return [f"{one_line(str(event.get('group')))}: answers again"]
-        cell = self._reader.state.cells.get(journal.cell_key(event))
-        if cell is None or kind not in (journal.CELL_STARTED, journal.CELL_ENDED):
-            return []
-        if kind == journal.CELL_STARTED:
-            again = f" again (attempt {cell.attempt})" if cell.attempt > 1 else ""
-            return [f"{one_line(cell.name)}: started{again}"]
-        parts = _outcome(cell, self._reader.cell(cell).figures, cell.reason)
-        text = "; ".join([*parts, *(["it waits for its next attempt"] if cell.so_far is not None else [])])
-        return [f"{one_line(cell.name)}: {cell.so_far or cell.status}{f': {text}' if text else ''}"]
-
 
 def _live(console: Console) -> Live:
     return Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
@@ -302,7 +262,7 @@ def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
     """All cells, in no more lines than the terminal has."""
     width, height = console.size
     lines = [state_line(status, now), counts_line(status), spent_line(status)]
-    head = [*map(_cut, lines), *(_cut(line, "yellow") for line in pause_lines(status.pauses, now))]
+    head = [*map(_cut, lines), *(_cut(pause_line(pause, now), "yellow") for pause in status.pauses)]
     head = head[: max(1, height // 2)]
     name_width = min(MAX_NAME, max((len(cell.name) for cell in status.cells), default=0))
     found = cell_rows(status, max(0, width - name_width - _STATUS_WIDTH - 4))
@@ -329,16 +289,11 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
         elif output.quiet:
             output.stdout.write(own_lines(report.summary.split("\n")[0]) + "\n")
         else:
-            show_cells(status, output.stdout)
-            output.stdout.write(own_lines(spent_line(status)) + "\n")
-            output.stdout.write(wrapped(own_lines(report.summary), columns(output.stdout)) + "\n")
+            show_lines([*cell_lines(status), spent_line(status), *report.summary.split("\n")], output.stdout)
         if report.exit_code and not output.as_json:
             blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
-            others = sum(cell.exit_code != 0 for cell in report.cells) - 1
             if blamed:
-                have = "cell has" if others == 1 else "cells have"
-                more = "" if others <= 0 else f"; {others} more {have} something to look at"
-                why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}{more}"
+                why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
             elif report.no_table is not None:
                 why = report.no_table.split("\n")[0]
             else:
@@ -347,90 +302,47 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             screen.write(wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n")
 
 
-def show_cells(status: SuiteStatus, stdout: TextIO) -> None:
-    """A line each; on a terminal names stay whole, so that they can be copied: what does not fit stands below them."""
-    found = cell_rows(status)
-    name = max((len(row.name) for row in found), default=0)
-    if not stdout.isatty():
-        state = max((len(row.status) for row in found), default=0)
-        stdout.writelines(f"{row.name:<{name}}  {row.status:<{state}}  {row.what}".rstrip() + "\n" for row in found)
-        return
-    width = columns(stdout)
-    console = Console(file=stdout, highlight=False, force_terminal=True, soft_wrap=True)
-    for row in found:
-        line = Text(f"{row.name:<{name}}  ").append(f"{row.status:<8}", style=STYLES.get(row.status, ""))
-        beside = line.copy().append(f"  {row.what}")
-        if beside.cell_len <= width:
-            console.print(beside)
-        else:
-            console.print(line)
-            console.print(Text(wrapped(f"    {row.what}", width)))
-
-
-def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
-    """The main numbers of all cells; suite_results.yaml has all."""
-    figures = {cell.name: cell.figures for cell in status.cells}
-    of_cell = ("target", "evaluation", "status", "exit_code", "reason")
-    of_result = ("main_metric", "value", "ci_low", "ci_high", "n", "reportable")
-    cells = [
-        {name: getattr(cell, name) for name in of_cell}
-        | {name: getattr(figures.get(cell.name), name, None) for name in of_result}
-        | {"collected": cell.collected, "folder": str(cell.folder)}
-        for cell in report.cells
-    ]
-    return {
-        "event": "end",
-        "exit_code": report.exit_code,
-        "status": report.status,
-        "suite": str(report.folder.root),
-        "counts": status.counts,
-        "spent": asdict(status.spent),
-        "cells": cells,
-        "results": str(report.folder.results_yaml),
-        "error": None,
-    }
-
-
-def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
-    """Once."""
-    if as_json:
-        stdout.write(json.dumps(view.status_document(status)) + "\n")
-        return
+def show_lines(lines: Iterable[str], stdout: TextIO) -> None:
+    """On a terminal those that are too long go on below; a command stands whole, to be copied."""
     width = columns(stdout) if stdout.isatty() else None
-    for line in status_lines(status, time.time()):
+    for line in lines:
         is_command = line.startswith("  eval-factory ")
         stdout.write(own_lines(line if width is None or is_command else wrapped(line, width)) + "\n")
 
 
+def suite_end_record(report: SuiteReport, status: SuiteStatus) -> dict[str, Any]:
+    """The main numbers of all cells; suite_results.yaml has all."""
+    table = {"results": str(report.folder.results_yaml), "error": None}
+    outcome = {"event": "end", "exit_code": report.exit_code, "status": report.status}
+    return {**view.status_document(status), **outcome, **table}
+
+
+def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
+    if as_json:
+        stdout.write(json.dumps(view.status_document(status)) + "\n")
+    else:
+        show_lines(status_lines(status, time.time()), stdout)
+
+
 def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Until nobody works on the suite any more, or nobody reads."""
+    """Until nobody works on the suite any more, or nobody reads: a record for each change, a table, or some lines."""
     console = Console(file=stdout, highlight=False, force_terminal=stdout.isatty())
-    is_table = console.is_interactive and not as_json
-    shown: set[str] = set()
-    last = time.monotonic()
-    with _live(console) if is_table else nullcontext() as live:
+    shown, last = "", time.monotonic()
+    with _live(console) if console.is_interactive and not as_json else nullcontext() as live:
         while True:
             status = reader.look()
-            is_over = status.state != view.GOES or nobody_reads(sys.stdout)
-            if as_json:
-                lines = [json.dumps(view.status_document(status))]
-            elif is_over:
+            if as_json and (record := json.dumps(view.status_document(status))) != shown:
+                stdout.write(f"{record}\n")
+                shown = record
+            if status.state != view.GOES or nobody_reads(sys.stdout):
                 break
-            elif live is not None:
-                lines = []
+            if live is not None:
                 live.update(live_table(status, console, time.time()), refresh=True)
-            else:  # a line where a cell's status is another, or an endpoint is waited for
-                lines = [own_lines(f"{row.name}: {row.status}") for row in cell_rows(status)]
-                lines += [own_lines(one) for pause in status.pauses for one in pause_lines([pause], pause.since or 0.0)]
-            new = [line for line in lines if line not in shown]
-            shown = set(lines)
-            if not (as_json or live) and time.monotonic() - last >= _PLAIN_INTERVAL_S:
-                new.append(own_lines(f"  {going_line(status)}"))
+            elif not as_json and time.monotonic() - last >= _PLAIN_INTERVAL_S:
+                stdout.write(own_lines(going_line(status)) + "\n")
                 last = time.monotonic()
-            stdout.writelines(f"{line}\n" for line in new)
-            if is_over:
-                return
             sleep(_INTERVAL_S)
         if live is not None:
             live.update(Group())  # as the screen of run_suite: what follows says all of it
-    show_status(reader.look(), stdout, as_json=False)
+    if not as_json:
+        show_status(reader.look(), stdout, as_json=False)

@@ -27,8 +27,6 @@ from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import Framework, load_framework
 from eval_factory.tasks.upstreams import HELM, UPSTREAMS
 
-_MAX_NAMED = 8
-
 
 @dataclass(frozen=True)
 class Combination:
@@ -89,13 +87,8 @@ def _fits_nothing(kind: str, patterns: Sequence[Mapping[str, Any]], every: Seque
             "target": [one.target["name"] for one in every],
             "variant": [one.variant["name"] for one in every],
         }
-        hints = ""
-        for key, names in known.items():
-            asked = pattern.get(key)
-            if asked and not any(character in asked for character in "*?[") and asked not in names:
-                different = list(dict.fromkeys(names))
-                named = ", ".join(different[:_MAX_NAMED]) + (" ..." if len(different) > _MAX_NAMED else "")
-                hints += f" ({key} {asked!r}{did_you_mean(asked, names) or f'; known: {named}'})"
+        asked = {key: pattern[key] for key, names in known.items() if pattern.get(key) and pattern[key] not in names}
+        hints = "".join(did_you_mean(name, known[key]) for key, name in asked.items())
         yield f"{TOP}.{kind}[{number}]: fits no cell{hints}"
 
 

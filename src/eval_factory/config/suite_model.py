@@ -133,19 +133,8 @@ _without_key = _refused(
 ScriptLine = Annotated[OneLineText, _without_key]
 _Word = Annotated[
     OneLineText,
-    _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "a name as Slurm has it: letters, digits and _.,:@+-"),
+    _like(r"[A-Za-z0-9_.,:@+][A-Za-z0-9_.,:@+-]*", "one word as Slurm has it: letters, digits and _.,:@+-"),
     _without_key,
-]
-SlurmTime = Annotated[
-    OneLineText,
-    _like(
-        r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(:\d\d){0,2}",
-        "a time as Slurm has it, in quotes: 'minutes', 'hours:minutes:seconds' or 'days-hours:minutes'",
-    ),
-]
-Memory = Annotated[OneLineText, _like(r"\d+[KMGT]?", "a number with K, M, G or T behind it, such as 8G")]
-Gpus = Annotated[
-    OneLineText, _like(r"([A-Za-z0-9_.-]+:)?\d+", "a number of GPUs in quotes, or kind:number, such as a100:2")
 ]
 CommandWords = Annotated[OneLineText, AfterValidator(_command_words)]
 Health = Annotated[
@@ -167,10 +156,10 @@ class SlurmSection(StrictModel):
     account: _Word | None = None
     partition: _Word | None = None
     qos: _Word | None = None
-    time: SlurmTime | None = None
+    time: _Word | None = None
     cpus: Annotated[Positive, Field(le=4096)] | None = None
-    mem: Memory | None = None
-    gpus: Gpus | None = None
+    mem: _Word | None = None
+    gpus: _Word | None = None
     extra: list[Annotated[ScriptLine, AfterValidator(_option)]] | None = None
     prologue: list[ScriptLine] | None = None
     container: ScriptLine | None = None

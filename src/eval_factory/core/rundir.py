@@ -325,7 +325,6 @@ class SuiteDir:
     events = _Below(".suite", "events.jsonl")
     """What happened to the cells, a JSON object a line; of several invocations one after another."""
     log = _Below(".suite", "suite.log")
-    socket = _Below(".suite", "socket.json")  # where the socket of the limits is, while the suite runs
 
     def cell(self, target: str, evaluation: str) -> Path:
         return self.root / target / evaluation

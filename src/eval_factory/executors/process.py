@@ -172,8 +172,7 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
     It has a group of its own, so that Ctrl-C does not reach it, and is to end where its standard input does. What it
     says on standard error is added to `log`.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as errors:
+    with _appended(log) as errors:
         return subprocess.Popen(
             list(argv),
             env=dict(env),
@@ -184,15 +183,26 @@ def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -
         )
 
 
-def start_python(arguments: Sequence[str], *, said: str) -> int:
-    """Start this Python again with this environment, in a group of its own. Returns its pid; the caller waits for it.
-    `said`: what it reads on its standard input."""
-    process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.PIPE, start_new_session=True)
+def start_with_input(argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path) -> subprocess.Popen[bytes]:
+    """Start a program with `text` as its standard input, in a group of its own. Its output is added to `log`."""
+    with _appended(log) as output:
+        process = subprocess.Popen(
+            list(argv),
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     if process.stdin is not None:
-        with process.stdin as source:
-            source.write(said.encode())
-    process.returncode = 0  # so that nobody but the caller waits for it
-    return process.pid
+        with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
+            source.write(text.encode())
+    return process
+
+
+def _appended(log: Path) -> IO[bytes]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab")
 
 
 Captured = subprocess.CompletedProcess[str]

@@ -4,9 +4,7 @@ machine, `LocalRuns`.
 A run is its run config, its output folder and its environment, by a name. What the folder says of it is the truth: one
 that is begun twice goes on with its answers, is refused by the folder's lock, or finds that it has finished.
 
-Local runs are begun by a process that has imported all that they need. It reads a `RunSpec` a line on standard input,
-and says in lines of JSON which run it has begun (`name`, `pid`) and which has ended (`name`, `returncode`). It ends
-where its standard input does, and so do its runs.
+A local run is a process that reads its `RunSpec` on standard input, and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -14,11 +12,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import time
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,7 +23,7 @@ from typing import Any, Protocol
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.executors.process import start_listening
+from eval_factory.executors.process import start_with_input
 
 
 @dataclass(frozen=True)
@@ -118,106 +114,53 @@ class LocalRuns:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         """
         Args:
-            argv: of the process that begins runs.
-            log: for what that process itself writes on standard error.
+            argv: of the program that does one run; its last argument will be the id of this process.
+            log: for what a process writes before it writes to the run's own log.
         """
         self._argv, self._env, self._log = argv, env, log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
-        self._events: deque[Mapping[str, Any]] = deque()
-        """What was reported, and not yet taken."""
-        self._states: dict[str, RunState] = {}
-        self._pids: dict[str, int] = {}
-        """Of the runs that are at work."""
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._new: set[str] = set()  # names of runs that nobody has looked at since they were started
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End every run that is left, at once."""
-        self._kill(self._pids)
         self.clean_up()
 
-    def start(self) -> None:
-        """Begin the process itself, if it is not there: it takes a second or two to import what runs need."""
-        if self._process is None:
-            self._process = start_listening(self._argv, self._env, log=self._log)
-            self._rest = b""
-
     def begin(self, runs: Sequence[RunSpec]) -> None:
-        self.start()
         for run in runs:
-            self._states[run.name] = Waiting()
-            if self._process is not None and self._process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):  # it is gone: `look` finds out
-                    self._process.stdin.write(run.line().encode())
-                    self._process.stdin.flush()
+            argv = [*self._argv, str(os.getpid())]
+            self._processes[run.name] = start_with_input(argv, self._env, run.line(), log=self._log)
+            self._new.add(run.name)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        self._hear(seconds)
-        return dict(self._states)
+        """Whoever looks sees that a run was started, however short it was."""
+        if not self._new:
+            time.sleep(seconds)
+        states = {name: self._state(name, process) for name, process in self._processes.items()}
+        self._new.clear()
+        return states
+
+    def _state(self, name: str, process: subprocess.Popen[bytes]) -> RunState:
+        code = None if name in self._new else process.poll()
+        return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
 
     def end(self, names: Collection[str] | None = None) -> None:
         """As by Ctrl-C, then by force."""
-        chosen = set(self._states) if names is None else set(names)
-        reported: set[int] = set()
-        deadline = time.monotonic() + GRACE_S
-        while time.monotonic() < deadline and any(
-            isinstance(self._states.get(name), (Waiting, Started)) for name in chosen
-        ):
-            for name, pid in self._pids.items():
-                if name in chosen and pid not in reported:
-                    _send(pid, signal.SIGTERM)
-                    reported.add(pid)
-            self._hear(0.2)
-        self._kill(chosen)
+        self._end([process for name, process in self._processes.items() if names is None or name in names], GRACE_S)
 
     def clean_up(self) -> None:
-        """The process that begins runs ends, and with it any run that is left."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
+        """End every run that is left, at once."""
+        self._end(list(self._processes.values()), 0.0)
+
+    def _end(self, processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
+        if grace_s:
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        for process in processes:
             process.kill()
             process.wait()
-
-    def _kill(self, names: Collection[str]) -> None:
-        for name, pid in self._pids.items():
-            if name in names:
-                _send(pid, signal.SIGKILL)
-
-    def _hear(self, seconds: float) -> None:
-        """One event of each run: whoever looks sees that a run was started, however short it was."""
-        stream = None if self._process is None else self._process.stdout
-        if not self._events and stream is None:
-            time.sleep(seconds)
-        elif not self._events and stream is not None and select.select([stream], [], [], seconds)[0]:
-            data = os.read(stream.fileno(), 65536)
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            self._events += map(json.loads, lines)
-            if not data:  # the process that begins runs is gone, and they end with it; the next run gets a new one
-                self.clean_up()
-                self._pids.clear()
-                lost = [name for name, state in self._states.items() if isinstance(state, (Waiting, Started))]
-                self._states |= dict.fromkeys(lost, Lost())
-        taken: set[str] = set()
-        while self._events and (name := self._events[0]["name"]) not in taken:
-            taken.add(name)
-            event = self._events.popleft()
-            if "pid" in event:
-                self._pids[name] = event["pid"]
-                self._states[name] = Started(f"process {event['pid']}", event["pid"])
-            else:
-                self._pids.pop(name, None)
-                self._states[name] = Ended(event["returncode"])
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)

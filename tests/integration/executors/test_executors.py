@@ -22,7 +22,7 @@ from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.executors.runs import Ended, Executor, LocalRuns, Lost, RunSpec, RunState, Started
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns
-from eval_factory.workflows.suite.cell_process import CELL_PROCESS, SAFE_TO_FORK, WITHOUT_FORK
+from eval_factory.workflows.suite.run_suite import CELL_PROCESS
 from eval_factory.workflows.suite.slurm_suite import WORKER
 from integration.support import CANARY, is_running, more_data, program_environment, wait_until
 from slurm_cells import run_of
@@ -145,7 +145,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
 
 
-@pytest.fixture(params=["local", "slurm", *more_data("local without fork", "a third")])
+@pytest.fixture(params=["local", "slurm", *more_data("a third")])
 def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterator[Trial]:
     def kill(name: str) -> None:
         state = executor.look()[name]
@@ -163,11 +163,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, silent: str) -> Iterat
     elif request.param == "a third":
         executor = Commands()
     else:
-        fork = request.param == "local"
-        if fork and not SAFE_TO_FORK:
-            pytest.skip("needs a system on which a process may fork safely (Linux)")
-        argv = CELL_PROCESS if fork else (*CELL_PROCESS, WITHOUT_FORK)
-        executor = LocalRuns(argv, ENV, tmp_path / "host.log")
+        executor = LocalRuns(CELL_PROCESS, ENV, tmp_path / "host.log")
     try:
         yield Trial(executor, tmp_path, silent, kill)
     finally:
@@ -317,32 +313,11 @@ def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
     assert (state.code == 0) == rundir.evaluation_config.exists()
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-@pytest.mark.parametrize("trial", ["local without fork"], indirect=True)
-def test_what_begins_runs_here_is_killed_and_the_next_run_gets_another(trial: Trial) -> None:
-    run = trial.run("lost")
-    trial.begin(run)
-    state = trial.executor.look()[run.name]
-    assert isinstance(state, Started)
-    pid = state.pid
-    assert pid is not None
-    assert os.getpgid(pid) == pid, "Ctrl-C in the suite's terminal would reach it"
-    os.kill(parent_of(pid), signal.SIGKILL)
-    assert trial.until(run, Ended, Lost) == Lost()
-    wait_until(lambda: not is_running(pid), PATIENCE_S)
-    other = trial.wrong("other")
-    trial.executor.begin([other])
-    assert trial.until(other, Ended) == Ended(2)
-
-
 DRIVER = """
 import json, os, sys
 from pathlib import Path
 from eval_factory.executors.runs import LocalRuns, RunSpec, Started
-from eval_factory.workflows.suite.cell_process import CELL_PROCESS
+from eval_factory.workflows.suite.run_suite import CELL_PROCESS
 runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
 runs.begin([RunSpec.of(json.loads(sys.argv[2]))])
 while True:
@@ -359,7 +334,7 @@ def test_runs_here_end_with_who_began_them(trial: Trial) -> None:
     with subprocess.Popen(argv, env=ENV, stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         pid = int(driver.stdout.readline())
-        parent = parent_of(pid)
+        assert os.getpgid(pid) == pid, "Ctrl-C in the suite's terminal would reach it"
         driver.kill()
-    wait_until(lambda: not is_running(pid) and not is_running(parent), PATIENCE_S)
+    wait_until(lambda: not is_running(pid), PATIENCE_S)
     assert not Path(run.record).exists(), "it ended by itself"

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from eval_factory.cli.main import cli
-from eval_factory.cli.suite_command import LEAST_WIDTH, listing
+from eval_factory.cli.suite_command import listing
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.workflows.leaderboard import registry
 from eval_factory.workflows.leaderboard.registry import Leaderboard, load_catalogue
@@ -53,9 +53,9 @@ def test_dry_run_of_every_row(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nosuch", *TARGET), "no leaderboard is called 'nosuch'"), (("lite", *TARGET, "--parallelism", "0"), "--parallelism: "),
-        (("lite", "--model", "m", "--model_url", "ftp://h"), "--model_url: needs a scheme"),
-        (("lite", *TARGET, "--min_coverage", "2"), "--min_coverage: "), (("lite", *TARGET, "--model_type", "x"), "--model_type: "),
+        (("nosuch", *TARGET), "no leaderboard is called 'nosuch'"), (("lite", *TARGET, "--parallelism", "0"), "config.params.parallelism: "),
+        (("lite", "--model", "m", "--model_url", "ftp://h"), "target.api_endpoint.url: needs a scheme"),
+        (("lite", *TARGET, "--min_coverage", "2"), "config.params.extra.min_coverage: "), (("lite", *TARGET, "--model_type", "x"), "target.api_endpoint.type: "),
         (("lite", *TARGET, "--model", "org/model"), "--model: org/model is given twice"),
         (("lite", "--model", "m"), "target.api_endpoint.url: is missing"),
         (("lite", *TARGET, "--overrides", "config.params.temperature=1"), "lite has its own"),
@@ -137,12 +137,8 @@ def test_json_has_every_row_wherever_it_is_read(stream: io.StringIO | None) -> N
     assert [one["name"] for one in found] == [row.name for row in ROWS]
 
 
-def test_a_terminal_shows_a_table_and_elsewhere_it_is_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(LEAST_WIDTH))
-    assert "│" in shown(stream=Terminal())
-    monkeypatch.setenv("COLUMNS", "400")
+def test_a_terminal_shows_a_line_for_each_fact_and_elsewhere_it_is_a_line_each() -> None:
     text = shown(stream=Terminal())
-    assert "needs, beside a chat endpoint" in text
-    assert all(row.name in text for row in ROWS)
-    assert all(str(row.max_eval_instances) in text for row in ROWS)
+    assert all(f"\n{row.name}\n  {row.description}\n" in f"\n{text}" for row in ROWS)
+    assert all(f"{row.max_eval_instances} instances" in text for row in ROWS)
     assert [line.split("\t")[0] for line in shown().splitlines()] == [row.name for row in ROWS]

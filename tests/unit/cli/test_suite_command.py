@@ -74,7 +74,7 @@ def test_a_suite(here: Path, ran: list[tuple[Suite, SuiteOptions]], spelling: li
         f"{CELL}  complete  exact_match 0.5000, n 4", "asked so far: 0 requests, 0 tokens", "1 cells: 1 complete", "table: there",
     ]  # fmt: skip
     assert done.stderr.splitlines() == [
-        f"{here}/out: 1 cell: 1 waiting", f"{CELL}: complete: exact_match 0.5000, n 4", "a warning",
+        f"{here}/out: 1 cell", f"{CELL}: complete: exact_match 0.5000, n 4", "a warning",
     ]  # fmt: skip
     ((suite, options),) = ran
     assert suite.folder.root == here / "out"

@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
-
-from pydantic import AfterValidator, Field, ValidationError
+from typing import Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation, task_named
-from eval_factory.config.model import OneLineText, Parallelism, Positive, Url, VariableName
 from eval_factory.config.rules import prescribed_roles
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.config.suite_layers import name_of_type
@@ -19,7 +16,6 @@ from eval_factory.core.budget import Budget
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.plan.run_plan import slug_of
 from eval_factory.tasks.framework import About, Framework, HelmEntry, Task, load_framework
@@ -41,43 +37,31 @@ PRESCRIBED = {
 """Values of config.params that a leaderboard's entries or HELM's tables leave no choice of."""
 
 
-def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
-    twice = sorted({model for model in models if models.count(model) > 1})
-    if twice:
-        raise ValueError(f"{', '.join(twice)} is given twice")
-    return models
+FLAGS = {
+    "output_dir": "config.output_dir",
+    "max_eval_instances": "config.params.limit_samples",
+    "parallelism": "config.params.parallelism",
+    "min_coverage": "config.params.extra.min_coverage",
+    "data_dir": "config.params.extra.data_dir",
+    "offline": "config.params.extra.offline",
+    "allow_code_execution": "config.params.extra.allow_code_execution",
+    "model_url": "target.api_endpoint.url",
+    "model_type": "target.api_endpoint.type",
+    "api_key_name": "target.api_endpoint.api_key",
+}
+"""Flag of `leaderboard run` -> the value of a run config that it stands for."""
 
 
-class LeaderboardRequest(StrictModel):
-    """The flags of `leaderboard run`; what is None is the run config's, the leaderboard's or the framework's."""
-
-    name: OneLineText
+@dataclass(frozen=True)
+class LeaderboardRequest:
+    name: str
+    flags: Mapping[str, Any]  # as in FLAGS; what is left out is the run config's, the leaderboard's or the framework's
     run_config: Path | None = None
-    model: Annotated[tuple[OneLineText, ...], AfterValidator(_each_once)] = ()
-    model_url: Url | None = None
-    model_type: Literal["chat", "completions"] | None = None
-    api_key_name: VariableName | None = None
+    model: tuple[str, ...] = ()
     conf: Path | None = None
-    data_dir: Path | None = None
-    output_dir: OneLineText | None = None
-    max_eval_instances: Positive | None = None
-    parallelism: Parallelism | None = None
-    min_coverage: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     overrides: tuple[str, ...] = ()
     reasoning: bool = False
-    offline: bool = False
-    allow_code_execution: bool = False
     dry_run: bool = False
-
-
-def board_request(flags: Mapping[str, Any]) -> LeaderboardRequest:
-    """Raises ConfigError with all that is wrong; a value that may be a key is never shown."""
-    try:
-        return LeaderboardRequest.model_validate(flags)
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        problems = [f"--{detail['loc'][0]}: {detail['msg'].removeprefix('Value error, ')}" for detail in found]
-        raise ConfigError(problems) from None
 
 
 @dataclass(frozen=True)
@@ -113,6 +97,9 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
         PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks something.
     """
     row = registry.find(request.name)
+    twice = sorted({model for model in request.model if request.model.count(model) > 1})
+    if twice:
+        raise ConfigError(f"--model: {', '.join(twice)} is given twice")
     if row.lacks and request.conf is None:
         raise ConfigError(f"{row.name} asks for {row.lacks}: nothing of it can be run with a chat endpoint")
     schema = registry.schema_path(row)
@@ -309,21 +296,10 @@ def evaluation_of(
     Raises:
         ConfigError: with every problem that was found.
     """
-    flags: dict[str, Any] = {
-        "config.type": row.name,
-        "config.output_dir": request.output_dir,
-        "config.params.limit_samples": request.max_eval_instances,
-        "config.params.parallelism": request.parallelism,
-        "config.params.extra.min_coverage": request.min_coverage,
-        "config.params.extra.data_dir": None if request.data_dir is None else str(request.data_dir),
-        "config.params.extra.offline": request.offline or None,
-        "config.params.extra.allow_code_execution": request.allow_code_execution or None,
-        "target.api_endpoint.url": request.model_url,
-        "target.api_endpoint.model_id": request.model[0] if request.model else None,
-        "target.api_endpoint.type": request.model_type,
-        "target.api_endpoint.api_key": request.api_key_name,
-    }
-    given = {path: value for path, value in flags.items() if value is not None}
+    flags = {FLAGS[name]: value for name, value in request.flags.items()}
+    flags["config.type"] = row.name
+    if request.model:
+        flags["target.api_endpoint.model_id"] = request.model[0]
     overrides = request.overrides if entries is not None else (*request.overrides, "config.params.extra.judges=null")
     framework = load_framework()
     folder = registry.load_catalogue().output_dir.format(name=row.name)
@@ -340,7 +316,7 @@ def evaluation_of(
         ),
         about=About(tags=(), access=row.access, source=row.conf, instances=None),
     )
-    asked = Request(run_config=request.run_config, flags=given, overrides=overrides)
+    asked = Request(run_config=request.run_config, flags=flags, overrides=overrides)
     evaluation = build_evaluation(asked, framework, env, task)
     params = evaluation.run.config.params
     problems = [

@@ -97,7 +97,6 @@ class NextAction(Enum):
 class Tried:
     attempts: int = 0  # that count, the one that has just ended among them
     max_attempts: int
-    crashes: int = 0  # earlier ones that ended with a failure of HELM's, of ours or by a signal
     has_result: bool = False  # a partial result of an earlier attempt stands in the folder
 
 
@@ -107,7 +106,6 @@ class Outcome:
     status: RunStatus  # what the cell is if nothing more is done
     reason: str | None = None
     exit_code: int = 0
-    crashed: bool = False
     counts: bool = True  # whether it is one of the attempts that a cell has
 
 
@@ -132,10 +130,9 @@ def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
     if code in (PrerequisiteError.exit_code, ConfigError.exit_code):
         refused = code == PrerequisiteError.exit_code and end.error_type == EndpointRefusedError.__name__
         return Outcome(NextAction.STOP_TARGET if refused else NextAction.REST, status, reason, code)
-    # helm-run failed, or a process was killed: once it may have been bad luck
-    again = may_try and not tried.crashes
+    # helm-run failed, or a process was killed: it may have been bad luck
     known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
-    return Outcome(NextAction.AGAIN if again else NextAction.REST, status, reason, known, crashed=True)
+    return Outcome(NextAction.AGAIN if may_try else NextAction.REST, status, reason, known)
 
 
 _TICK_S, _LOOK_AT_FOLDER_S = 0.1, 2.0
@@ -256,9 +253,6 @@ class CellLoop:
             self._leave(everybody, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
             raise
 
-    def refuse(self, planned: PlannedCell, reason: str) -> None:
-        self._leave([self._waiting[planned.number]], RunStatus.FAILED, PrerequisiteError.exit_code, reason)
-
     def _begin_some(self) -> None:
         """First those of the endpoint that has the fewest cells running.
 
@@ -317,7 +311,6 @@ class CellLoop:
             outcome = Outcome(NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False)
         self._without_server.discard(cell.name)
         run.attempts -= not outcome.counts
-        run.crashes += outcome.crashed
         run.has_result = run.has_result or end.has_result
         run.last = outcome
         again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""

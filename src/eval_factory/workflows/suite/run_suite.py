@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +32,6 @@ from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
 from eval_factory.workflows.suite.cell_loop import CellLoop, Work
-from eval_factory.workflows.suite.cell_process import CELL_PROCESS
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
     finished,
@@ -46,7 +46,7 @@ from eval_factory.workflows.suite.finished_cells import (
 from eval_factory.workflows.suite.limit_server import LimitServer
 from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells, redactor_of_all
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
-from eval_factory.workflows.suite.suite_folder import held, remembered, take_away, write_configs
+from eval_factory.workflows.suite.suite_folder import held, write_configs
 from eval_factory.workflows.suite.suite_journal import (
     SUITE_ENDED,
     SUITE_STARTED,
@@ -56,6 +56,7 @@ from eval_factory.workflows.suite.suite_journal import (
 )
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions, SuiteReport, summary_of, write_table
 
+CELL_PROCESS = (sys.executable, "-m", "eval_factory.workflows.suite.cell_process")
 _OF_THE_MACHINE = ("CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LC_")
 """Beginnings of variables by which a server finds GPUs."""
 _OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "max_restarts", "replicas")
@@ -95,13 +96,6 @@ def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], Served
                 work.leave(cells, RunStatus.FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
                 continue
             run(work, cells, server)
-            # a model may hang while its health URL answers: its requests fail one by one, and nothing names the server
-            ended = [work.reports[planned.number].status for planned in cells if planned.number in work.reports]
-            if (RunStatus.FAILED in ended or RunStatus.PARTIAL in ended) and server.lost() is None:
-                say(
-                    f"the server of {target} answered its health URL to the end, and not all of its cells are complete;"
-                    f" what it said stands in {' and '.join(map(str, server.logs))}"
-                )
 
 
 def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Mapping[str, str]) -> ServerSpec:
@@ -144,7 +138,6 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
     cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
     known = finished_below(options.reuse)
     with held(suite.folder):
-        take_away(suite.folder)
         write_configs(suite)
         redactor = redactor_of_all([planned.plan for planned in cells], env)
         work = Work(suite, options, env, SuiteJournal(suite.folder, redactor, screen), cells, redactor)
@@ -187,19 +180,12 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
-    """Cells that are left, within the limits that all of them share.
-
-    Args:
-        served: the server of the one model that all of them ask, where the suite has started it.
-
-    Raises:
-        KeyboardInterrupt: after the cells that ran have been ended.
-    """
+    """Cells that are left, within the limits that all of them share; `served`: the server of their one model, where the
+    suite has started it. Raises KeyboardInterrupt: after the cells that ran have been ended."""
     suite, say, options = work.suite, work.journal.say, work.options
     most, of_cells = limits_of((planned.plan.endpoints, planned.group) for planned in cells)
     with contextlib.ExitStack() as stack:
         runs = stack.enter_context(LocalRuns(CELL_PROCESS, work.env, suite.folder.log))
-        runs.start()  # beside the probes
         probe = EndpointProbe(work.env, work.redactor, say)
         if not options.no_preflight and served is None:
             probe.all_of(cells)
@@ -207,7 +193,6 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if suite.budget:  # of all cells, with what they have used of it in earlier invocations
             tracker = SpendingTracker(suite.budget, spent_before(work.cells, say), began=work.began)
         server = stack.enter_context(LimitServer(most, tracker))
-        stack.enter_context(remembered(server.address, suite.folder))
         limits = {
             planned.number: SharedLimitsSettings(server.address, roles)
             for planned, roles in zip(cells, of_cells, strict=True)
@@ -225,7 +210,6 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         if served is not None and not options.no_preflight:  # a server is asked by each of its cells
             probed = {}
         loop = CellLoop(work, runs, pauses, probed, limits, tracker, served)
-        loop.add(cells)
         there_before = groups_that_answered(work.cells)
         for planned in cells:
             problem = probe.problem_of(planned)
@@ -237,7 +221,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             if gone and planned.group in there_before:
                 pauses.look_after(planned, reason)
             else:
-                loop.refuse(planned, f"not begun: {reason}")
+                work.leave([planned], RunStatus.FAILED, PrerequisiteError.exit_code, f"not begun: {reason}")
+        loop.add(planned for planned in cells if planned.number not in work.reports)
         loop.run()
 
 

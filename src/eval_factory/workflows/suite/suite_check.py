@@ -30,7 +30,7 @@ from eval_factory.workflows.suite import suite_status
 from eval_factory.workflows.suite.finished_cells import finished, has_partial_result, is_complete_run, reads_own_data
 from eval_factory.workflows.suite.planned_cells import CheckedCell, checked_cells
 from eval_factory.workflows.suite.suite_journal import UNFINISHED, CellState, suite_state_of
-from eval_factory.workflows.suite.suite_status import RUN_IT, modified_at
+from eval_factory.workflows.suite.suite_status import modified_at
 from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 
 
@@ -38,7 +38,7 @@ from eval_factory.workflows.verify import WRONG_FILES, Finding, Verified, verify
 class CellCheck(OfCell):
     status: RunStatus
     reason: str | None  # what is wrong with it; of a complete one, what a reader has to know
-    to_do: tuple[str, ...]  # empty where it is complete
+    to_do: tuple[str, ...]  # what the same command needs and has not; empty where it is complete
     folder: Path
 
     @property
@@ -51,24 +51,24 @@ class SuiteCheck:
     folder: SuiteDir
     cells: tuple[CellCheck, ...]
     command: str
-    is_running: bool
+    running: bool
     in_table: bool  # whether suite_results.yaml was written after the last of the results
     altered: tuple[Finding, ...] = ()  # where the table says something else than the results
 
     @property
-    def is_complete(self) -> bool:
-        return all(cell.is_complete for cell in self.cells)
+    def missing(self) -> list[CellCheck]:
+        return [cell for cell in self.cells if not cell.is_complete]
 
     def document(self) -> dict[str, Any]:
         return {
             "suite": str(self.folder.root),
-            "complete": self.is_complete,
-            "running": self.is_running,
+            "complete": not self.missing,
+            "running": self.running,
             "in_table": self.in_table,
             "altered": [asdict(finding) for finding in self.altered],
             "command": self.command,
             "total": len(self.cells),
-            "missing": sum(not cell.is_complete for cell in self.cells),
+            "missing": len(self.missing),
             "cells": [{**asdict(cell), "to_do": list(cell.to_do), "folder": str(cell.folder)} for cell in self.cells],
         }
 
@@ -94,7 +94,7 @@ def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
         folder,
         cells,
         command=suite_status.same_command(status),
-        is_running=status.state == suite_status.GOES,
+        running=status.state == suite_status.GOES,
         in_table=0.0 < last <= table,
         altered=tuple(altered_table(folder).findings) if is_due else (),
     )
@@ -105,24 +105,16 @@ def _suite_of(folder: SuiteDir, env: Mapping[str, str]) -> Suite:
 
 
 def _checked(one: CheckedCell, reported: CellState | None) -> CellCheck:
-    def check(status: RunStatus, reason: str | None, *to_do: str) -> CellCheck:
+    def check(status: RunStatus, reason: str | None) -> CellCheck:
+        to_do = () if status == RunStatus.COMPLETE else one.problems + one.missing
         return CellCheck(one.cell.target, one.cell.evaluation, status, reason, to_do, one.cell.folder)
 
-    missing = one.problems + one.missing
     if one.plan is None:
-        return check(RunStatus.FAILED, "its configuration is wrong", *missing)
+        return check(RunStatus.FAILED, "its configuration is wrong")
     status, reason = _found(one.plan)
-    if status == RunStatus.COMPLETE:
-        return check(status, reason)
-    if reported is not None and reported.status in UNFINISHED:
-        if reported.reason == suite_status.RESULT_PUBLISHED:
-            return check(reported.status, reported.reason, *(missing or [RUN_IT]))
-        return check(reported.status, reason, *(missing or ["wait for it"]))
-    if reported is not None and reported.status == RunStatus.FAILED:
-        to_do = ["its logs say why", RUN_IT] if reported.attempt else [RUN_IT]
-        return check(RunStatus.FAILED, reported.reason or reason, *(missing or to_do))
-    is_partial = status == RunStatus.PARTIAL
-    return check(status, reason, *(missing or ["the same command asks what is left" if is_partial else RUN_IT]))
+    if status != RunStatus.COMPLETE and reported is not None and reported.status in (*UNFINISHED, RunStatus.FAILED):
+        return check(reported.status, reported.reason or reason)
+    return check(status, reason)
 
 
 def _found(plan: Plan) -> tuple[RunStatus, str | None]:

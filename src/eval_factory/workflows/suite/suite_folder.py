@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import fcntl
-import json
 import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -22,9 +20,6 @@ from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, is_ru
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
-from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
-
-_MOST_NAMED = 3
 
 
 def find_suite(path: Path) -> SuiteDir:
@@ -34,12 +29,6 @@ def find_suite(path: Path) -> SuiteDir:
         if folder.was_begun:
             refuse_foreign(folder.named, folder.own)
             return folder
-    whole = Path(os.path.abspath(path))
-    beside = {one.name: one for one in _folders_in(whole.parent) if SuiteDir(one).was_begun}
-    alike = difflib.get_close_matches(whole.name, beside, n=_MOST_NAMED, cutoff=0.6)
-    near = [*list(whole.parents)[:4], *_folders_in(whole), *(beside[name] for name in alike)]
-    meant = [one_line(str(one), 1000) for one in near if SuiteDir(one).was_begun]
-    hint = f"; did you mean {' or '.join(meant[:_MOST_NAMED])}?" if meant else ""
     what = "is no suite's folder"
     if not os.path.lexists(path):
         what = "there is no such folder"
@@ -47,16 +36,12 @@ def find_suite(path: Path) -> SuiteDir:
         what = "is a file"
     elif RunDir(path).marker.is_file():
         what = "is the output folder of one run, not of a suite"
+    above = (one for one in Path(os.path.abspath(path)).parents if SuiteDir(one).was_begun)
+    hint = "".join(f"; did you mean {one_line(str(one), 1000)}?" for one in islice(above, 1))
     raise PrerequisiteError(
         f"{one_line(str(path), 1000)}: {what}{hint}\n"
         "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
     )
-
-
-def _folders_in(path: Path) -> list[Path]:
-    with suppress(OSError), os.scandir(path) as entries:
-        return sorted(Path(entry.path) for entry in islice(entries, 1000) if entry.is_dir())
-    return []
 
 
 LOOKED_AT_S = 1.0  # somebody who only looks whether it is held holds it for an instant
@@ -118,7 +103,7 @@ UNKNOWN = Holder(pid=0, host="", since="")  # somebody who holds the lock and ha
 def holder_now(folder: SuiteDir) -> Holder | None:
     """The process that works on the suite; None where none does. Who only looks keeps out nobody who only looks.
 
-    A lock that is held, but not by the process that took it, is what that process left when it was killed.
+    A lock that is held by a process that has ended is what a network's file system has not taken back yet.
     """
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NOFOLLOW)
@@ -134,23 +119,7 @@ def holder_now(folder: SuiteDir) -> Holder | None:
     finally:
         os.close(descriptor)
     is_here = holder.host == socket.gethostname()
-    return None if is_here and not (is_running(holder.pid) and _may_hold(holder.pid, folder.lock)) else holder
-
-
-def _may_hold(pid: int, path: Path) -> bool:
-    """Whether the process has the file open, as who holds its lock does; True where nobody can tell.
-
-    The number of a process that ended may be another's by now, which nobody may stop.
-    """
-    try:
-        lock, opened = path.stat(), list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return True
-    for descriptor in opened:
-        with suppress(OSError):
-            if os.path.samestat(descriptor.stat(), lock):
-                return True
-    return False
+    return None if is_here and not is_running(holder.pid) else holder
 
 
 MAX_END_S = 120.0
@@ -212,38 +181,6 @@ def ignores_interrupts(pid: int, proc: Path = Path("/proc")) -> bool:
         return bool(int(ignored, 16) >> (signal.SIGINT - 1) & 1)
     except (OSError, ValueError, IndexError):
         return False
-
-
-@contextmanager
-def remembered(address: str, folder: SuiteDir) -> Iterator[None]:
-    """Where the socket is, for as long as it is there; only who holds the suite's lock calls this."""
-    with suppress(OSError):  # a full disk: then nobody takes it away
-        write_atomic(folder.socket, json.dumps({"host": socket.gethostname(), "address": address}))
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            folder.socket.unlink()
-
-
-def take_away(folder: SuiteDir) -> None:
-    """What a killed invocation left; only who holds the suite's lock calls this, so that nobody uses it any more.
-
-    Nothing but our own socket in a folder that is named as ours is touched, and nothing of another machine.
-    """
-    try:
-        reported = json.loads(folder.socket.read_text(encoding="utf-8"))
-        host, left = reported["host"], Path(reported["address"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return
-    if host != socket.gethostname():
-        return
-    if left.name == SOCKET and left.parent.name.startswith(PREFIX) and (not left.exists() or left.is_socket()):
-        with suppress(OSError):
-            left.unlink(missing_ok=True)
-            left.parent.rmdir()
-    with suppress(OSError):
-        folder.socket.unlink()
 
 
 def write_configs(suite: Suite) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.core.formats import counted
 from eval_factory.core.nouns import OfCell, RunStatus
 from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import json_line
@@ -98,22 +99,15 @@ class CellState(OfCell):
     since: float | None = None  # Epoch seconds of the last event of the cell in this invocation
     collected: bool = False  # finished before: nothing was asked in this invocation
     reused_from: str | None = None
-    so_far: RunStatus | None = None
-    """Of a cell that is begun again: what the last attempt left, if nothing more is done."""
     identity: str | None = None
-    """Of the run that was started or has ended, where that is known: its folder may hold another since."""
-    before: CellState | None = None  # how it ended in an earlier invocation, for as long as this one has not come to it
+    """Of the last run that was started or has ended, where that is known: its folder may hold another since."""
 
     def left(self) -> CellState:
-        """What it is where the suite's process is gone."""
+        """What it is where the suite's process is gone, as far as events say; its folder may hold a result."""
         if self.status not in UNFINISHED:
             return self
-        if self.before is not None:
-            return self.before
         reason = WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_BEGUN
-        was_begun_again = self.status == RunStatus.RUNNING and self.so_far != RunStatus.PARTIAL
-        status = RunStatus.MISSING if self.so_far is None or was_begun_again else self.so_far
-        return replace(self, status=status, reason=self.reason or reason)
+        return replace(self, status=RunStatus.MISSING, reason=self.reason or reason)
 
 
 @dataclass(frozen=True)
@@ -141,9 +135,9 @@ class SuiteState:
         kind, group, now = event.get("event"), str(event.get("group")), event.get("time")
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
-            earlier = {key: cell.left() for key, cell in self.cells.items()}
+            identities = {key: cell.identity for key, cell in self.cells.items()}
             keys = [cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
-            self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
+            self.cells = {key: CellState(*key, identity=identities.get(key)) for key in keys}
             self.pauses = {}
             self.started, self.ended = event, None
             self.invocations += 1
@@ -152,7 +146,7 @@ class SuiteState:
         elif kind in (CELL_STARTED, CELL_ENDED) and cell_key(event) in self.cells:
             cell = self.cells[cell_key(event)]
             attempt = event.get("attempt") or cell.attempt
-            self.cells[cell_key(event)] = _after(replace(cell, since=since, before=None, attempt=attempt), event)
+            self.cells[cell_key(event)] = _after(replace(cell, since=since, attempt=attempt), event)
         elif kind == ENDPOINT_PAUSED:
             pause = Pause(group, str(event.get("reason") or ""), frozenset(map(str, event.get("cells") or [])), since)
             self.pauses[group] = pause
@@ -175,12 +169,11 @@ def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
     cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"))
     if event["event"] == CELL_STARTED:
         return replace(cell, status=RunStatus.RUNNING)
-    status, again = event.get("status"), event.get("again")
+    status = event.get("status")
     ended = RunStatus(status) if status in STATUSES else RunStatus.FAILED
     return replace(
         cell,
-        status=RunStatus.WAITING if again else ended,
-        so_far=ended if again else None,
+        status=RunStatus.WAITING if event.get("again") else ended,
         collected=bool(event.get("collected")),
         reused_from=event.get("reused_from"),
     )
@@ -199,6 +192,29 @@ def cell_key(event: Mapping[str, Any]) -> tuple[str, str]:
     return str(event.get("target")), str(event.get("evaluation"))
 
 
+def event_line(event: Mapping[str, Any], result: str = "") -> str | None:
+    """For a log, and a screen without a table; `result`: of a cell that has ended, its score. None: not of interest."""
+    kind, name = event["event"], "/".join(cell_key(event))
+    if kind == CELL_STARTED:
+        again = f" again (attempt {event['attempt']})" if event["attempt"] > 1 else ""
+        return f"{name}: started{again}"
+    if kind == CELL_ENDED:
+        parts = outcome_parts(result, event.get("reason"), event.get("reused_from"), collected=event["collected"])
+        parts += ["it waits for its next attempt"] if event.get("again") else []
+        return ": ".join([name, event["status"], *(["; ".join(parts)] if parts else [])])
+    if kind == ENDPOINT_PAUSED:
+        return f"paused: {event['group']}: {event['reason']} ({counted(len(event['cells']), 'cell')})"
+    if kind == ENDPOINT_BACK:
+        return f"{event['group']}: answers again"
+    return counted(event["total"], "cell") if kind == SUITE_STARTED else None
+
+
+def outcome_parts(result: str, reason: str | None, reused_from: str | None, *, collected: bool) -> list[str]:
+    """What there is to say of a cell's end."""
+    source = f"from {one_line(reused_from)}" if reused_from else "finished before" if collected else ""
+    return [part for part in (result, one_line(reason or ""), source) if part]
+
+
 class ScreenLines(SuiteObserver):
     """Looks on and writes to `screen`; one that takes no more is written to no more, and ends no suite."""
 
@@ -206,21 +222,8 @@ class ScreenLines(SuiteObserver):
         self._screen: TextIO | None = screen
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        kind, name = event["event"], "/".join(cell_key(event))
-        if kind == SUITE_STARTED:
-            self.say(f"{event['total']} cell{'' if event['total'] == 1 else 's'}")
-        elif kind == CELL_STARTED:
-            again = f", attempt {event['attempt']}" if event["attempt"] > 1 else ""
-            self.say(f"{name}: begun{again}")
-        elif kind == CELL_ENDED:
-            before = " before" if event["collected"] else ""
-            reason = f": {event['reason']}" if event["reason"] else ""
-            again = "; it waits for its next attempt" if event.get("again") else ""
-            self.say(f"{name}: {event['status']}{before}{reason}{again}")
-        elif kind == ENDPOINT_PAUSED:
-            self.say(f"{event['group']} is waited for: {event['reason']}")
-        elif kind == ENDPOINT_BACK:
-            self.say(f"{event['group']} is back")
+        if (line := event_line(event)) is not None:
+            self.say(line)
 
     def say(self, text: str) -> None:
         if self._screen is None:

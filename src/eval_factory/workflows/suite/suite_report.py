@@ -104,28 +104,17 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in CELL_COLUMNS}
 
 
-_MOST_NAMED = 12
 _SHOWN_ORDER = (RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
 
 
 def summary_of(
     cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
 ) -> str:
-    """
-    Args:
-        no_table: why the table could not be written.
-        stopped: why cells were not begun any more, where they were not.
-    """
+    """What is shown below the cells. `no_table`: why it could not be written; `stopped`: why cells were left."""
     counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in _SHOWN_ORDER if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
-    wrong = [cell for cell in cells if cell.exit_code]
-    for cell in wrong[:_MOST_NAMED]:
-        status = "complete, but not reportable" if cell.status == RunStatus.COMPLETE else cell.status
-        lines.append(f"  {cell.name}: {status}{f': {one_line(cell.reason, 200)}' if cell.reason else ''}")
-    if len(wrong) > _MOST_NAMED:
-        lines.append(f"  and {len(wrong) - _MOST_NAMED} more: eval-factory suite check {folder.root}")
     # where all are complete, the last request that a limit allows was the last of all
     if counts[RunStatus.COMPLETE] < len(cells):
         lines += [] if stopped is None else [stopped]

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -73,33 +74,15 @@ class CellProgress:
 
     def figures(self, room: int = 1000) -> str:
         """`120/1000, 2 failed, 37 s left, 24.0/s`: as many of these as there are columns for."""
-        return "" if self.counts is None else figures_text(dict(self.counts), self.elapsed_s, room)
-
-    @property
-    def elapsed_s(self) -> float:
-        """From the beginning of the phase to the last count."""
-        if self.counts is None or self.phase_since is None:
-            return 0.0
-        return max(0.0, float(self.counts["time"]) - self.phase_since)
-
-    @property
-    def rate(self) -> float:
-        return float(self.counts["done"]) / self.elapsed_s if self.counts is not None and self.elapsed_s > 0 else 0.0
-
-    @property
-    def left_s(self) -> float | None:
-        """None where nobody knows."""
-        if self.counts is None or not self.counts["total"] or not self.rate:
-            return None
-        return max(0.0, float(self.counts["total"] - self.counts["done"]) / self.rate)
+        if self.counts is None:
+            return ""
+        since = self.counts["time"] if self.phase_since is None else self.phase_since
+        return figures_text(dict(self.counts), max(0.0, self.counts["time"] - since), room)
 
     def document(self) -> dict[str, Any]:
         reported = None if self.counts is None else {name: self.counts[name] for name in ("role", *_COUNTS)}
-        return {
-            "phase": self.phase, "phase_since": self.phase_since, "run": self.run[0], "runs": self.run[1],
-            "counts": reported, "requests_per_s": round(self.rate, 3),
-            "left_s": None if self.left_s is None else round(self.left_s, 1),
-        }  # fmt: skip
+        number, of = self.run
+        return {"phase": self.phase, "phase_since": self.phase_since, "run": number, "runs": of, "counts": reported}
 
 
 @dataclass(frozen=True)
@@ -145,7 +128,6 @@ class SuiteStatus:
     invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
-    command: str | None  # that began it, where it is known
     limits: Mapping[str, float]  # of the budget of all cells together: name -> number
 
     @property
@@ -174,8 +156,6 @@ class SuiteReader:
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
-        self._read: dict[tuple[object, Path], tuple[object, Any]] = {}
-        self._spent: dict[Path, tuple[float, str, Spending]] = {}
 
     def look(self) -> SuiteStatus:
         holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
@@ -197,8 +177,7 @@ class SuiteReader:
             invocations=state.invocations,
             cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
-            command=started.get("command"),
-            limits=self._unless_known(stated_limits, self._folder.config, modified_at(self._folder.config)),
+            limits=_read_once(stated_limits, self._folder.config, modified_at(self._folder.config)),
         )
 
     def cell(self, state: CellState) -> CellStatus:
@@ -210,26 +189,19 @@ class SuiteReader:
             from eval_factory.workflows.resume import read_state  # imported here: most that look find nothing missing
 
             last = read_state(RunDir(folder))
-            if last is not None and last.complete and last.identity == cell.identity:
-                # its suite was killed before it could say so
-                cell = replace(cell, status=RunStatus.COMPLETE, reason=None)
+            if last is not None and last.identity == cell.identity:  # its suite was killed before it could say so
+                found = RunStatus.COMPLETE if last.complete else RunStatus.PARTIAL
+                cell = replace(cell, status=found, reason=None if last.complete else cell.reason)
         if cell.status not in (RunStatus.COMPLETE, RunStatus.PARTIAL):
             return cell
         written = modified_at(RunDir(folder).evaluation_config)
-        figures: CellFigures | None = self._unless_known(figures_of, folder, written)
+        figures: CellFigures | None = _read_once(figures_of, folder, written)
         if cell.identity is None or (figures is not None and figures.identity == cell.identity):
             return replace(cell, figures=figures)
         lost = "the result in its folder is of another configuration"
         if figures is None:  # somebody deleted its folder
             lost = "its folder holds no result any more"
         return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; {RUN_IT}")
-
-    def _unless_known(self, read: Callable[[Path], Any], path: Path, stamp: object) -> Any:
-        """What `read` makes of `path`; read again where the stamp is another one."""
-        known = self._read.get((read, path))
-        if known is None or known[0] != stamp:
-            known = self._read[read, path] = (stamp, read(path))
-        return known[1]
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
         """By the events since the cell was started, in epoch seconds; those of earlier attempts are left out."""
@@ -244,18 +216,12 @@ class SuiteReader:
         return progress
 
     def spent(self, folder: Path, status: str) -> Spending:
-        """In all runs of this output folder; of what has a known price alone, where it is money.
-        `status`: of the cell. Where it is another, all is read at once: what has ended has its final figures."""
-        now, known = self._clock(), self._spent.get(folder)
-        if known is not None and known[1] == status and now - known[0] < _INTERVAL_S:
-            return known[2]
-        there = []
-        for path in RunDir(folder).answers:
-            with suppress(OSError):
-                about = path.stat()
-                there.append((path, about.st_mtime_ns, about.st_size))
-        self._spent[folder] = (now, status, self._unless_known(_spent_in, folder, there))
-        return self._spent[folder][2]
+        """In all runs of this output folder; of what has a known price alone, where it is money."""
+        stamp: object = (status, self._clock() // _INTERVAL_S)
+        if status not in UNFINISHED:
+            stamp = tuple(map(modified_at, RunDir(folder).answers))
+        spent: Spending = _read_once(_spent_in, folder, stamp)
+        return spent
 
     def over(self, status: SuiteStatus) -> SuiteStatus:
         """The status that the suite's own files give, with what its jobs do."""
@@ -313,6 +279,12 @@ class SuiteReader:
         return replace(cell, job=job, attempt=attempt, status=status, reason=reason, progress=progress)
 
 
+@lru_cache(maxsize=10_000)
+def _read_once(read: Callable[[Path], Any], path: Path, _stamp: object) -> Any:
+    """What `read` makes of `path`; read again where the stamp is another one."""
+    return read(path)
+
+
 def status_of(folder: SuiteDir) -> SuiteStatus:
     return SuiteReader(folder).look()
 
@@ -360,9 +332,7 @@ def modified_at(path: Path) -> float:
 
 
 def same_command(status: SuiteStatus) -> str:
-    """What goes on with the suite: its own command, or one that does the same."""
-    if status.command is not None:
-        return status.command
+    """What goes on with the suite."""
     folder, command, config = status.folder, "run_suite", status.folder.config
     if isinstance(folder, RunSuiteDir):
         command, config = "run_eval", folder.run_config

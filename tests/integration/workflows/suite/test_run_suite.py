@@ -107,7 +107,7 @@ def test_a_cell_that_fails_stops_nobody_else(undisturbed: Undisturbed) -> None:
     found = {cell.name: (cell.status, cell.exit_code, cell.attempts) for cell in report.cells}
     assert found == {"refused/sample_medical_qa": ("failed", 3, 0), "good/sample_medical_qa": ("complete", 0, 1)}
     assert undisturbed.asked == INSTANCES
-    assert "Authentication error" in report.summary
+    assert "Authentication error" in str(report.cells[0].reason)
     assert "2 cells: 1 complete, 1 failed" in report.summary
     assert "the same command goes on" in report.summary
     table = yaml.safe_load(report.folder.results_yaml.read_text("utf-8"))

@@ -18,7 +18,7 @@ from eval_factory.helm.environments import Environment
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
 from eval_factory.workflows.leaderboard import board_tables as tables
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.board import Board, board_request, make_board
+from eval_factory.workflows.leaderboard.board import FLAGS, Board, LeaderboardRequest, make_board
 from eval_factory.workflows.leaderboard.board_tables import IN_TABLES, KEPT_OUT, BoardRow, known_rows, write_rows
 from eval_factory.workflows.leaderboard.registry import find
 from eval_factory.workflows.suite.suite_report import CellReport
@@ -43,7 +43,9 @@ def board(folder: Path, *entries: Any, config: Mapping[str, object] | None = Non
         file = folder / "run.yml"
         file.write_text(yaml.safe_dump(dict(config)))
         given["run_config"] = file
-    return make_board(board_request({name: value for name, value in given.items() if value is not None}), env, screen)
+    flags = {name: given.pop(name) for name in FLAGS if name in given}
+    set_flags = {name: value for name, value in flags.items() if value is not None}
+    return make_board(LeaderboardRequest(flags=set_flags, **given), env, screen)
 
 
 def plans(made: Board) -> dict[str, Plan]:

@@ -127,21 +127,6 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     assert "its last lines" in world.work.suite.folder.log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("status", "lost", "told"),
-    [("partial", False, True), ("failed", False, True), ("complete", False, False), ("partial", True, False)],
-)
-def test_the_log_of_a_server_that_stayed_is_named(status: RunStatus, lost: bool, told: bool, world: World) -> None:
-    """A model may hang while its health URL answers. One that was lost has been told of."""
-    world.status, world.lost = status, {"a", "c"} if lost else set()
-    run_by_server(world.work, world.run)
-    log = world.work.suite.folder.log.read_text()
-    for target in ("a", "c"):
-        words = f"the server of {target} answered its health URL to the end, and not all of its cells are complete"
-        assert (words in log) is told
-        assert (str(world.work.suite.folder.server_log(target)) in log) is told
-
-
 def test_what_is_served(world: World) -> None:
     suite, cells = world.work.suite, world.work.cells
     spec = server_spec(suite, "a", [one for one in cells if one.cell.target == "a"], ENV)

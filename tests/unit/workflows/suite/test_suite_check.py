@@ -72,7 +72,7 @@ def test_nothing_there_yet(tmp_path: Path) -> None:
     (cell,) = document.pop("cells")
     assert cell == {
         "target": "small", "evaluation": "sample_medical_qa", "status": "missing", "reason": "there is no result",
-        "to_do": ["the same command runs it"], "folder": f"{tmp_path}/small/sample_medical_qa",
+        "to_do": [], "folder": f"{tmp_path}/small/sample_medical_qa",
     }  # fmt: skip
     names = ("suite", "complete", "running", "in_table", "total", "missing")
     assert [document[name] for name in names] == [str(tmp_path), False, False, False, 1, 1]
@@ -83,7 +83,7 @@ def test_a_cell_that_was_finished_by_hand_counts(tmp_path: Path) -> None:
     finish(plan_of(folder))
     found = check_suite(folder, env={})
     assert (only(folder).status, only(folder).reason, only(folder).to_do) == ("complete", None, ())
-    assert found.is_complete
+    assert not found.missing
     assert not found.in_table
     folder.results_yaml.touch()
     assert check_suite(folder, env={}).in_table
@@ -104,7 +104,6 @@ def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> No
     finish(plan_of(folder), complete=False)
     cell = only(folder)
     assert (cell.status, cell.reason) == ("partial", "1 of 2 instances have no score")
-    assert cell.to_do == ("the same command asks what is left",)
     folder = suite(tmp_path / "another")
     finish(plan_of(folder), reportable=False)
     assert only(folder).is_complete
@@ -114,7 +113,6 @@ def test_a_result_with_gaps_and_one_that_is_not_reportable(tmp_path: Path) -> No
 def test_a_cell_that_failed_says_why(tmp_path: Path) -> None:
     cell = only(suite(tmp_path, cell_ended(QA, "failed", reason="no disk")))
     assert (cell.status, cell.reason) == ("failed", "no disk")
-    assert cell.to_do == ("its logs say why", "the same command runs it")
     assert only(suite(tmp_path / "two", cell_ended(QA, "failed"))).reason == "there is no result"
 
 
@@ -122,21 +120,18 @@ def test_a_cell_that_runs(tmp_path: Path) -> None:
     folder = suite(tmp_path, cell_started(QA))
     with held(folder):
         found = check_suite(folder, env={})
-    assert (found.is_running, found.cells[0].status, found.cells[0].to_do) == (True, "running", ("wait for it",))
+    assert (found.running, found.cells[0].status, found.cells[0].to_do) == (True, "running", ())
 
 
 def test_whether_what_slurm_has_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite(tmp_path)
     (cell,) = (status := status_of(folder)).cells
-    for reason, said, to_do in [
-        ("Slurm: task 0, PENDING", "there is no result", "wait for it"),
-        (RESULT_PUBLISHED, RESULT_PUBLISHED, "the same command runs it"),
-    ]:
+    for reason in ("Slurm: task 0, PENDING", RESULT_PUBLISHED):
         waiting = replace(cell, status=RunStatus.WAITING, reason=reason)
         at_work = replace(status, cells=(waiting,))
         monkeypatch.setattr(suite_status, "status_of", lambda _, at_work=at_work: at_work)
         found = only(folder)
-        assert (found.status, found.reason, found.to_do) == ("waiting", said, (to_do,))
+        assert (found.status, found.reason) == ("waiting", reason)
 
 
 def test_what_is_missing_is_to_be_done_first(tmp_path: Path) -> None:

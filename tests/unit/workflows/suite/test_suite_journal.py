@@ -37,22 +37,16 @@ def test_a_cell_that_is_begun_and_ends(status: RunStatus) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("status", "left", "left_while_it_ran"), [("failed", "failed", "missing"), ("partial", "partial", "partial")]
-)
-def test_a_cell_that_waits_for_its_next_attempt(status: str, left: str, left_while_it_ran: str) -> None:
-    events = [started(), cell_started("big/qa"), cell_ended("big/qa", status, reason="why", again=True)]
+def test_a_cell_that_waits_for_its_next_attempt() -> None:
+    events = [started(), cell_started("big/qa"), cell_ended("big/qa", "failed", reason="why", again=True)]
     found = cell(suite_state_of(events), "big/qa")
-    assert (found.status, found.so_far, found.reason) == ("waiting", status, "why")
+    assert (found.status, found.reason) == ("waiting", "why")
     stopped = cell(suite_state_of(events), "big/qa", is_running=False)
-    assert (stopped.status, stopped.reason) == (left, "why")
-    silent = suite_state_of([*events[:2], cell_ended("big/qa", status, again=True)])
+    assert (stopped.status, stopped.reason) == ("missing", "why")
+    silent = suite_state_of([*events[:2], cell_ended("big/qa", "failed", again=True)])
     assert cell(silent, "big/qa", is_running=False).reason == WAS_STOPPED
     events.append(cell_started("big/qa", attempt=2))
     assert statuses(suite_state_of(events))["big/qa"] == "running"
-    assert cell(suite_state_of(events), "big/qa", is_running=False).status == left_while_it_ran
-    events.append(cell_ended("big/qa"))
-    assert cell(suite_state_of(events), "big/qa").so_far is None
 
 
 def test_an_endpoint_that_is_gone_and_comes_back() -> None:
@@ -81,15 +75,20 @@ def test_a_suite_that_was_killed() -> None:
     assert cell(state, "big/medec", is_running=False).reason == suite_journal.WAS_NOT_BEGUN
 
 
-def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
-    first = [started(), cell_ended("small/qa"), cell_started("big/qa"), paused("host", "big/qa"), ended("partial")]
+def test_another_invocation_begins_anew_and_remembers_which_run_ended() -> None:
+    first = [
+        started(),
+        cell_ended("small/qa", identity="i"),
+        cell_started("big/qa"),
+        paused("host", "big/qa"),
+        ended("partial"),
+    ]
     state = suite_state_of([*first, started(time=200.0)])
     assert set(statuses(state).values()) == {"waiting"}
     assert (state.pauses, state.ended, state.invocations) == ({}, None, 2)
     assert (state.started or {})["time"] == 200.0
-    assert list(statuses(state, is_running=False).values()) == ["complete", "missing", "missing", "missing"]
-    state.take(cell_started("small/qa", time=210.0))
-    assert cell(state, "small/qa", is_running=False).status == "missing"
+    assert set(statuses(state, is_running=False).values()) == {"missing"}
+    assert cell(state, "small/qa").identity == "i", "its folder says what it is"
 
 
 def test_cells_that_the_suite_has_no_more_are_forgotten() -> None:
@@ -187,10 +186,10 @@ def test_a_line_as_each_cell_begins_and_ends() -> None:
         lines.tick()
     lines.say("waiting\nfor it")
     assert screen.getvalue().splitlines() == [
-        "7 cells", "small/pubmed_qa: begun", "small/pubmed_qa: begun, attempt 2", "small/pubmed_qa: complete",
-        "small/pubmed_qa: complete before", "small/pubmed_qa: failed: no\\x1b[2J key",
-        "small/pubmed_qa: failed: 4; it waits for its next attempt", "host.example is waited for: refused",
-        "host.example is back", "waiting for it"
+        "7 cells", "small/pubmed_qa: started", "small/pubmed_qa: started again (attempt 2)", "small/pubmed_qa: complete",
+        "small/pubmed_qa: complete: finished before", "small/pubmed_qa: failed: no\\x1b[2J key",
+        "small/pubmed_qa: failed: 4; it waits for its next attempt", "paused: host.example: refused (0 cells)",
+        "host.example: answers again", "waiting for it"
     ]  # fmt: skip
 
 
