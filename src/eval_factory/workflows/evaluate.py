@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import threading
 import time
@@ -19,7 +20,7 @@ from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import rounded
-from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings, probed_text
+from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import refuse_full_disk, write_atomic
@@ -131,7 +132,7 @@ def asked(
         plan.rundir.run_state.unlink(missing_ok=True)
         if settings.is_being_probed:  # a further look probes nobody
             settings = replace(settings, probed=probed, is_being_probed=False)
-        return probed_text(probed)
+        return None if probed is None else json.dumps(sorted(probed))
 
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
