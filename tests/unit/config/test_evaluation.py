@@ -8,7 +8,7 @@ import pytest
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.core.errors import ConfigError
-from eval_factory.plan.run_plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
+from eval_factory.plan.run_plan import RUNTIME_ONLY, URL, identity_of, leaves_of
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
 from unit.builders import MINIMAL, evaluation
@@ -57,6 +57,34 @@ def test_prices_that_are_no_list_are_shown_one() -> None:
         evaluation({"config.params.extra.prices": {"model_id": "m"}})
     form = "[{model_id: MODEL, input_per_million: DOLLARS, output_per_million: DOLLARS}]"
     assert raised.value.problems == [f"flag: config.params.extra.prices: must be a list such as {form}, got a mapping"]
+
+
+def _paths(group: str, *names: str) -> set[str]:
+    return {f"{group}.{name}" for name in names}
+
+
+CHANGES_RESULTS = frozenset(
+    {"config.type", URL}
+    | _paths("config.params", "limit_samples", "max_new_tokens", "temperature", "top_p")
+    | _paths(
+        "config.params.extra",
+        "benchmark",  # by what its files hold, wherever they are
+        "judges",  # but for JUDGE_RUNTIME_ONLY
+        "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
+        "version", "num_train_trials", "metrics", "criteria_per_request", "shuffle_choices", "upstream",
+        "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
+        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images", "only_generate",
+    )
+    | _paths(
+        "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
+    )
+    | _paths("target.api_endpoint", "model_id", "type")
+    | _paths(
+        "target.api_endpoint.adapter_config",
+        "use_nvcf", "params_to_remove", "custom_system_prompt", "start_reasoning_token", "end_reasoning_token",
+        "params_to_add", "params_to_rename",  # mappings of the user's own keys
+    )
+)  # fmt: skip
 
 
 def test_every_value_is_classed() -> None:
