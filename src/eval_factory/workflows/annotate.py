@@ -11,7 +11,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_sheets import (
@@ -109,7 +109,7 @@ def export_sheets(
     sample_file = rundir.sample(sample.id)
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        write_atomic(sample_file, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+        write_atomic(sample_file, json.dumps(asdict(sample), indent=1) + "\n", mode=PRIVATE)
         if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     media = PageMedia(_SHEET_SIDE, _SHEET_MEDIA)
