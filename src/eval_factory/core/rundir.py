@@ -107,11 +107,8 @@ class Lock:
 
 
 def open_lock(path: Path) -> int:
-    """A lock's file, its user's alone, as one of an earlier version becomes: who can open it could take the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), PRIVATE)
-    with suppress(PermissionError):  # another user's, which may be written to
-        os.fchmod(descriptor, PRIVATE)
-    return descriptor
+    """A lock's file, its user's alone: who can open it could take the lock."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
 
 
 class _Below:

@@ -83,7 +83,7 @@ def evaluate(
     asking = replace(plan, asks_model=options.asks_model)
     refuse_what_cannot_be_held(asking)
     bundle = find_bundle(plan, env)
-    with lock_folder(asking, env, screen, fresh=options.fresh, debug=options.debug) as context:
+    with lock_folder(asking, env, screen, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
         settings = data_settings(asking, bundle, context.env)
