@@ -14,7 +14,6 @@ from typing import Any, TextIO
 
 from eval_factory import __version__
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.config.rules import data_faults
 from eval_factory.core import logs as event_names
 from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
@@ -37,7 +36,6 @@ from eval_factory.report.checksums import digests_of, forget_checksums, write_ch
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
-from eval_factory.scoring.judge_passports import check_passport
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
@@ -46,7 +44,7 @@ from eval_factory.workflows.context import RunContext, lock_folder, show_warning
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
-from eval_factory.workflows.stop_when import ask_in_looks, look_to_begin_with, other_run_text, with_other_run
+from eval_factory.workflows.stop_when import ask_in_looks, look_for_own_files, look_to_begin_with, with_other_run
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +77,7 @@ def evaluate(
     plan = make_plan(evaluation)
     argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
-    look_for_prerequisites(evaluation, plan)
+    look_for_prerequisites(plan)
     asking = replace(plan, asks_model=options.asks_model)
     refuse_what_cannot_be_held(asking)
     bundle = find_bundle(plan, env)
@@ -165,20 +163,10 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
     return redacted
 
 
-def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
-    """
-    Raises:
-        PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is missing.
-        ConfigError: the judge's passport, or the other run, is not of this evaluation.
-    """
-    wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
-    if wrong:
-        raise PrerequisiteError("\n  ".join(wrong))
-    if evaluation.run.config.params.extra.judge_passport is not None:
-        check_passport(plan)
-    other_run_text(plan)
-    helm = evaluation.task.helm
-    only_generate = evaluation.run.config.params.extra.only_generate
+def look_for_prerequisites(plan: Plan) -> None:
+    """Raises PrerequisiteError, ConfigError: as `look_for_own_files`; or a package or the sandbox is missing."""
+    look_for_own_files(plan)
+    helm, only_generate = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import StopWhen
+from eval_factory.config.rules import data_faults
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded
@@ -128,6 +129,22 @@ def other_run_text(plan: Plan) -> str | None:
         raise ConfigError(f"{WHERE}: no finished run: {error}") from None
     prompts = {key: prompt.hex() for key, prompt in found.prompts.items()}
     return json.dumps({"metric": result.main_metric, "values": dict(found.values), "prompts": prompts}, sort_keys=True)
+
+
+def look_for_own_files(plan: Plan) -> None:
+    """
+    Raises:
+        PrerequisiteError: the user's own data are not as the task needs them.
+        ConfigError: the judge's passport, or the other run, is not of this evaluation.
+    """
+    extra = plan.evaluation.run.config.params.extra
+    if wrong := data_faults(plan.evaluation.task, extra):
+        raise PrerequisiteError("\n  ".join(wrong))
+    if extra.judge_passport is not None:
+        from eval_factory.scoring.judge_passports import check_passport  # few runs have one, and a dry run is quick
+
+        check_passport(plan)
+    other_run_text(plan)
 
 
 def with_other_run(plan: Plan, read: DataRead) -> DataRead:
