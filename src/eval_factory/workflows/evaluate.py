@@ -200,8 +200,7 @@ def probe_all(
 
     `limits`: within which they are asked, where other runs ask them too.
 
-    Raises:
-        PrerequisiteError: one of them cannot be asked at all.
+    Raises PrerequisiteError: one of them cannot be asked at all.
     """
     from eval_factory.endpoint.bridge import map_at_once
     from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it

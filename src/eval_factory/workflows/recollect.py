@@ -83,8 +83,7 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
 
     Secrets stay `${NAME}`; a custom benchmark is what the folder says of it, wherever its files are now.
 
-    Raises:
-        ConfigError: run_config.yml is not one of this version.
+    Raises ConfigError: run_config.yml is not one of this version.
     """
     document = stored_document(rundir)
     env = dict.fromkeys(variables_in(document), "unknown")

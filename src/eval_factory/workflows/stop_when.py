@@ -106,10 +106,7 @@ def _look_line(metric: str, found: StoppedEarly, then: int | None) -> str:
 
 def other_run_text(plan: Plan) -> str | None:
     """JSON of the run that `differs_from` names: main metric, its values and hashes of prompts by id; None without one.
-
-    Raises:
-        ConfigError: it is no finished run, or of another evaluation.
-    """
+    Raises ConfigError: it is no finished run, or of another evaluation."""
     if (stop := plan.evaluation.stop_when) is None or (folder := stop.differs_from) is None:
         return None
     from eval_factory.analysis.comparison_reasons import values_of
