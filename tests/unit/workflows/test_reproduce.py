@@ -17,8 +17,14 @@ from eval_factory.demo.example import write_example
 from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect as module
-from eval_factory.workflows.recollect import reproduce, run_again, scores_beside, what_was_asked, without_unset
-from eval_factory.workflows.rescore import copy_answers
+from eval_factory.workflows.recollect import (
+    copy_answers,
+    reproduce,
+    run_again,
+    scores_beside,
+    what_was_asked,
+    without_unset,
+)
 from finished_folder import finished_folder
 from unit.builders import evaluation
 
