@@ -199,6 +199,11 @@ class RunDir:
         """Whether a file of that name in the folder itself is written here completely or not at all."""
         return name in {file.name for file in (*self._single, self.marker)}
 
+    def forget_checksums(self) -> None:
+        """Before anything of a result is changed: what a killed run leaves is not to be taken for complete."""
+        for file in (self.checksums, self.attestation):
+            file.unlink(missing_ok=True)
+
     def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
         folder = self.root / f"results.set-aside-{time.strftime('%Y%m%d-%H%M%S')}"

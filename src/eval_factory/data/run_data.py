@@ -390,6 +390,7 @@ def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     for name in changed:
         records[name]["sha256"] = sha256_of(files[name])
     if records != known:
+        plan.rundir.forget_checksums()
         write_atomic(plan.rundir.own_data, json.dumps(records, indent=2))
     return {name: record["sha256"] for name, record in records.items()}
 

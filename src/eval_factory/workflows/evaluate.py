@@ -32,7 +32,7 @@ from eval_factory.helm.environments import environment_of
 from eval_factory.helm.packages import look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
@@ -84,14 +84,14 @@ def evaluate(
     with lock_folder(asking, env, screen, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
+        read = with_other_run(plan, data_read(context, plan, bundle))
+        ran = finished_before(plan, read) if not options.fresh else None
+        if ran is not None and (unchanged := as_it_stands(context, plan, ran)) is not None:
+            return unchanged
+        plan.rundir.forget_checksums()
         settings = data_settings(asking, bundle, context.env)
         settings = replace(settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model)
-        before = resume.written_before(plan.rundir)
-        forget_checksums(plan.rundir)
-        read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
-        read = with_other_run(plan, read)
-        ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
             if options.only_collect:
                 raise PrerequisiteError(
@@ -102,8 +102,6 @@ def evaluate(
             settings = replace(settings, prices=prices_to_keep(asking))
             place_data(context, plan, bundle)
             ran, argv = asked(context, plan, argv, settings, options, read)
-        elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
-            return unchanged
         with not_to_be_hung_up():
             return collect_and_report(context, plan, argv, ran, read)
 
@@ -181,9 +179,9 @@ def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
     return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
-def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: resume.Written | None) -> Evaluated | None:
+def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
-    result = resume.unchanged_result(plan, ran.folders, before, context.redactor, git_hash=resume.commit_of_this())
+    result = resume.unchanged_result(plan, ran.folders, context.redactor, git_hash=resume.commit_of_this())
     if result is None:
         context.log.info("this run is complete already: only collected again")
         context.show("this run is complete already: collecting its results again (--fresh starts over)")

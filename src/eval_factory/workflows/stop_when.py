@@ -148,7 +148,10 @@ def with_other_run(plan: Plan, read: DataRead) -> DataRead:
     """Keeps the other run's instances in the folder: where they have changed, what they ended is not finished."""
     if (text := other_run_text(plan)) is None:
         return read
-    write_atomic(plan.rundir.model_configs / names.OTHER_RUN, text, mode=PRIVATE)
+    file = plan.rundir.model_configs / names.OTHER_RUN
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        plan.rundir.forget_checksums()
+        write_atomic(file, text, mode=PRIVATE)
     return replace(read, own={**read.own, names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest()})
 
 
