@@ -59,8 +59,7 @@ class SampledAnswer:
 
     code: str
     key: AnswerKey
-    shown_sha256: str
-    """Of question, answer and criteria, as they were shown: another answer under the same key is not the one rated."""
+    shown_sha256: str  # of question, answer and criteria as shown: another answer under the same key is not rated
     stratum: int
     probability: float  # with which it came into the sample
     questions: tuple[Question, ...]
@@ -205,8 +204,7 @@ class Asked:
     choices: tuple[RatingChoice, ...]
     hidden: frozenset[str] = frozenset()  # system messages that are the same for every question: they say who answers
     meanings: Mapping[str, str] = field(default_factory=dict)  # what the benchmark says of a criterion of its jury
-    judged: bool = False
-    """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
+    judged: bool = False  # whether the result has judges: an empty answer, which none is asked about, has no score then
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
         turns = []

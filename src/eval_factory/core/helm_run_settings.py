@@ -58,19 +58,16 @@ class HelmRunSettings:
     run_id: str | None = None
     parent: int | None = None  # the id of the process that started helm-run, and with which it ends
     probed: frozenset[str] | None = None  # the roles whose endpoints answered the probe before the run
-    is_being_probed: bool = False
-    """They are asked while HELM is imported: `probed` comes on standard input, and nothing is asked before."""
+    is_being_probed: bool = False  # while HELM is imported: `probed` comes on standard input before anything is asked
     allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
     proxies: Mapping[str, str] | None = None  # offline: URL of an endpoint -> the proxy that leads there
     pins: Pins | None = None
     file_lists: str | None = None  # a folder of <scenario>.json: the names of files that GitHub would be asked for
     probe_judges: bool = False  # whether judges are asked about an answer that says nothing, too
     only_generate: bool = False  # whether metrics that look at pictures are left out
-    asks_model: bool = True
-    """Whether the model is asked; else its stored answers are scored, and what is not stored ends the run."""
+    asks_model: bool = True  # else its stored answers are scored, and what is not stored ends the run
     sample: SampleSettings | None = None  # None: HELM draws
-    limits: SharedLimitsSettings | None = None
-    """None: the run has its limits for itself. Not in the file: they end with the runs that share them."""
+    limits: SharedLimitsSettings | None = None  # None: it has its own. Not in the file: they end with the runs
     budget: Budget = field(default_factory=Budget)  # what the run may ask and cost
     prices: Mapping[str, Price] = field(default_factory=dict)  # role -> what its tokens cost, where that is known
     libraries: Mapping[str, str] = field(default_factory=dict)

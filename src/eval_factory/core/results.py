@@ -21,10 +21,8 @@ class ChoiceOrders:
     orders: int  # in how many each question was to be asked, the original among them
     questions: int  # that were asked in more than one
     kept: Mapping[str, int]  # why choices were not moved -> how many questions that is
-    by_order: Mapping[str, float | None]
-    """Number of the order, 1 is the original -> the main metric's mean over those questions."""
-    changed: Share | None
-    """Of the questions with two answers or more: those whose choice, by its text, is not the same in all orders."""
+    by_order: Mapping[str, float | None]  # number of the order, the original is 1 -> the mean over those questions
+    changed: Share | None  # of those with two answers or more: whose choice, by its text, differs between orders
     right_in_all: Share | None  # of the questions whose every order was answered
     letters: Mapping[str, int]  # what was answered -> how often, over all questions and orders
 
@@ -65,8 +63,7 @@ class Agreement:
 class JudgeAgreement(Agreement):
     """How far a judge agrees with the raters' mean, or their majority where there are two ratings."""
 
-    bias: float | None = None
-    """The judge's score of an answer less the people's, in the mean; no interval where too few answers were rated."""
+    bias: float | None = None  # mean of judge's less people's scores; no interval where too few answers are rated
     bias_low: float | None = None
     bias_high: float | None = None
 
@@ -126,8 +123,7 @@ class RubricVotes:
     not_met: int
     unjudged: int
     tied: int = 0  # as many judges say met as not met: of an even number of judges
-    score: float | None = None
-    """Of one judge: the mean score of the cases of which it decided all criteria, not clipped."""
+    score: float | None = None  # of one judge: the mean over cases of which it decided all criteria, not clipped
 
 
 @dataclass(frozen=True)
@@ -160,8 +156,7 @@ class JudgeCorrection:
     ci_low: float
     ci_high: float
     ci_method: str
-    sensitivity: float
-    """Of what a physician calls met, the share that the judge calls so; of the labels, weighted as the run is."""
+    sensitivity: float  # of what a physician calls met, the share that the judge does; weighted as the run is
     specificity: float
     labels: int
     matched_points: float  # the share of the run's points whose criterion's category has labels
@@ -200,13 +195,10 @@ class Stats:
     ci_high: float | None
     ci_method: str | None
     clusters: int | None = None  # how many sources the instances share, where the task declares such (`helm.cluster`)
-    design_effect: float | None = None
-    """How many times the mean's variance is what it were if no two instances shared a source."""
-    effective_n: float | None = None
-    """count / design_effect, and no more than count: so many independent instances would say as much."""
+    design_effect: float | None = None  # the mean's variance, divided by what it were if no sources were shared
+    effective_n: float | None = None  # count / design_effect, at most count: so many independent instances say as much
     trials: int | None = None  # how often each instance was asked, where more than once
-    trial_stddev: float | None = None
-    """The sample standard deviation of the trials' scores: the spread of asking again, which is no sampling error."""
+    trial_stddev: float | None = None  # of the trials' scores: the spread of asking again, which is no sampling error
     p_value: float | None = None  # of a group: of the test that it does not differ from the rest of the instances
     p_holm: float | None = None  # the same, corrected for all groups of the field
 
@@ -221,8 +213,7 @@ class Score:
     split: str | None = None
     perturbation: str | None = None
     higher_is_better: bool | None = None  # None where it is not known, or neither is better
-    scale: tuple[float, float] | None = None
-    """The least and the greatest value that there can be; None where there is no end, or none is known."""
+    scale: tuple[float, float] | None = None  # the least and the greatest value; None: no end, or none is known
     unit: str | None = None  # what is counted: share, rating, overlap; None where it is not known
 
     def is_over(self, record: InstanceRecord) -> bool:
@@ -263,8 +254,7 @@ class JudgeCounts:
     asked: int
     scored: int
     failed: int
-    same_family: bool | None = None
-    """Whether the judge and the evaluated model are of one family, as far as their ids tell."""
+    same_family: bool | None = None  # as the evaluated model, as far as their ids tell
 
 
 @dataclass(frozen=True)
@@ -285,10 +275,8 @@ class JuryReport:
     krippendorff_alpha: float | None
     weighted_kappa: Mapping[str, float | None]  # `one/other` -> Cohen's kappa with quadratic weights
     leave_one_out: Mapping[str, float | None]  # judge -> the jury's mean without it
-    labels: Mapping[str, int] = field(default_factory=dict)
-    """Word that a judge gave -> the rating that it stands for; empty where they gave numbers."""
-    criteria: Mapping[str, str] = field(default_factory=dict)
-    """Criterion of a custom benchmark -> what it says of it; empty where the judges' prompt alone names them."""
+    labels: Mapping[str, int] = field(default_factory=dict)  # word of a judge -> its rating; empty: they gave numbers
+    criteria: Mapping[str, str] = field(default_factory=dict)  # of a custom benchmark -> what it says of the criterion
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> how far its marks follow the length of the answers; empty in a result that did not look at it."""
 
@@ -334,8 +322,7 @@ class Floor:
     """Each of them -> what it scores: an empty answer, always the same letter, the longest option ... `random`: what is
     expected of a letter at random."""
     lower_is_better: bool = False
-    assumed: bool = False
-    """Whether nobody scored these answers: no judge is asked about them, and `value` is the mark that we give."""
+    assumed: bool = False  # whether nobody scored these answers: `value` is then the mark that we give
 
     @property
     def named(self) -> str:
@@ -348,8 +335,7 @@ class JudgeProbe:
 
     instances: int
     value: float  # the mean over questions of the judges' mean
-    means: Mapping[str, float]
-    """Judge -> what it gives it in the mean, as it gives marks to the model; of a rubric the share of the points."""
+    means: Mapping[str, float]  # judge -> its mean mark; of a rubric the share of the points
 
 
 @dataclass(frozen=True)
@@ -392,15 +378,12 @@ class Validity:
     bounds: Mapping[str, tuple[float, float]]
     jury: JuryReport | None
     notes: tuple[str, ...]  # the weightiest first
-    failures: tuple[FailureCause, ...] = ()
-    """Why instances have no answer, and answers no judgement: the model's first, then by judge; most frequent first."""
+    failures: tuple[FailureCause, ...] = ()  # the model's first, then by judge; most frequent first
     main_split: str | None = None  # the split whose scores have plain names
     splits: Mapping[str, int] = field(default_factory=dict)  # split -> instances that were asked
     judgements: Judgements | None = None  # of the main score, where it is a jury's
-    not_reportable: tuple[str, ...] = ()
-    """Why scores may not be reported, beside too few instances: each reason with what to do."""
-    floors: Mapping[str, Floor] = field(default_factory=dict)
-    """Label of a score -> what it has to be better than to say anything; of those metrics for which it is known."""
+    not_reportable: tuple[str, ...] = ()  # reasons beside too few instances, each with what to do
+    floors: Mapping[str, Floor] = field(default_factory=dict)  # label of a score -> its floor, where that is known
     rubric: RubricReport | None = None
     choice_orders: ChoiceOrders | None = None
     judge_probe: JudgeProbe | None = None  # with `extra.probe_judges`
@@ -471,14 +454,11 @@ class AskedEndpoint:
 
     model: str  # as it was asked for
     host: str  # of its URL, with the port where the URL names one
-    sampling: tuple[Mapping[str, Any], ...]
-    """Each set of fields with which requests were answered, beside model and question; the most frequent first."""
+    sampling: tuple[Mapping[str, Any], ...]  # sets of fields of answered requests; most frequent first
     answers: int  # cached answers that the result is made of; equal requests have one
-    stated_models: Mapping[str, int]
-    """What answers call the model themselves -> how many of them; the most frequent first."""
+    stated_models: Mapping[str, int]  # what answers call the model -> how many; the most frequent first
     other_model: int  # answers that state another model than was asked for
-    prompt_sha256: tuple[str, ...] | None
-    """Of the templates of a judge's prompt, without question and answers; None where they are not known."""
+    prompt_sha256: tuple[str, ...] | None  # of the templates of a judge's prompt; None where they are not known
     first_answer: str | None = None
     """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued, before `started_at`."""
     last_answer: str | None = None
@@ -518,12 +498,9 @@ class Provenance:
     errata_version: int
     git_hash: str | None
     target: str
-    data_bundle: Mapping[str, Any] | None = None
-    """Where the data came from a bundle: its manifest's hash; data sets of the Hub by revision and hash."""
-    code_execution: Mapping[str, Any] | None = None
-    """Where what the model answered was executed: by what it was confined."""
-    patches: tuple[str, ...] | None = None
-    """Names of the patches of HELM that were applied; None where they were not written down."""
+    data_bundle: Mapping[str, Any] | None = None  # its manifest's hash; data sets of the Hub by revision and hash
+    code_execution: Mapping[str, Any] | None = None  # where answers were executed: by what it was confined
+    patches: tuple[str, ...] | None = None  # of HELM that were applied; None: not written down
     endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)  # `model` and each judge -> what it was
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
     """File, folder or data set of the Hub -> the commit at which it was read; what has no known one is not there."""
@@ -534,12 +511,9 @@ class Provenance:
     started_at: str | None = None  # when the helm-run that made the result began, in UTC (ISO 8601)
     ended_at: str | None = None
     published: str | None = None  # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
-    answers_public: bool | None = None
-    """Whether everybody can read its answers; None where that is not known, and of the user's own files."""
-    training_cutoff: str | None = None
-    """The month in which the model's training data end, as the user says that its maker states it."""
-    pictures: str | None = None
-    """How pictures were made smaller before they were sent; None where they were sent as they are."""
+    answers_public: bool | None = None  # None where that is not known, and of the user's own files
+    training_cutoff: str | None = None  # the month in which the model's training data end, as the user says
+    pictures: str | None = None  # how they were made smaller before they were sent; None: they were not
     rescored_from: str | None = None  # where the model was not asked: the identity of the run whose answers these are
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
@@ -579,20 +553,16 @@ class InstanceRecord:
     judges: Mapping[str, float]  # judge -> the mean of its ratings
     unjudged: bool  # whether it was answered and has no usable judgement
     injection: tuple[str, ...]  # how the answer speaks to its judges, if it does
-    signs: tuple[str, ...] = ()
-    """What the counts of a run say of this one: unparsed, refused, thinking_stripped and so on."""
+    signs: tuple[str, ...] = ()  # as the counts of a run: unparsed, refused, thinking_stripped and so on
     cluster: str | None = None  # the source that it shares with other instances, where the task declares such
-    turns: tuple[Mapping[str, Any], ...] = ()
-    """What was sent as messages, each with its `role`; empty where the prompt was the only one."""
+    turns: tuple[Mapping[str, Any], ...] = ()  # messages with their `role`; empty where the prompt is all
     media: tuple[Mapping[str, Any], ...] = ()
     """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output folder (None: it is
     elsewhere)."""
-    reasoning: str | None = None
-    """What the model thought before it answered, where the endpoint gave it; it was not scored."""
+    reasoning: str | None = None  # what the model thought, where the endpoint gave it; not scored
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
-    criteria: tuple[Mapping[str, Any], ...] = ()
-    """Of a rubric: each criterion with its points and tags, the verdict, and each judge's answer."""
+    criteria: tuple[Mapping[str, Any], ...] = ()  # of a rubric: points, tags, verdict, each judge's answer
 
     def group(self, field: str) -> str | None:
         """Its value of a field by which results are grouped; None where it has none."""
@@ -618,8 +588,7 @@ class TaskResult:
     validity: Validity
     usage: Usage
     provenance: Provenance
-    instances: Iterable[InstanceRecord] = field(repr=False)
-    """May be gone through more than once; read from files, not held."""
+    instances: Iterable[InstanceRecord] = field(repr=False)  # read from files, as often as they are gone through
     reportable: bool
     status: RunStatus
     something_to_ask: bool  # whether the same command would ask for anything again
@@ -633,8 +602,7 @@ class ResponseStatistics:
 
     responses: int  # with a status of HTTP, whatever it is
     successful: int
-    prompt_tokens: tuple[float | None, float | None]
-    """Mean and maximum, as in the next three; None where no response had one."""
+    prompt_tokens: tuple[float | None, float | None]  # mean and maximum, as in the next three
     completion_tokens: tuple[float | None, float | None]
     total_tokens: tuple[float | None, float | None]
     latency_s: tuple[float | None, float | None]

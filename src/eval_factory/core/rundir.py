@@ -23,8 +23,7 @@ from eval_factory.core.safe_files import open_regular, write_atomic
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
-ORPHAN_WAIT_S = 60.0
-"""How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
+ORPHAN_WAIT_S = 60.0  # how long a run waits for the processes of one that was killed, which end themselves
 UNKNOWN_HOLDER_S = 1.0  # how long an unknown holder is not reported: it has just started, or is about to end
 OF_ONE_RUN = ".slurm"  # in the output folder of a run that is done by Slurm: a suite with this run as its one cell
 
@@ -319,13 +318,11 @@ class SuiteDir:
     results_csv = _Below("suite_results.csv")
     results_md = _Below("suite_results.md")
     results_html = _Below("suite_results.html")
-    usage_yaml = _Below("suite_usage.yaml")
-    """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
+    usage_yaml = _Below("suite_usage.yaml")  # what the cells took: times, requests, attempts
     leaderboard = _Below("leaderboard.json")  # of a leaderboard: every run of every model, and what came of it
     state = _Below(".suite")  # what is no result: the lock, the events, the log, the run configs of the cells
     lock = _Below(".suite", "lock")
-    events = _Below(".suite", "events.jsonl")
-    """What happened to the cells, a JSON object a line; of several invocations one after another."""
+    events = _Below(".suite", "events.jsonl")  # what happened to the cells, a JSON object a line
     log = _Below(".suite", "suite.log")
     socket = _Below(".suite", "socket.json")  # where the socket of the limits is, while the suite runs
 

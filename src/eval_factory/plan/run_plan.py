@@ -62,12 +62,10 @@ class Plan:
     rundir: RunDir
     model: EndpointPlan
     judges: tuple[EndpointPlan, ...]  # of the jury that the configuration names
-    prescribed: tuple[EndpointPlan, ...]
-    """Judges that HELM's own annotators name; they are asked through our client all the same."""
+    prescribed: tuple[EndpointPlan, ...]  # that HELM's own annotators name; asked through our client too
     scenario_arguments: Mapping[str, str | int]
     identity: str
-    servers_before: Mapping[str, SameServers]
-    """Of each role, in the folder's last run, where there were several, or are now."""
+    servers_before: Mapping[str, SameServers]  # by role, of the folder's last run, where there are several
     asks_model: bool = True
 
     @property

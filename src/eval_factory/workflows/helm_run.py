@@ -81,8 +81,7 @@ class Ran:
 
     folders: tuple[Path, ...]
     run_id: str
-    wall_s: float
-    """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
+    wall_s: float  # as the result states it, and no digit more: both are compared
 
 
 def run_helm(

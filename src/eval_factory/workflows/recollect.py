@@ -254,8 +254,7 @@ class Reran:
     """An evaluation that was done again."""
 
     evaluated: Evaluated
-    differences: tuple[str, ...]
-    """Of what was asked: prompts, data. The two runs are not the same evaluation where there are any."""
+    differences: tuple[str, ...]  # of what was asked: with any, it is not the same evaluation
     scores: tuple[str, ...]  # a line a score: then and now
 
     @property

@@ -42,8 +42,7 @@ class DataRead:
 
     bundle: Mapping[str, Any] | None = None  # the record of the data bundle, as it stands in the provenance
     own: Mapping[str, str] = field(default_factory=dict)  # name of a file of the user's own -> SHA-256
-    all_files: bool | None = None
-    """Whether more files than HELM's own list has; None where no list is answered from disk."""
+    all_files: bool | None = None  # more files than HELM's own list has; None: no list is read from disk
 
 
 @dataclass(frozen=True)
