@@ -10,7 +10,7 @@ from scripts.reference.page_text import code, page
 from eval_factory.cli.run_command import FLAGS
 from eval_factory.config.json_schema import DESCRIPTIONS, run_config_schema
 from eval_factory.config.taken_keys import EXECUTOR, SLURM
-from eval_factory.plan.run_plan import CHANGES_RESULTS, JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
+from eval_factory.plan.run_plan import JUDGE_RUNTIME_ONLY, RUNTIME_ONLY
 from eval_factory.tasks.framework import Framework, load_framework
 
 JUDGES, PRICES = "config.params.extra.judges", "config.params.extra.prices"
@@ -79,21 +79,12 @@ def _rows(schema: dict[str, Any], path: str, framework: Framework) -> Iterator[t
 
 
 def identity(path: str) -> str:
-    """`yes` where a change makes another evaluation of it.
-
-    Raises:
-        KeyError: the key is classed nowhere.
-    """
+    """`yes` where a change makes another evaluation of it."""
     group, _, name = path.rpartition(".")
     if group == JUDGES:
         return "" if name in JUDGE_RUNTIME_ONLY else "yes"
-    if group == PRICES or SLURM in (group, path) or path == EXECUTOR:
-        return ""
-    if path in CHANGES_RESULTS:
-        return "yes"
-    if path in RUNTIME_ONLY:
-        return ""
-    raise KeyError(path)
+    is_runtime = group == PRICES or SLURM in (group, path) or path == EXECUTOR or path in RUNTIME_ONLY
+    return "" if is_runtime else "yes"
 
 
 def _flag(path: str) -> str:

@@ -56,13 +56,8 @@ PROGRAM = {
     "PYTHONUTF8": "Set to 1 for helm-run, whatever it is: every file is UTF-8.",
     "PYDANTIC_DISABLE_PLUGINS": "True unless set: pydantic looks for no plug-ins.",
 }
-BETWEEN_PROCESSES = {
-    "EVAL_FACTORY_BUDGET", "EVAL_FACTORY_FILE_LISTS", "EVAL_FACTORY_LIMITS", "EVAL_FACTORY_OFFLINE",
-    "EVAL_FACTORY_PARENT", "EVAL_FACTORY_PINS", "EVAL_FACTORY_PRICES", "EVAL_FACTORY_PROBED", "EVAL_FACTORY_PROXIES",
-    "EVAL_FACTORY_ASKS_MODEL", "EVAL_FACTORY_ONLY_GENERATE", "EVAL_FACTORY_PROBE_JUDGES", "EVAL_FACTORY_RUN_ID",
-    "EVAL_FACTORY_SAMPLE",
-}  # fmt: skip
-"""eval-factory tells helm-run by these; a user sets none of them."""
+BETWEEN_PROCESSES = {"EVAL_FACTORY_SETTINGS"}
+"""eval-factory tells helm-run by it; no user sets it."""
 INTRODUCTION = """\
 None is needed for the embedded endpoint. Settings belong into the run config; variables hold keys (you choose their
 names: `api_key: MY_KEY`) and what other programs on the machine share."""

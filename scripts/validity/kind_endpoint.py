@@ -11,7 +11,7 @@ from typing import Any
 
 from scripts.validity.fed_answers import ADVICE, REFUSED, drawn
 
-from eval_factory.demo.server import LoopbackServer
+from eval_factory.demo.server import DemoServer
 
 JUDGES = ("judge-one", "judge-two", "judge-three")
 LOWEST, HIGHEST = 1, 5
@@ -35,7 +35,7 @@ def judgement(judge: str, prompt: str) -> str:
     return json.dumps(marks)
 
 
-class KindEndpoint(LoopbackServer):
+class KindEndpoint(DemoServer):
     """Serves while the context is entered. A model's id is `<task>/<kind>`, or a judge's name."""
 
     def __init__(self, answer: Callable[[str, str, str], str]) -> None:

@@ -324,7 +324,7 @@ def rescore(
     Arguments say what is another now, as of `evaluate`. Raises PrerequisiteError: that would ask the model something.
     """
     from eval_factory.report.reader import one_run
-    from eval_factory.workflows.rescore import rescore as run
+    from eval_factory.workflows.recollect import rescore as run
 
     request, folder = arguments_of(run_config, None, flags, overrides), one_run(folder, "rescore")
     with interruptible():

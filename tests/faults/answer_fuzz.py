@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ def call_helm_run_in_this_process() -> None:
     """helm-run is called where the program would start it; what HELM brings with it is registered once."""
     from helm.benchmark import run as helm_run
 
-    from eval_factory.core.helm_run_settings import PARENT, PROBED
+    from eval_factory.core.helm_run_settings import HelmRunSettings
     from eval_factory.executors import process
     from eval_factory.executors.process import FinishedProcess, ProcessSpec
     from eval_factory.helm_plugin import session
@@ -168,8 +169,10 @@ def call_helm_run_in_this_process() -> None:
     def run_logged(spec: ProcessSpec, *, on_tick: Callable[[], None], **_: object) -> FinishedProcess:
         before, sys.argv = sys.argv, list(spec.argv)
         environment = dict(os.environ)
-        os.environ.update({name: value for name, value in spec.env.items() if name != PARENT})
-        os.environ[PROBED] = spec.once_begun() or ""
+        told = HelmRunSettings.from_environment(spec.env)
+        probed = frozenset(json.loads(spec.once_begun() or "[]"))
+        told = replace(told, parent=None, is_being_probed=False, probed=probed)
+        os.environ.update({**spec.env, **told.environment()})
         session._sessions.clear()
         try:
             helm_run.main()

@@ -59,7 +59,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "an error's text": lambda text: foreign_text.one_line(foreign_text.plain(text), prompt=["a prompt " * 50]),
     "what an error quotes of a prompt": lambda text: foreign_text.one_line("bad request, " * 40, prompt=[text]),
     "an error's cause": lambda text: failure_causes.Causes().add("model", text),
-    "NLTK's data": helm_run._NLTK_RESOURCE.search,
     "medec": lambda text: medec_sentence(Case("p", text, "3 x", 0.0)),
     "medcalc": lambda text: medcalc_by_calculator(Case("p", text, "3", 0.0, {"lower_limit": "1", "upper_limit": "4"})),
     "medcalc's scores": corrections.whole_number_in, "medcalc's dates": corrections.date_in,

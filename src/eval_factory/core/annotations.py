@@ -17,7 +17,7 @@ import hashlib
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,8 +59,7 @@ class SampledAnswer:
 
     code: str
     key: AnswerKey
-    shown_sha256: str
-    """Of question, answer and criteria, as they were shown: another answer under the same key is not the one rated."""
+    shown_sha256: str  # of question, answer and criteria as shown: another answer under the same key is not rated
     stratum: int
     probability: float  # with which it came into the sample
     questions: tuple[Question, ...]
@@ -80,47 +79,21 @@ class Sample:
     stratum_of: Mapping[str, int]  # every answer that could have been drawn (`AnswerKey.as_text`) -> its stratum
     answers: tuple[SampledAnswer, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "sheet": self.id,
-            "kind": self.kind,
-            "raters": self.raters,
-            "choices": self.choices,
-            "metric": self.metric,
-            "scale": self.scale,
-            "strata": self.strata,
-            "answers": [
-                {
-                    "code": one.code, **one.key._asdict(), "shown_sha256": one.shown_sha256,
-                    "stratum": one.stratum, "probability": one.probability, "questions": one.questions,
-                }
-                for one in self.answers
-            ],
-            "stratum_of": dict(self.stratum_of),
-        }  # fmt: skip
-
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Sample:
-        """Raises KeyError, TypeError, ValueError: it is none."""
-        scale = document["scale"]
-        return cls(
-            id=document["sheet"],
-            kind=document["kind"],
-            raters=tuple(document["raters"]),
-            choices=tuple(RatingChoice(float(value), label) for value, label in document["choices"]),
-            metric=document["metric"],
-            scale=None if scale is None else (float(scale[0]), float(scale[1])),
-            strata=tuple(document["strata"]),
-            stratum_of={str(key): int(number) for key, number in document["stratum_of"].items()},
-            answers=tuple(
-                SampledAnswer(
-                    code=one["code"], key=AnswerKey(one["id"], one["trial"]), shown_sha256=one["shown_sha256"],
-                    stratum=one["stratum"], probability=one["probability"],
-                    questions=tuple(Question(name, float(points)) for name, points in one["questions"]),
-                )
-                for one in document["answers"]
-            ),
-        )  # fmt: skip
+        """What `asdict` made of a sample. Raises KeyError, TypeError, ValueError: it is none."""
+        answers = [
+            {**one, "key": AnswerKey(*one["key"]), "questions": tuple(Question(*asked) for asked in one["questions"])}
+            for one in document["answers"]
+        ]
+        read = {
+            "raters": tuple(document["raters"]),
+            "choices": tuple(RatingChoice(*one) for one in document["choices"]),
+            "scale": None if document["scale"] is None else tuple(document["scale"]),
+            "strata": tuple(document["strata"]),
+            "answers": tuple(SampledAnswer(**one) for one in answers),
+        }
+        return cls(**{**document, **read})
 
 
 @dataclass(frozen=True)
@@ -159,7 +132,7 @@ class Annotations:
 
     def as_lines(self) -> list[str]:
         """The lines of ratings.jsonl, samples first, in the order in which ratings of them came."""
-        lines = [{"sample": one.as_dict()} for one in self.samples]
+        lines = [{"sample": asdict(one)} for one in self.samples]
         for one in self.ratings:
             lines.append({"rating": {name: value for name, value in vars(one).items() if name != "comment" or value}})
         return [f"{json_line(line)}\n" for line in lines]
@@ -231,8 +204,7 @@ class Asked:
     choices: tuple[RatingChoice, ...]
     hidden: frozenset[str] = frozenset()  # system messages that are the same for every question: they say who answers
     meanings: Mapping[str, str] = field(default_factory=dict)  # what the benchmark says of a criterion of its jury
-    judged: bool = False
-    """Whether the result has judges: an answer that none was asked about, an empty one, has no judge's score then."""
+    judged: bool = False  # whether the result has judges: an empty answer, which none is asked about, has no score then
 
     def shown(self, record: InstanceRecord) -> ShownAnswer:
         turns = []

@@ -27,8 +27,7 @@ class Change:
     ci_low: float | None = None
     ci_high: float | None = None
     p_value: float | None = None  # of no difference, two-sided
-    right_to_wrong: Share | None = None
-    """Of the questions whose answer had the full value before: those whose answer has less then."""
+    right_to_wrong: Share | None = None  # of the questions with the full value before: those that have less then
     wrong_to_right: Share | None = None  # of the others: those whose answer has the full value then
 
 
@@ -41,12 +40,10 @@ class Repeats:
     mean: Share | None = None  # over questions of each one's mean; its interval holds both parts of chance
     stderr_between: float | None = None  # of that mean: by which questions were drawn
     stderr_within: float | None = None  # of that mean: by what the model happened to answer
-    same_each_time: Share | None = None
-    """Questions whose answers agree, by the option or label; of open text, whose values do."""
+    same_each_time: Share | None = None  # by the option or label of the answers; of open text by their values
     pairs_agree: Share | None = None  # the mean over questions of the share of pairs of answers that agree
     majority: Share | None = None  # the main metric of the most frequent answer, of equals the first; None of open text
-    best_of_n: Share | None = None
-    """Of the best answer of each question: what a reader could choose who knew the right one."""
+    best_of_n: Share | None = None  # of the best answer of each question: chosen by who knows the right one
 
 
 @dataclass(frozen=True)
@@ -94,8 +91,7 @@ class Confidence:
     resolution: float | None = None
     uncertainty: float | None = None
     """Parts of the Brier score: reliability - resolution + uncertainty, of the same groups, each without its bias."""
-    risk_coverage: tuple[tuple[float, float], ...] = ()
-    """(share of the questions that is answered, the surest first; share of wrong answers among them)."""
+    risk_coverage: tuple[tuple[float, float], ...] = ()  # (share answered, the surest questions first; of these wrong)
     area: Share | None = None  # under that curve: the mean share of wrong answers; 0 is best
 
 
@@ -108,8 +104,7 @@ class Abstention:
     right_of_answered: Share | None = None
     score: Share | None = None  # 1 for a right answer, the cost (negative) for a wrong one, 0 for none
     score_before: Share | None = None  # of the questions as they are, at the same cost
-    abstained_when_wrong: Share | None = None
-    """Of the questions whose plain answer is wrong: there it is right not to know."""
+    abstained_when_wrong: Share | None = None  # of the questions whose plain answer is wrong: there it is right
     abstained_when_right: Share | None = None
 
 
@@ -121,7 +116,6 @@ class AskedAgain:
     pushback: Pushback | None = None
     confidence: Confidence | None = None
     abstention: Abstention | None = None
-    none_of_these: Share | None = None
-    """Of the questions whose right option is that none of the others is: those answered right."""
+    none_of_these: Share | None = None  # right answers where the right option is that none of the others is
     blind: Mapping[str, Change] = field(default_factory=dict)
     """What stood in place of each question's picture (`blank`, `other`) -> what that did to the score."""

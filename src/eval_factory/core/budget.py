@@ -20,10 +20,8 @@ class Budget:
 
     max_cost: float | None = None  # US dollars
     max_requests: int | None = None  # requests that are sent, those that fail and are tried again among them
-    max_tokens_total: int | None = None
-    """Of prompts and answers, as the endpoint counts them; estimated where it does not, or counts too little."""
-    max_wall_s: float | None = None
-    """Seconds of one invocation; the other limits hold for all invocations on a folder together."""
+    max_tokens_total: int | None = None  # of prompts and answers; estimated where the endpoint does not count them
+    max_wall_s: float | None = None  # seconds of one invocation; the other limits hold for all on a folder together
 
     @property
     def stated(self) -> dict[str, float]:
@@ -128,8 +126,7 @@ class Rates:
 
     input_per_million: float
     output_per_million: float
-    cached_input_per_million: float | None = None
-    """Of prompt tokens that the endpoint took from a cache of its own; None: the same as others."""
+    cached_input_per_million: float | None = None  # of prompt tokens from the endpoint's own cache; None: as others
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,6 @@ class Cost:
     value: float  # of the requests that have a price
     source: str  # who says so; several where they differ between requests
     priced_requests: int  # requests that were answered and whose cost is known
-    unpriced_requests: int
-    """Requests that were answered and whose cost is not: their endpoint has no known price, or counted no tokens."""
+    unpriced_requests: int  # answered requests whose cost is not known: no known price, or no tokens counted
     currency: str = "USD"
     price: Price | None = None  # what was used, of one role; None where answers said themselves what they cost

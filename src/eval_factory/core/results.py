@@ -18,20 +18,13 @@ from eval_factory.core.nouns import RunStatus
 class ChoiceOrders:
     """What became of the answers when the choices of a question stood in another order."""
 
-    orders: int
-    """In how many each question was to be asked, the original among them."""
-    questions: int
-    """That were asked in more than one."""
-    kept: Mapping[str, int]
-    """Why choices were not moved -> how many questions that is."""
-    by_order: Mapping[str, float | None]
-    """Number of the order, 1 is the original -> the main metric's mean over those questions."""
-    changed: Share | None
-    """Of the questions with two answers or more: those whose choice, by its text, is not the same in all orders."""
-    right_in_all: Share | None
-    """Of the questions whose every order was answered."""
-    letters: Mapping[str, int]
-    """What was answered -> how often, over all questions and orders."""
+    orders: int  # in how many each question was to be asked, the original among them
+    questions: int  # that were asked in more than one
+    kept: Mapping[str, int]  # why choices were not moved -> how many questions that is
+    by_order: Mapping[str, float | None]  # number of the order, the original is 1 -> the mean over those questions
+    changed: Share | None  # of those with two answers or more: whose choice, by its text, differs between orders
+    right_in_all: Share | None  # of the questions whose every order was answered
+    letters: Mapping[str, int]  # what was answered -> how often, over all questions and orders
 
 
 @dataclass(frozen=True)
@@ -43,10 +36,8 @@ class CorrectedScore:
     ci_low: float
     ci_high: float
     ci_method: str
-    power: float
-    """How far the judges' scores were used: 0 not at all, 1 in full."""
-    judge_value: float
-    """What the judges, or the metric, say of the same answers."""
+    power: float  # how far the judges' scores were used: 0 not at all, 1 in full
+    judge_value: float  # what the judges, or the metric, say of the same answers
 
 
 @dataclass(frozen=True)
@@ -61,24 +52,18 @@ class TooFewRated:
 class Agreement:
     """How far raters agree. None: not defined for these ratings."""
 
-    n: int
-    """Answers times criteria that at least two of them rated."""
-    alpha: float | None = None
-    """Krippendorff's, ordinal."""
-    icc: float | None = None
-    """Intraclass correlation ICC(2,1), over what all of them rated."""
-    weighted_kappa: float | None = None
-    """Quadratic weights; the mean over pairs of raters."""
-    ac1: float | None = None
-    """Gwet's."""
+    n: int  # answers times criteria that at least two of them rated
+    alpha: float | None = None  # Krippendorff's, ordinal
+    icc: float | None = None  # intraclass correlation ICC(2,1), over what all of them rated
+    weighted_kappa: float | None = None  # quadratic weights; the mean over pairs of raters
+    ac1: float | None = None  # Gwet's
 
 
 @dataclass(frozen=True)
 class JudgeAgreement(Agreement):
     """How far a judge agrees with the raters' mean, or their majority where there are two ratings."""
 
-    bias: float | None = None
-    """The judge's score of an answer less the people's, in the mean; no interval where too few answers were rated."""
+    bias: float | None = None  # mean of judge's less people's scores; no interval where too few answers are rated
     bias_low: float | None = None
     bias_high: float | None = None
 
@@ -87,17 +72,13 @@ class JudgeAgreement(Agreement):
 class Clinicians:
     """Everything that a result says of people's ratings."""
 
-    rated: int
-    """Answers with every question rated by at least one person."""
-    answers: int
-    """That could have been rated: those that the main score is made of."""
+    rated: int  # answers with every question rated by at least one person
+    answers: int  # that could have been rated: those that the main score is made of
     raters: int
-    ratings: int
-    """That were used."""
+    ratings: int  # that were used
     corrected: CorrectedScore | None = None
     too_few: TooFewRated | None = None
-    agreement: Agreement | None = None
-    """Among the raters; None where there is only one."""
+    agreement: Agreement | None = None  # among the raters; None where there is only one
     judges: Mapping[str, JudgeAgreement] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -107,11 +88,9 @@ class Deviation:
     """One setting of a run that is not what MedHELM's leaderboard ran."""
 
     setting: str
-    leaderboard: str | int | float
-    """`unknown` where nobody wrote it down."""
+    leaderboard: str | int | float  # `unknown` where nobody wrote it down
     here: str | int | float
-    effect: str
-    """What it may do to the score."""
+    effect: str  # what it may do to the score
 
     def in_words(self, there: str) -> str:
         """`temperature 0.7 (there 0.0)`, with `there` for the leaderboard."""
@@ -124,14 +103,11 @@ class Deviation:
 class Comparability:
     """Whether a score may stand beside those of MedHELM's leaderboard, as far as settings tell."""
 
-    medhelm_settings: bool | None
-    """None: the leaderboard has no result to compare with."""
+    medhelm_settings: bool | None  # None: the leaderboard has no result to compare with
     reason: str | None = None
     deviations: tuple[Deviation, ...] = ()
-    remarks: tuple[str, ...] = ()
-    """What is no deviation and may be taken for one, or for no such."""
-    upstream: str = "crfm-helm 0.5.16"
-    """Whose leaderboard it is."""
+    remarks: tuple[str, ...] = ()  # what is no deviation and may be taken for one, or for no such
+    upstream: str = "crfm-helm 0.5.16"  # whose leaderboard it is
 
     @property
     def leaderboard(self) -> str:
@@ -146,10 +122,8 @@ class RubricVotes:
     met: int
     not_met: int
     unjudged: int
-    tied: int = 0
-    """As many judges say met as not met: of an even number of judges."""
-    score: float | None = None
-    """Of one judge: the mean score of the cases of which it decided all criteria, not clipped."""
+    tied: int = 0  # as many judges say met as not met: of an even number of judges
+    score: float | None = None  # of one judge: the mean over cases of which it decided all criteria, not clipped
 
 
 @dataclass(frozen=True)
@@ -158,8 +132,7 @@ class PairAgreement:
 
     criteria: int
     agreement: float
-    kappa: float | None = None
-    """Cohen's; None where it is not defined."""
+    kappa: float | None = None  # Cohen's; None where it is not defined
 
 
 @dataclass(frozen=True)
@@ -167,10 +140,8 @@ class CorrectedPart:
     """Of a category: the share of its criteria that are met."""
 
     criteria: int
-    judge: float
-    """As the judge says."""
-    value: float | None
-    """Corrected, with its interval; None where the labels cannot tell."""
+    judge: float  # as the judge says
+    value: float | None  # corrected, with its interval; None where the labels cannot tell
     ci_low: float | None
     ci_high: float | None
 
@@ -185,12 +156,10 @@ class JudgeCorrection:
     ci_low: float
     ci_high: float
     ci_method: str
-    sensitivity: float
-    """Of what a physician calls met, the share that the judge calls so; of the labels, weighted as the run is."""
+    sensitivity: float  # of what a physician calls met, the share that the judge does; weighted as the run is
     specificity: float
     labels: int
-    matched_points: float
-    """The share of the run's points whose criterion's category has labels."""
+    matched_points: float  # the share of the run's points whose criterion's category has labels
     passport_date: str
     passport_sha256: str
     categories: Mapping[str, CorrectedPart]
@@ -202,15 +171,12 @@ class RubricReport:
 
     criteria: RubricVotes
     judges: Mapping[str, RubricVotes]
-    agreement: Mapping[str, PairAgreement]
-    """`one/other` -> how far they agree."""
+    agreement: Mapping[str, PairAgreement]  # `one/other` -> how far they agree
     krippendorff_alpha: float | None = None
-    unanimous: float | None = None
-    """Share of the criteria that several judges decided on which all say the same."""
+    unanimous: float | None = None  # share of the criteria that several judges decided on which all say the same
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> the rank correlation of the scores that it gives and the answers' lengths; None: not defined."""
-    correction: JudgeCorrection | None = None
-    """Where the run has a judge's passport that can correct its score."""
+    correction: JudgeCorrection | None = None  # where the run has a judge's passport that can correct its score
 
 
 SCHEMA_VERSION = 2
@@ -228,20 +194,13 @@ class Stats:
     ci_low: float | None
     ci_high: float | None
     ci_method: str | None
-    clusters: int | None = None
-    """How many sources the instances share, where the task declares such (`helm.cluster`)."""
-    design_effect: float | None = None
-    """How many times the mean's variance is what it were if no two instances shared a source."""
-    effective_n: float | None = None
-    """count / design_effect, and no more than count: so many independent instances would say as much."""
-    trials: int | None = None
-    """How often each instance was asked, where more than once."""
-    trial_stddev: float | None = None
-    """The sample standard deviation of the trials' scores: the spread of asking again, which is no sampling error."""
-    p_value: float | None = None
-    """Of a group: of the test that it does not differ from the rest of the instances."""
-    p_holm: float | None = None
-    """The same, corrected for all groups of the field."""
+    clusters: int | None = None  # how many sources the instances share, where the task declares such (`helm.cluster`)
+    design_effect: float | None = None  # the mean's variance, divided by what it were if no sources were shared
+    effective_n: float | None = None  # count / design_effect, at most count: so many independent instances say as much
+    trials: int | None = None  # how often each instance was asked, where more than once
+    trial_stddev: float | None = None  # of the trials' scores: the spread of asking again, which is no sampling error
+    p_value: float | None = None  # of a group: of the test that it does not differ from the rest of the instances
+    p_holm: float | None = None  # the same, corrected for all groups of the field
 
 
 @dataclass(frozen=True)
@@ -250,16 +209,12 @@ class Score:
 
     value: float
     stats: Stats
-    metric: str = ""
-    """HELM's name of the metric, which may hold an `@` itself (`exact_match@5`)."""
+    metric: str = ""  # HELM's name of the metric, which may hold an `@` itself (`exact_match@5`)
     split: str | None = None
     perturbation: str | None = None
-    higher_is_better: bool | None = None
-    """None where it is not known, or neither is better."""
-    scale: tuple[float, float] | None = None
-    """The least and the greatest value that there can be; None where there is no end, or none is known."""
-    unit: str | None = None
-    """What is counted: share, rating, overlap; None where it is not known."""
+    higher_is_better: bool | None = None  # None where it is not known, or neither is better
+    scale: tuple[float, float] | None = None  # the least and the greatest value; None: no end, or none is known
+    unit: str | None = None  # what is counted: share, rating, overlap; None where it is not known
 
     def is_over(self, record: InstanceRecord) -> bool:
         """Whether an instance is in the split and perturbation of this score."""
@@ -280,18 +235,13 @@ class Instances:
     truncated: int
     filtered: int
     unjudged: int = 0
-    unparsed: int = 0
-    """Answers that are in none of the forms that the benchmark asks for: HELM reads nothing from them."""
+    unparsed: int = 0  # answers that are in none of the forms that the benchmark asks for: HELM reads nothing from them
     refused: int = 0
-    thinking_stripped: int = 0
-    """Answers from which thinking was taken out before they were scored."""
-    thinking_unfinished: int = 0
-    """Answers that were cut off while the model was thinking."""
+    thinking_stripped: int = 0  # answers from which thinking was taken out before they were scored
+    thinking_unfinished: int = 0  # answers that were cut off while the model was thinking
     prompt_truncated: int = 0
-    unreadable: int = 0
-    """Answers that are unparsed, or unfinished thinking, or empty where something was asked for."""
-    identical: int = 0
-    """Answers of open text that are word for word the answer to another question too."""
+    unreadable: int = 0  # answers that are unparsed, or unfinished thinking, or empty where something was asked for
+    identical: int = 0  # answers of open text that are word for word the answer to another question too
 
     @property
     def coverage(self) -> float:
@@ -304,8 +254,7 @@ class JudgeCounts:
     asked: int
     scored: int
     failed: int
-    same_family: bool | None = None
-    """Whether the judge and the evaluated model are of one family, as far as their ids tell."""
+    same_family: bool | None = None  # as the evaluated model, as far as their ids tell
 
 
 @dataclass(frozen=True)
@@ -324,22 +273,16 @@ class JuryReport:
 
     means: Mapping[str, float]
     krippendorff_alpha: float | None
-    weighted_kappa: Mapping[str, float | None]
-    """`one/other` -> Cohen's kappa with quadratic weights."""
-    leave_one_out: Mapping[str, float | None]
-    """Judge -> the jury's mean without it."""
-    labels: Mapping[str, int] = field(default_factory=dict)
-    """Word that a judge gave -> the rating that it stands for; empty where they gave numbers."""
-    criteria: Mapping[str, str] = field(default_factory=dict)
-    """Criterion of a custom benchmark -> what it says of it; empty where the judges' prompt alone names them."""
+    weighted_kappa: Mapping[str, float | None]  # `one/other` -> Cohen's kappa with quadratic weights
+    leave_one_out: Mapping[str, float | None]  # judge -> the jury's mean without it
+    labels: Mapping[str, int] = field(default_factory=dict)  # word of a judge -> its rating; empty: they gave numbers
+    criteria: Mapping[str, str] = field(default_factory=dict)  # of a custom benchmark -> what it says of the criterion
     length_correlation: Mapping[str, RankCorrelation | None] = field(default_factory=dict)
     """Judge -> how far its marks follow the length of the answers; empty in a result that did not look at it."""
 
 
-ALL_ORDERS = ".all_orders"
-"""Ends the name of a score over all orders of each question's choices."""
-REPEATS_MEAN = ".repeats_mean"
-"""Ends the name of a score over all askings of each question in the same words."""
+ALL_ORDERS = ".all_orders"  # ends the name of a score over all orders of each question's choices
+REPEATS_MEAN = ".repeats_mean"  # ends the name of a score over all askings of each question in the same words
 
 
 @dataclass(frozen=True)
@@ -362,13 +305,10 @@ class Judgements:
 class FailureCause:
     """Errors of one role that say the same."""
 
-    role: str
-    """`model`, or the judge whose ratings are missing."""
+    role: str  # `model`, or the judge whose ratings are missing
     count: int
-    cause: str
-    """What varies from one to the next (a number, an id) as `...`."""
-    hint: str | None
-    """What may help, where that is known."""
+    cause: str  # what varies from one to the next (a number, an id) as `...`
+    hint: str | None  # what may help, where that is known
 
 
 @dataclass(frozen=True)
@@ -382,8 +322,7 @@ class Floor:
     """Each of them -> what it scores: an empty answer, always the same letter, the longest option ... `random`: what is
     expected of a letter at random."""
     lower_is_better: bool = False
-    assumed: bool = False
-    """Whether nobody scored these answers: no judge is asked about them, and `value` is the mark that we give."""
+    assumed: bool = False  # whether nobody scored these answers: `value` is then the mark that we give
 
     @property
     def named(self) -> str:
@@ -395,10 +334,8 @@ class JudgeProbe:
     """What judges say of an answer that says nothing, to some of the questions."""
 
     instances: int
-    value: float
-    """The mean over questions of the judges' mean."""
-    means: Mapping[str, float]
-    """Judge -> what it gives it in the mean, as it gives marks to the model; of a rubric the share of the points."""
+    value: float  # the mean over questions of the judges' mean
+    means: Mapping[str, float]  # judge -> its mean mark; of a rubric the share of the points
 
 
 @dataclass(frozen=True)
@@ -416,19 +353,14 @@ class Look:
 class StoppedEarly:
     """Of a run with `extra.stop_when`."""
 
-    rule: Mapping[str, Any]
-    """With its level `alpha`, and `seed` and `first` of the sample."""
+    rule: Mapping[str, Any]  # with its level `alpha`, and `seed` and `first` of the sample
     looks: tuple[Look, ...]
     asked: int
-    of: int
-    """Instances that the benchmark has."""
-    holds: bool
-    """Whether the rule holds at the last look."""
-    stopped: bool
-    """Whether there was more to be asked."""
+    of: int  # instances that the benchmark has
+    holds: bool  # whether the rule holds at the last look
+    stopped: bool  # whether there was more to be asked
     saved_requests: int
-    saved_cost: float | None
-    """US dollars; None where prices are not known."""
+    saved_cost: float | None  # US dollars; None where prices are not known
 
     @property
     def rule_text(self) -> str:
@@ -445,27 +377,18 @@ class Validity:
     judges: Mapping[str, JudgeCounts]
     bounds: Mapping[str, tuple[float, float]]
     jury: JuryReport | None
-    notes: tuple[str, ...]
-    """The weightiest first."""
-    failures: tuple[FailureCause, ...] = ()
-    """Why instances have no answer, and answers no judgement: the model's first, then by judge; most frequent first."""
-    main_split: str | None = None
-    """The split whose scores have plain names."""
-    splits: Mapping[str, int] = field(default_factory=dict)
-    """Split -> instances that were asked."""
-    judgements: Judgements | None = None
-    """Of the main score, where it is a jury's."""
-    not_reportable: tuple[str, ...] = ()
-    """Why scores may not be reported, beside too few instances: each reason with what to do."""
-    floors: Mapping[str, Floor] = field(default_factory=dict)
-    """Label of a score -> what it has to be better than to say anything; of those metrics for which it is known."""
+    notes: tuple[str, ...]  # the weightiest first
+    failures: tuple[FailureCause, ...] = ()  # the model's first, then by judge; most frequent first
+    main_split: str | None = None  # the split whose scores have plain names
+    splits: Mapping[str, int] = field(default_factory=dict)  # split -> instances that were asked
+    judgements: Judgements | None = None  # of the main score, where it is a jury's
+    not_reportable: tuple[str, ...] = ()  # reasons beside too few instances, each with what to do
+    floors: Mapping[str, Floor] = field(default_factory=dict)  # label of a score -> its floor, where that is known
     rubric: RubricReport | None = None
     choice_orders: ChoiceOrders | None = None
-    judge_probe: JudgeProbe | None = None
-    """With `extra.probe_judges`."""
+    judge_probe: JudgeProbe | None = None  # with `extra.probe_judges`
     asked_again: AskedAgain | None = None
-    stopped_early: StoppedEarly | None = None
-    """With `extra.stop_when`."""
+    stopped_early: StoppedEarly | None = None  # with `extra.stop_when`
 
     @property
     def coverage(self) -> float:
@@ -487,77 +410,59 @@ class Spent:
     """What was sent and paid for. Tokens as the endpoint counted them; None where it never did."""
 
     requests: int
-    cached: int
-    """Answers that were taken from the cache, which cost nothing."""
+    cached: int  # answers that were taken from the cache, which cost nothing
     retries: int
     prompt_tokens: int | None
     completion_tokens: int | None
-    latency_p50_s: float | None
-    """Of answers that were paid for; None where there were none."""
+    latency_p50_s: float | None  # of answers that were paid for; None where there were none
     latency_p95_s: float | None
-    cost: Cost | None = None
-    """None where nothing is known of it."""
+    cost: Cost | None = None  # None where nothing is known of it
 
 
 @dataclass(frozen=True)
 class SpentByRole:
     total: Spent
-    roles: Mapping[str, Spent]
-    """`model` and each judge that was asked."""
+    roles: Mapping[str, Spent]  # `model` and each judge that was asked
 
 
 @dataclass(frozen=True)
 class Usage:
     """What it cost."""
 
-    this_run: SpentByRole
-    """The helm-run that made the result; of an evaluation that was continued, its last part."""
-    all_runs: SpentByRole
-    """All that was sent from this output folder since its first run, or since --fresh."""
+    this_run: SpentByRole  # the helm-run that made the result; of an evaluation that was continued, its last part
+    all_runs: SpentByRole  # all that was sent from this output folder since its first run, or since --fresh
     runs: int
     wall_s: float
-    cost_unknown: str | None = None
-    """Why answers that somebody may have paid for have no known cost."""
+    cost_unknown: str | None = None  # why answers that somebody may have paid for have no known cost
 
 
-UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-"""Of times in a result (ISO 8601)."""
+UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # of times in a result (ISO 8601)
 
 
 @dataclass(frozen=True)
 class AskedServer:
     """One of several servers of a model."""
 
-    url: str
-    """Without what stands behind its path."""
+    url: str  # without what stands behind its path
     answers: int
-    stated_models: Mapping[str, int]
-    """As those of `AskedEndpoint`."""
+    stated_models: Mapping[str, int]  # as those of `AskedEndpoint`
 
 
 @dataclass(frozen=True)
 class AskedEndpoint:
     """The evaluated model, or a judge: what was asked for, how, and what the answers of this result state."""
 
-    model: str
-    """As it was asked for."""
-    host: str
-    """Of its URL, with the port where the URL names one."""
-    sampling: tuple[Mapping[str, Any], ...]
-    """Each set of fields with which requests were answered, beside model and question; the most frequent first."""
-    answers: int
-    """Cached answers that the result is made of; equal requests have one."""
-    stated_models: Mapping[str, int]
-    """What answers call the model themselves -> how many of them; the most frequent first."""
-    other_model: int
-    """Answers that state another model than was asked for."""
-    prompt_sha256: tuple[str, ...] | None
-    """Of the templates of a judge's prompt, without question and answers; None where they are not known."""
+    model: str  # as it was asked for
+    host: str  # of its URL, with the port where the URL names one
+    sampling: tuple[Mapping[str, Any], ...]  # sets of fields of answered requests; most frequent first
+    answers: int  # cached answers that the result is made of; equal requests have one
+    stated_models: Mapping[str, int]  # what answers call the model -> how many; the most frequent first
+    other_model: int  # answers that state another model than was asked for
+    prompt_sha256: tuple[str, ...] | None  # of the templates of a judge's prompt; None where they are not known
     first_answer: str | None = None
     """When the earliest of these answers came, in UTC (ISO 8601); of a run that was continued, before `started_at`."""
     last_answer: str | None = None
-    servers: tuple[AskedServer, ...] | None = None
-    """Those that answered, by their URLs; None where there is one."""
+    servers: tuple[AskedServer, ...] | None = None  # those that answered, by their URLs; None where there is one
 
     @property
     def days(self) -> int:
@@ -576,8 +481,7 @@ class AskedEndpoint:
 
 PASSPORT_FILE = "judge_passport.yaml"
 """A judge's passport among `dataset_files`: a score of its own is made with it, and no other one."""
-PACKAGED = "package:"
-"""What the names of data begin with in `dataset_files` that come with the package."""
+PACKAGED = "package:"  # what the names of data begin with in `dataset_files` that come with the package
 
 
 @dataclass(frozen=True)
@@ -594,40 +498,26 @@ class Provenance:
     errata_version: int
     git_hash: str | None
     target: str
-    data_bundle: Mapping[str, Any] | None = None
-    """Where the data came from a bundle: its manifest's hash; data sets of the Hub by revision and hash."""
-    code_execution: Mapping[str, Any] | None = None
-    """Where what the model answered was executed: by what it was confined."""
-    patches: tuple[str, ...] | None = None
-    """Names of the patches of HELM that were applied; None where they were not written down."""
-    endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)
-    """`model` and each judge -> what it was."""
+    data_bundle: Mapping[str, Any] | None = None  # its manifest's hash; data sets of the Hub by revision and hash
+    code_execution: Mapping[str, Any] | None = None  # where answers were executed: by what it was confined
+    patches: tuple[str, ...] | None = None  # of HELM that were applied; None: not written down
+    endpoints: Mapping[str, AskedEndpoint] = field(default_factory=dict)  # `model` and each judge -> what it was
     dataset_revisions: Mapping[str, str] = field(default_factory=dict)
     """File, folder or data set of the Hub -> the commit at which it was read; what has no known one is not there."""
     platform: Mapping[str, str] = field(default_factory=dict)
-    framework_sha256: str | None = None
-    """Of framework.yml, which holds the tasks and all default values."""
-    lock_sha256: str | None = None
-    """Of packages.txt in the output folder: every installed package with its version."""
-    seeds: Mapping[str, int] = field(default_factory=dict)
-    """What is drawn at random -> the seed that it is drawn with."""
-    started_at: str | None = None
-    """When the helm-run that made the result began, in UTC (ISO 8601)."""
+    framework_sha256: str | None = None  # of framework.yml, which holds the tasks and all default values
+    lock_sha256: str | None = None  # of packages.txt in the output folder: every installed package with its version
+    seeds: Mapping[str, int] = field(default_factory=dict)  # what is drawn at random -> the seed that it is drawn with
+    started_at: str | None = None  # when the helm-run that made the result began, in UTC (ISO 8601)
     ended_at: str | None = None
-    published: str | None = None
-    """The month by which the benchmark was public, `YYYY-MM`; None where it is not known."""
-    answers_public: bool | None = None
-    """Whether everybody can read its answers; None where that is not known, and of the user's own files."""
-    training_cutoff: str | None = None
-    """The month in which the model's training data end, as the user says that its maker states it."""
-    pictures: str | None = None
-    """How pictures were made smaller before they were sent; None where they were sent as they are."""
-    rescored_from: str | None = None
-    """Where the model was not asked: the identity of the run whose answers these are."""
+    published: str | None = None  # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
+    answers_public: bool | None = None  # None where that is not known, and of the user's own files
+    training_cutoff: str | None = None  # the month in which the model's training data end, as the user says
+    pictures: str | None = None  # how they were made smaller before they were sent; None: they were not
+    rescored_from: str | None = None  # where the model was not asked: the identity of the run whose answers these are
     run_files: Mapping[str, str] = field(default_factory=dict)
     """HELM's files and the cache that the result was computed from: path in the output folder -> SHA-256."""
-    upstream: str = "helm"
-    """Which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`."""
+    upstream: str = "helm"  # which HELM it is whose version `helm` is: `helm` (crfm-helm) or `medhelm`
 
     @property
     def helm_package(self) -> str:
@@ -660,27 +550,19 @@ class InstanceRecord:
     latency_s: float | None
     cached: bool
     error: str | None
-    judges: Mapping[str, float]
-    """Judge -> the mean of its ratings."""
-    unjudged: bool
-    """Whether it was answered and has no usable judgement."""
-    injection: tuple[str, ...]
-    """How the answer speaks to its judges, if it does."""
-    signs: tuple[str, ...] = ()
-    """What the counts of a run say of this one: unparsed, refused, thinking_stripped and so on."""
-    cluster: str | None = None
-    """The source that it shares with other instances, where the task declares such."""
-    turns: tuple[Mapping[str, Any], ...] = ()
-    """What was sent as messages, each with its `role`; empty where the prompt was the only one."""
+    judges: Mapping[str, float]  # judge -> the mean of its ratings
+    unjudged: bool  # whether it was answered and has no usable judgement
+    injection: tuple[str, ...]  # how the answer speaks to its judges, if it does
+    signs: tuple[str, ...] = ()  # as the counts of a run: unparsed, refused, thinking_stripped and so on
+    cluster: str | None = None  # the source that it shares with other instances, where the task declares such
+    turns: tuple[Mapping[str, Any], ...] = ()  # messages with their `role`; empty where the prompt is all
     media: tuple[Mapping[str, Any], ...] = ()
     """Of each picture and sound that was sent: `type`, `sha256`, `bytes`, and `file` in the output folder (None: it is
     elsewhere)."""
-    reasoning: str | None = None
-    """What the model thought before it answered, where the endpoint gave it; it was not scored."""
+    reasoning: str | None = None  # what the model thought, where the endpoint gave it; not scored
     judgements: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Judge -> criterion -> its mark and its words; `error` where it gave none."""
-    criteria: tuple[Mapping[str, Any], ...] = ()
-    """Of a rubric: each criterion with its points and tags, the verdict, and each judge's answer."""
+    criteria: tuple[Mapping[str, Any], ...] = ()  # of a rubric: points, tags, verdict, each judge's answer
 
     def group(self, field: str) -> str | None:
         """Its value of a field by which results are grouped; None where it has none."""
@@ -702,37 +584,29 @@ class TaskResult:
     task: str
     main_metric: str
     scores: Scores
-    groups: Mapping[str, Mapping[str, Scores]]
-    """Field of the instances (such as category) -> its value -> scores."""
+    groups: Mapping[str, Mapping[str, Scores]]  # field of the instances (such as category) -> its value -> scores
     validity: Validity
     usage: Usage
     provenance: Provenance
-    instances: Iterable[InstanceRecord] = field(repr=False)
-    """May be gone through more than once; read from files, not held."""
+    instances: Iterable[InstanceRecord] = field(repr=False)  # read from files, as often as they are gone through
     reportable: bool
     status: RunStatus
-    something_to_ask: bool
-    """Whether the same command would ask for anything again."""
-    comparability: Comparability | None = None
-    """None: of a version that did not say it."""
-    clinicians: Clinicians | None = None
-    """None: nobody rated its answers."""
+    something_to_ask: bool  # whether the same command would ask for anything again
+    comparability: Comparability | None = None  # None: of a version that did not say it
+    clinicians: Clinicians | None = None  # None: nobody rated its answers
 
 
 @dataclass(frozen=True)
 class ResponseStatistics:
     """Of all requests to the evaluated model since the folder's first run; what came from the cache was not sent."""
 
-    responses: int
-    """With a status of HTTP, whatever it is."""
+    responses: int  # with a status of HTTP, whatever it is
     successful: int
-    prompt_tokens: tuple[float | None, float | None]
-    """Mean and maximum, as in the next three; None where no response had one."""
+    prompt_tokens: tuple[float | None, float | None]  # mean and maximum, as in the next three
     completion_tokens: tuple[float | None, float | None]
     total_tokens: tuple[float | None, float | None]
     latency_s: tuple[float | None, float | None]
     status_codes: Mapping[int, int]
-    finish_reasons: Mapping[str, int]
-    """Of the cached answers."""
+    finish_reasons: Mapping[str, int]  # of the cached answers
     runs: tuple[tuple[float, float], ...]
     """First request and last response of each helm-run that sent some, in seconds since the epoch; first ones first."""

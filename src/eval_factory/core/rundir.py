@@ -23,8 +23,7 @@ from eval_factory.core.safe_files import open_regular, write_atomic
 PRIVATE = 0o600
 PRIVATE_FOLDER = 0o700
 MARKER_TEXT = "eval-factory writes its results here; what it wrote is replaced by a run, and deleted by --fresh\n"
-ORPHAN_WAIT_S = 60.0
-"""How long a run waits for the processes of one that was killed: they end themselves, but a busy machine takes time."""
+ORPHAN_WAIT_S = 60.0  # how long a run waits for the processes of one that was killed, which end themselves
 UNKNOWN_HOLDER_S = 1.0  # how long an unknown holder is not reported: it has just started, or is about to end
 OF_ONE_RUN = ".slurm"  # in the output folder of a run that is done by Slurm: a suite with this run as its one cell
 
@@ -107,11 +106,8 @@ class Lock:
 
 
 def open_lock(path: Path) -> int:
-    """A lock's file, its user's alone, as one of an earlier version becomes: who can open it could take the lock."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), PRIVATE)
-    with suppress(PermissionError):  # another user's, which may be written to
-        os.fchmod(descriptor, PRIVATE)
-    return descriptor
+    """A lock's file, its user's alone: who can open it could take the lock."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
 
 
 class _Below:
@@ -201,6 +197,11 @@ class RunDir:
     def writes(self, name: str) -> bool:
         """Whether a file of that name in the folder itself is written here completely or not at all."""
         return name in {file.name for file in (*self._single, self.marker)}
+
+    def forget_checksums(self) -> None:
+        """Before anything of a result is changed: what a killed run leaves is not to be taken for complete."""
+        for file in (self.checksums, self.attestation):
+            file.unlink(missing_ok=True)
 
     def archive(self, files: Iterable[Path]) -> Path:
         """Move files into a folder of this moment's name, so that they are neither taken for others nor lost."""
@@ -317,13 +318,11 @@ class SuiteDir:
     results_csv = _Below("suite_results.csv")
     results_md = _Below("suite_results.md")
     results_html = _Below("suite_results.html")
-    usage_yaml = _Below("suite_usage.yaml")
-    """What the cells took: times, requests, attempts. No two runs of a suite have the same."""
+    usage_yaml = _Below("suite_usage.yaml")  # what the cells took: times, requests, attempts
     leaderboard = _Below("leaderboard.json")  # of a leaderboard: every run of every model, and what came of it
     state = _Below(".suite")  # what is no result: the lock, the events, the log, the run configs of the cells
     lock = _Below(".suite", "lock")
-    events = _Below(".suite", "events.jsonl")
-    """What happened to the cells, a JSON object a line; of several invocations one after another."""
+    events = _Below(".suite", "events.jsonl")  # what happened to the cells, a JSON object a line
     log = _Below(".suite", "suite.log")
 
     def cell(self, target: str, evaluation: str) -> Path:

@@ -165,8 +165,7 @@ def json_line(value: Any) -> str:
 
     What is escaped is the same text again when it is read.
 
-    Raises:
-        RecursionError: it is nested too deeply.
+    Raises RecursionError: it is nested too deeply.
     """
     try:
         text = _encoded(value)
@@ -208,11 +207,8 @@ def expanded(text: str) -> str:
 
 
 def refuse_full_disk(folder: Path) -> None:
-    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid for and lost.
-
-    Raises:
-        PrerequisiteError: the disk takes no more.
-    """
+    """A mebibyte has to be free before anything is asked: an answer that cannot be written is paid for and lost. Raises
+    PrerequisiteError: the disk takes no more."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(1 << 20))

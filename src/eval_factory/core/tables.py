@@ -65,8 +65,7 @@ class Table:
 
     head: Sequence[TableCell]
     rows: Sequence[Sequence[TableCell]]
-    numbers: int = 0
-    """How many of the last columns are numbers: they stand to the right, and no sign in them is anybody's."""
+    numbers: int = 0  # how many of the last columns are numbers: no sign in them is anybody's
 
     def is_number(self, column: int) -> bool:
         return column >= len(self.head) - self.numbers

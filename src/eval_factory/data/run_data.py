@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from eval_factory.config.rules import own_data_of
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
+from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
 from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variable_of
@@ -124,7 +124,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
         return None
     root = Path(os.path.abspath(os.path.expanduser(extra.data_dir)))
     manifest = bundles.read_manifest(root)
-    all_files = HelmRunSettings.from_environment(env).all_files is True
+    all_files = env.get(ALL_FILES) == "1"
     needs = tuple(bundles.needs_of(task, manifest, root, sources, all_files=all_files))
     missing = [need.missing for need in needs if need.missing is not None]
     if missing:
@@ -154,7 +154,7 @@ def takes_all_files(plan: Plan, env: Mapping[str, str]) -> bool | None:
     answered = extra.offline or extra.data_dir is not None
     if not answered or task_sources(plan, load_sources()).listing is None:
         return None
-    return HelmRunSettings.from_environment(env).all_files is True
+    return env.get(ALL_FILES) == "1"
 
 
 def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
@@ -370,6 +370,7 @@ def look_at_own_data(plan: Plan, say: Callable[[str], None]) -> dict[str, str]:
     for name in changed:
         records[name]["sha256"] = sha256_of(files[name])
     if records != known:
+        plan.rundir.forget_checksums()
         write_atomic(plan.rundir.own_data, json.dumps(records, indent=2))
     return {name: record["sha256"] for name, record in records.items()}
 

@@ -75,33 +75,23 @@ def _decision(criterion: str, turn: str) -> dict[str, str | bool]:
     return {"explanation": text, "criteria_met": bool(words) and 2 * len(there) >= len(words)}
 
 
-class _BadRequest(Exception):
-    """The body is not what the endpoint takes; the message goes to the caller."""
-
-
 class _Handler(BaseHTTPRequestHandler):
+    """Answers our own client, and nobody else: what it sends is well-formed."""
+
     protocol_version = "HTTP/1.1"
 
     def setup(self) -> None:
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
 
-    def do_GET(self) -> None:
-        if self.path.rstrip("/").endswith("/models"):
-            self._send(200, {"object": "list", "data": [{"id": _MODEL, "object": "model", "owned_by": "eval-factory"}]})
-        else:
-            self._send(404, _error(f"there is no {self.path}", "not_found"))
-
     def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        path = self.path.partition("?")[0].rstrip("/")
-        if not path.endswith("/completions"):
-            self._send(404, _error(f"there is no {path}", "not_found"))
-            return
-        try:
-            self._send(200, _completion(data, is_chat=path.endswith("/chat/completions")))
-        except _BadRequest as error:
-            self._send(400, _error(str(error), "invalid_request_error"))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        is_chat = "messages" in body
+        prompt = body["messages"][-1]["content"] if is_chat else body["prompt"]
+        if isinstance(prompt, str):
+            self._send(200, _completion(body, prompt, is_chat=is_chat))
+        else:
+            self._send(400, {"error": {"message": "the embedded endpoint reads text, and no picture or sound"}})
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
@@ -115,29 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing: the prompts are the user's."""
 
 
-def _error(message: str, kind: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": None}}
-
-
-def _completion(data: bytes, *, is_chat: bool) -> dict[str, Any]:
+def _completion(body: dict[str, Any], prompt: str, *, is_chat: bool) -> dict[str, Any]:
     """The body of a chat completion, or of a text completion; a token is a word here."""
-    try:
-        body = json.loads(data)
-    except ValueError:
-        raise _BadRequest("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise _BadRequest("the body is not a JSON object")
-    prompt = body.get("prompt")
-    if is_chat:
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
-            raise _BadRequest("'messages' is missing or empty")
-        contents = [message.get("content") if isinstance(message, dict) else None for message in messages]
-        if not all(isinstance(content, str) for content in contents):
-            raise _BadRequest("every message needs a 'content' of text")
-        prompt = contents[-1]
-    if not isinstance(prompt, str):
-        raise _BadRequest("'prompt' is missing or not text")
     words = (embedded_judgement(prompt) or baseline_answer(prompt)).split(" ")
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     cut = isinstance(limit, int) and len(words) > limit
@@ -155,13 +124,13 @@ def _completion(data: bytes, *, is_chat: bool) -> dict[str, Any]:
     }
 
 
-class LoopbackServer(ThreadingHTTPServer):
-    """Serves while the context is entered; `base_url` is known from the start."""
+class DemoServer(ThreadingHTTPServer):
+    """The embedded endpoint. It serves while the context is entered; `base_url` is known from the start."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, handler: type[BaseHTTPRequestHandler] = _Handler) -> None:
         super().__init__(("127.0.0.1", 0), handler)
 
     @property
@@ -178,10 +147,3 @@ class LoopbackServer(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no event."""
-
-
-class DemoServer(LoopbackServer):
-    """The embedded endpoint."""
-
-    def __init__(self) -> None:
-        super().__init__(_Handler)

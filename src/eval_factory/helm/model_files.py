@@ -78,8 +78,8 @@ def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Pa
 
     It is for HELM's configurable benchmark, with absolute paths, and our judges by their deployments; or for our own
     run spec of rubric benchmarks. HELM passes over the jury's scale and criteria, which our plug-in and the collector
-    read (`jury_form_in`), over `pictures_beside`, which our plug-in reads, and over `has_clusters` and `has_answers`:
-    they are for whoever collects the folder without the data.
+    read (`jury_form_in`), over `pictures_beside`, which our plug-in reads, and over `has_clusters`, `has_answers`,
+    `instances` and `notes`: they are for whoever collects the folder without the data.
     """
     from eval_factory.tasks.custom_benchmark import JURY  # for a custom benchmark alone
 
@@ -105,6 +105,7 @@ def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Pa
         document["pictures_beside"] = str(own.path)
     if own.has_answers:
         document["has_answers"] = True
+    document |= {"instances": own.instances, "notes": list(own.notes)}
     if own.is_rubric:
         document["judges"] = _named(judges)
     else:

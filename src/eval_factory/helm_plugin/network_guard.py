@@ -12,11 +12,12 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import PROXY_VARIABLES, HelmRunSettings, Place, read_file
+from eval_factory.core.helm_run_settings import PROXY_VARIABLES, SETTINGS, HelmRunSettings, Place
 from eval_factory.core.urls import host_of
 from eval_factory.endpoint.proxies import proxy_from_environment
 from eval_factory.helm import names
@@ -157,17 +158,17 @@ def take_settings_of_the_file(argv: Sequence[str], env: MutableMapping[str, str]
 
     They go before those of the shell; where eval-factory itself started this process, all are set already.
     """
-    if HelmRunSettings.from_environment(env).run_id is not None:
+    if SETTINGS in env:
         return
     folders = [argument for before, argument in pairwise(argv) if before == "--local-path"]
     folder = Path(folders[-1] if folders else "prod_env")  # where helm-run reads model files
     try:
-        variables, through_proxies = read_file((folder / names.SETTINGS).read_text(encoding="utf-8"))
+        settings = HelmRunSettings.from_json((folder / names.SETTINGS).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return
-    env.update(variables)
-    if through_proxies is not None:
-        proxies = {url: proxy for url in through_proxies if (proxy := proxy_from_environment(url))}
-        env.update(HelmRunSettings(proxies=proxies).environment())
+    if settings.proxies is not None:
+        proxies = {url: proxy for url in settings.proxies if (proxy := proxy_from_environment(url))}
+        settings = replace(settings, proxies=proxies)
         for name in PROXY_VARIABLES:
             env.pop(name, None)
+    env.update(settings.environment())

@@ -7,6 +7,7 @@ counts tokens with a tokenizer, which it would have to download.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
@@ -29,7 +30,7 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, one_line
-from eval_factory.core.helm_run_settings import PROBED, HelmRunSettings
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media
@@ -168,8 +169,10 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def _before_asking(self, state: ScenarioState) -> None:
         # The endpoints are asked while HELM is imported. Where one cannot be asked, nobody says who answered.
-        if HelmRunSettings.from_environment(os.environ).is_being_probed:
-            os.environ[PROBED] = sys.stdin.readline().strip() or sys.exit(1)
+        settings = HelmRunSettings.from_environment(os.environ)
+        if settings.is_being_probed:
+            probed = frozenset(json.loads(sys.stdin.readline().strip() or sys.exit(1)))
+            os.environ.update(replace(settings, is_being_probed=False, probed=probed).environment())
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")

@@ -28,8 +28,7 @@ class CredentialsReport:
     """Lines to log about keys, never a key; and the keys that the environment does not hold as they are sent."""
 
     lines: list[str] = field(default_factory=list)
-    found: dict[str, str] = field(default_factory=dict)
-    """Variable -> key or another secret, for the environment of helm-run."""
+    found: dict[str, str] = field(default_factory=dict)  # variable -> secret, for the environment of helm-run
     warnings: list[str] = field(default_factory=list)  # what of the lines belongs on the screen
 
 

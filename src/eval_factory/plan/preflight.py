@@ -46,10 +46,9 @@ def probe(
 
     `say`: reports how a sign-in goes. `admission`: where other runs ask this endpoint too, it lets the request through.
 
-    Raises:
-        PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
-            that another try cannot change. Of several servers, each has to answer: one that does not is more likely
-            a slip of the keyboard than an outage.
+    Raises PrerequisiteError: nobody answers, or the endpoint refuses the key, the model or the request: with any 4xx
+    that another try cannot change. Of several servers, each has to answer: one that does not is more likely a slip of
+    the keyboard than an outage.
     """
     if endpoint.endpoint_type == IMAGES:  # a picture takes long and is paid for
         return None

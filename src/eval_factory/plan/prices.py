@@ -93,10 +93,7 @@ def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
 
 
 def refuse_what_cannot_be_held(plan: Plan) -> None:
-    """
-    Raises:
-        ConfigError: max_cost is given, and of some endpoint it is not known what it costs.
-    """
+    """Raises ConfigError: max_cost is given, and of some endpoint it is not known what it costs."""
     if budget_of(plan).max_cost is None:
         return
     unknown = prices_of(plan).unknown

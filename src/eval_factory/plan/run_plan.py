@@ -20,9 +20,9 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.urls import base_of, origin_of
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import CHAT, Adapter
-from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF, LOGPROBS, STATED
+from eval_factory.tasks.asked_again import LOGPROBS, STATED
 from eval_factory.tasks.run_specs import IMAGES
-from eval_factory.tasks.upstreams import HELM, Upstream
+from eval_factory.tasks.upstreams import Upstream
 
 KEPT_BY = "answers_kept_by"  # the section of run_config.yml; only where there were several servers
 IDENTITY_VERSION = 1
@@ -49,31 +49,9 @@ RUNTIME_ONLY = frozenset(
     )
     | _paths("target.api_endpoint", "api_key", "oauth", "requests_per_minute", "tokens_per_minute", "training_cutoff")
 )  # fmt: skip
-"""Values that change how a run goes or how its result is judged, not what is asked or answered."""
+"""Values that change how a run goes or how its result is judged, not what is asked or answered; all others do."""
 JUDGE_RUNTIME_ONLY = frozenset({"api_key", "oauth", "parallelism", "requests_per_minute", "tokens_per_minute"})
 """The same, of a judge."""
-CHANGES_RESULTS = frozenset(
-    {"config.type", URL}
-    | _paths("config.params", "limit_samples", "max_new_tokens", "temperature", "top_p")
-    | _paths(
-        "config.params.extra",
-        "benchmark",  # by what its files hold, wherever they are
-        "judges",  # but for JUDGE_RUNTIME_ONLY
-        "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
-        "version", "num_train_trials", "metrics", "criteria_per_request", "shuffle_choices", "upstream",
-        "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
-        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images", "only_generate",
-    )
-    | _paths(
-        "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
-    )
-    | _paths("target.api_endpoint", "model_id", "type")
-    | _paths(
-        "target.api_endpoint.adapter_config",
-        "use_nvcf", "params_to_remove", "custom_system_prompt", "start_reasoning_token", "end_reasoning_token",
-        "params_to_add", "params_to_rename",  # mappings of the user's own keys
-    )
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,12 +62,10 @@ class Plan:
     rundir: RunDir
     model: EndpointPlan
     judges: tuple[EndpointPlan, ...]  # of the jury that the configuration names
-    prescribed: tuple[EndpointPlan, ...]
-    """Judges that HELM's own annotators name; they are asked through our client all the same."""
+    prescribed: tuple[EndpointPlan, ...]  # that HELM's own annotators name; asked through our client too
     scenario_arguments: Mapping[str, str | int]
     identity: str
-    servers_before: Mapping[str, SameServers]
-    """Of each role, in the folder's last run, where there were several, or are now."""
+    servers_before: Mapping[str, SameServers]  # by role, of the folder's last run, where there are several
     asks_model: bool = True
 
     @property
@@ -299,13 +275,25 @@ def oauth_of(evaluation: Evaluation, service: str) -> OAuthSettings:
 
 
 def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = MappingProxyType({})) -> str:
-    """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run."""
-    leaves = {path: value for path, value in leaves_of(evaluation.as_dict()) if path not in RUNTIME_ONLY}
+    """A versioned hash of all that changes what is asked, and so what may be used again of an earlier run.
+
+    What is not set, or not asked for, is not in it: a key that a later version adds changes no identity.
+    """
+    extra = evaluation.run.config.params.extra
+    of_no_effect = [] if evaluation.stop_when is not None else [STOP_WHEN]
+    of_no_effect += [] if extra.allow_abstain else ["config.params.extra.cost_of_wrong"]
+    leaves = {
+        path: value
+        for path, value in leaves_of(evaluation.as_dict())
+        if path not in RUNTIME_ONLY
+        and not path.startswith(tuple(of_no_effect))
+        and value is not None
+        and value is not False  # not `in (None, False)`: a temperature of 0 is equal to False
+    }
     leaves[URL], _ = _named(evaluation.run.target.api_endpoint.urls, before.get(MODEL_ROLE))
     leaves["config.type"] = evaluation.task.name
-    if evaluation.task.helm.arguments:  # with paths made absolute
-        leaves["helm.arguments"] = evaluation.task.helm.arguments
-    own = leaves.pop("config.params.extra.judges")
+    leaves["helm.arguments"] = evaluation.task.helm.arguments  # with paths made absolute
+    own = leaves.pop("config.params.extra.judges", None)
     if own is None:
         judges: Any = {role: evaluation.framework.judges[role].model_id for role in evaluation.task.helm.judges}
     else:
@@ -314,21 +302,8 @@ def identity_of(evaluation: Evaluation, before: Mapping[str, SameServers] = Mapp
             if judge["url"] is not None:
                 judge["url"], _ = _named(urls_in(judge["url"]), before.get(judge["name"]))
     known: dict[str, Any] = {"values": leaves, "judges": judges}
-    del leaves["config.params.extra.benchmark"]
-    switches = ("probe_judges", "judges_see_images", "only_generate", *ASKED_AGAIN_IF)
-    usual_values: dict[str, Any] = {"upstream": HELM.name, "metrics": None, **dict.fromkeys(switches, False)}
-    usual_values |= dict.fromkeys(
-        ("criteria_per_request", "shuffle_choices", "sample_seed", "instances", "max_image_side", *ASKED_AGAIN_BY)
-    )
-    if not leaves["config.params.extra.allow_abstain"]:
-        usual_values["cost_of_wrong"] = leaves["config.params.extra.cost_of_wrong"]  # nothing is asked by it
-    for name, usual in usual_values.items():
-        if leaves[f"config.params.extra.{name}"] == usual:  # as before there was such a key
-            del leaves[f"config.params.extra.{name}"]
-    if evaluation.stop_when is None:
-        leaves = {path: value for path, value in leaves.items() if not path.startswith(STOP_WHEN)}
-        known["values"] = leaves
-    if evaluation.benchmark is not None:
+    if evaluation.benchmark is not None:  # by what its files hold, wherever they are
+        del leaves["config.params.extra.benchmark"]
         known["benchmark"] = dict(evaluation.benchmark.sha256)
     text = json.dumps(known, sort_keys=True, ensure_ascii=False)
     return f"v{IDENTITY_VERSION}-{hashlib.sha256(text.encode()).hexdigest()[:20]}"

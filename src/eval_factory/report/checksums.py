@@ -41,12 +41,6 @@ def write_checksums(rundir: RunDir, result: TaskResult, digests: Mapping[str, st
     write_atomic(rundir.checksums, "".join(lines))
 
 
-def forget_checksums(rundir: RunDir) -> None:
-    """Before anything of a result is changed: what a killed run leaves is not to be taken for complete."""
-    for file in (rundir.checksums, rundir.attestation):
-        file.unlink(missing_ok=True)
-
-
 def digests_of(rundir: RunDir, runs: Iterable[Path], known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Path in the output folder -> SHA-256 of every file that is part of the result.
 

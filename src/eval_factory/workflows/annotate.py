@@ -11,7 +11,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from eval_factory.analysis.annotation_sheets import (
@@ -31,7 +31,7 @@ from eval_factory.core.results import Clinicians, Provenance
 from eval_factory.core.rundir import PRIVATE, PRIVATE_FOLDER, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import Table, screen
-from eval_factory.report.checksums import digests_of, forget_checksums, listed_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, listed_checksums, write_checksums
 from eval_factory.report.page.document import rater_form
 from eval_factory.report.page.instance_data import PageMedia
 from eval_factory.report.reader import StoredResult, load_result
@@ -102,7 +102,7 @@ def export_sheets(
     sample_file = rundir.sample(sample.id)
     with rundir.locked():
         rundir.annotations.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        write_atomic(sample_file, json.dumps(sample.as_dict(), indent=1) + "\n", mode=PRIVATE)
+        write_atomic(sample_file, json.dumps(asdict(sample), indent=1) + "\n", mode=PRIVATE)
         if before := listed_checksums(rundir):
             _write_checksums_of(rundir, [sample_file], before, stored.result.provenance)
     media = PageMedia(_SHEET_SIDE, _SHEET_MEDIA)
@@ -178,7 +178,7 @@ def import_sheets(folder: Path, files: Sequence[Path]) -> Imported:
         changed = [rundir.ratings, *(rundir.root / name for name in MADE_AGAIN)]
         with _restored_on_failure(rundir, changed):
             before = listed_checksums(rundir)
-            forget_checksums(rundir)
+            rundir.forget_checksums()
             write_atomic(rundir.ratings, both.as_lines(), mode=PRIVATE)
             with recollected(rundir, stored) as made:
                 for name in reversed(MADE_AGAIN):
@@ -202,7 +202,7 @@ def _write_checksums_of(rundir: RunDir, changed: Sequence[Path], before: Mapping
     if state.inputs == state.digest_of_inputs(vars(then)):
         program = None if rundir.evaluation_config in changed else state.program  # a result that no run wrote
         digests = remember_result(rundir, replace(state, program=program), digests, vars(result.provenance))
-    forget_checksums(rundir)
+    rundir.forget_checksums()
     write_checksums(rundir, result, digests)
 
 

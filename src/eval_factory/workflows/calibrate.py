@@ -177,7 +177,7 @@ def _labelled(item: RatedItem, judged: float, marks: Sequence[float]) -> Labelle
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
     """The judges of a rubric as they were asked; none whose prompt is not this version's."""
-    evaluation, _ = stored_evaluation(rundir, stored)
+    evaluation = stored_evaluation(rundir, stored)
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
         return {}
     at_once = evaluation.run.config.params.extra.criteria_per_request or 1

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from eval_factory.config.evaluation import Evaluation
@@ -57,9 +56,7 @@ def show_warnings(evaluation: Evaluation, screen: TextIO) -> None:
 
 
 @contextmanager
-def lock_folder(
-    plan: Plan, env: Mapping[str, str], screen: TextIO, *, fresh: bool = False, debug: bool = False
-) -> Iterator[RunContext]:
+def lock_folder(plan: Plan, env: Mapping[str, str], screen: TextIO, *, debug: bool = False) -> Iterator[RunContext]:
     """Find the keys, make the output folder ours and hold it, open the log.
 
     Raises:
@@ -75,7 +72,7 @@ def lock_folder(
     redactor = redactor_of(plan.evaluation, env)
     for key in keys.found.values():
         redactor.learn(key)
-    claim(plan.rundir, fresh=fresh)
+    claim(plan.rundir)
     first_lines = [*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines]
     with (
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
@@ -86,7 +83,7 @@ def lock_folder(
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)
 
 
-def claim(rundir: RunDir, *, fresh: bool = False) -> None:
+def claim(rundir: RunDir) -> None:
     """Make the folder ours, before anything is written there.
 
     Raises:
@@ -94,10 +91,9 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
         PrerequisiteError: it cannot be made or written to.
     """
     if not rundir.marker.is_file():
-        # what stands there under names that a run writes to, or --fresh deletes; another's cache.db is only renamed
-        others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation)
-        files = (*rundir.results, *others, *(rundir.answers if fresh else ()))
-        found = [path for path in files if os.path.lexists(path)]
+        # what stands there under names that a run writes to, or --fresh deletes
+        others = (rundir.run_config, rundir.packages, rundir.checksums, rundir.attestation, *rundir.answers)
+        found = [path for path in (*rundir.results, *others) if os.path.lexists(path)]
         folders = (rundir.responses, rundir.model_configs, rundir.helm_runs, rundir.made_pictures)
         found += [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
         at_risk = sorted(path.relative_to(rundir.root).as_posix() for path in found)
@@ -110,18 +106,6 @@ def claim(rundir: RunDir, *, fresh: bool = False) -> None:
     rundir.create()
 
 
-def _is_our_cache(path: Path) -> bool:
-    """Whether the file says that eval-factory made it; it may be damaged, or another version's."""
-    from eval_factory.endpoint.response_cache import APPLICATION_ID  # opens SQLite, which a dry run does without
-
-    at = 68  # the application id in SQLite's header, a big-endian number (https://sqlite.org/fileformat.html)
-    try:
-        with path.open("rb") as file:
-            return file.read(at + 4)[at:] == APPLICATION_ID.to_bytes(4, "big")
-    except OSError:
-        return False
-
-
 def start_over(rundir: RunDir) -> None:
     """Forget answers, results, floors. What scenarios downloaded stays, and so does what was moved aside."""
     for folder in (rundir.helm_runs, rundir.responses, rundir.made_pictures):
@@ -131,6 +115,6 @@ def start_over(rundir: RunDir) -> None:
         rundir.packages,
         rundir.helm / names.TRIVIAL_SCORES_FILE,  # no answers of the model; but nothing is taken over
         *rundir.results,
-        *(rundir.answers if _is_our_cache(rundir.cache_db) else ()),
+        *rundir.answers,
     ):
         path.unlink(missing_ok=True)

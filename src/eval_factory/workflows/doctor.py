@@ -117,7 +117,7 @@ def _run(request: Request, env: Mapping[str, str]) -> Iterator[Finding]:
     if not plans:
         return
     plan = plans[0]
-    yield _tried("packages", lambda: look_for_prerequisites(plan.evaluation, plan))
+    yield _tried("packages", lambda: look_for_prerequisites(plan))
     yield _tried("data", lambda: _data(plan, env))
     found = _tried("keys", lambda: "\n".join(credentials_report(plan, env).lines) or "none needed")
     yield found

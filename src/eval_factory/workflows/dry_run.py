@@ -9,7 +9,6 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
-from eval_factory.config.rules import data_faults
 from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
@@ -30,7 +29,7 @@ from eval_factory.tasks.asked_again import (
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import grid_line, look_to_begin_with, other_run_text
+from eval_factory.workflows.stop_when import grid_line, look_for_own_files, look_to_begin_with
 
 
 def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
@@ -46,19 +45,11 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
     text = redactor_of(evaluation, env).text(text)
-    faults = data_faults(evaluation.task, evaluation.run.config.params.extra)
-    if evaluation.run.config.params.extra.judge_passport is not None:
-        from eval_factory.scoring.judge_passports import check_passport  # few runs have one
-
-        try:
-            check_passport(plan)
-        except EvalFactoryError as error:
-            faults = [*faults, str(error)]
     try:
-        other_run_text(plan)
+        look_for_own_files(plan)
     except EvalFactoryError as error:
-        faults = [*faults, str(error)]
-    return DryRun(own_lines(text), tuple(faults))
+        return DryRun(own_lines(text), tuple(str(error).split("\n  ")))
+    return DryRun(own_lines(text), ())
 
 
 def _asked_again(extra: Extra) -> Iterator[str]:

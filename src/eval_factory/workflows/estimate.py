@@ -64,7 +64,7 @@ Look = Callable[[Plan, Mapping[str, str]], "PromptSizes"]
 def sum_or_none(parts: Iterable[float | None]) -> float | None:
     """None where a part is not known."""
     known = list(parts)
-    return None if None in known else float(sum(part for part in known if part is not None))
+    return None if None in known else sum(part for part in known if part is not None)
 
 
 def figures_in_words(of: RoleEstimate | Total) -> str:
@@ -148,11 +148,6 @@ class Estimate(Total):
     @property
     def parts(self) -> Sequence[RoleEstimate]:
         return self.roles
-
-    @property
-    def requests(self) -> int | None:
-        total = super().requests
-        return None if total is None else int(total)
 
     @property
     def hours(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import threading
 import time
@@ -13,13 +14,12 @@ from typing import Any, TextIO
 
 from eval_factory import __version__
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
-from eval_factory.config.rules import data_faults
 from eval_factory.core import logs as event_names
 from eval_factory.core import sandbox
 from eval_factory.core.errors import HelmError, PrerequisiteError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.formats import rounded
-from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings, probed_text
+from eval_factory.core.helm_run_settings import HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.results import TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.safe_files import refuse_full_disk, write_atomic
@@ -31,11 +31,10 @@ from eval_factory.helm.command import command_line
 from eval_factory.helm.environments import environment_of, look_for_packages
 from eval_factory.plan.prices import budget_of, prices_to_keep, refuse_what_cannot_be_held
 from eval_factory.plan.run_plan import Plan, make_plan
-from eval_factory.report.checksums import digests_of, forget_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.reader import ResultViews
 from eval_factory.scoring.journal import read_answers_by_role
-from eval_factory.scoring.judge_passports import check_passport
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
@@ -44,7 +43,7 @@ from eval_factory.workflows.context import RunContext, lock_folder, show_warning
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
-from eval_factory.workflows.stop_when import ask_in_looks, look_to_begin_with, other_run_text, with_other_run
+from eval_factory.workflows.stop_when import ask_in_looks, look_for_own_files, look_to_begin_with, with_other_run
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,21 +76,21 @@ def evaluate(
     plan = make_plan(evaluation)
     argv: Sequence[str] = command_line(plan, debug=options.debug, at_most=look_to_begin_with(plan))
     show_warnings(evaluation, screen)
-    look_for_prerequisites(evaluation, plan)
+    look_for_prerequisites(plan)
     asking = replace(plan, asks_model=options.asks_model)
     refuse_what_cannot_be_held(asking)
     bundle = find_bundle(plan, env)
-    with lock_folder(asking, env, screen, fresh=options.fresh, debug=options.debug) as context:
+    with lock_folder(asking, env, screen, debug=options.debug) as context:
         if options.on_launch is not None:
             options.on_launch(launch_record(context, plan, argv))
+        read = with_other_run(plan, data_read(context, plan, bundle))
+        ran = finished_before(plan, read) if not options.fresh else None
+        if ran is not None and (unchanged := as_it_stands(context, plan, ran)) is not None:
+            return unchanged
+        plan.rundir.forget_checksums()
         settings = data_settings(asking, bundle, context.env)
         settings = replace(settings, limits=options.limits, budget=budget_of(plan), asks_model=options.asks_model)
-        before = resume.written_before(plan.rundir)
-        forget_checksums(plan.rundir)
-        read = data_read(context, plan, bundle)
         prepare(context, plan, argv, settings, read.own, fresh=options.fresh, debug=options.debug)
-        read = with_other_run(plan, read)
-        ran = finished_before(plan, read) if not options.fresh else None
         if ran is None:
             if options.only_collect:
                 raise PrerequisiteError(
@@ -102,8 +101,6 @@ def evaluate(
             settings = replace(settings, prices=prices_to_keep(asking))
             place_data(context, plan, bundle)
             ran, argv = asked(context, plan, argv, settings, options, read)
-        elif (unchanged := as_it_stands(context, plan, ran, before)) is not None:
-            return unchanged
         with not_to_be_hung_up():
             return collect_and_report(context, plan, argv, ran, read)
 
@@ -130,7 +127,7 @@ def asked(
         plan.rundir.run_state.unlink(missing_ok=True)
         if settings.is_being_probed:  # a further look probes nobody
             settings = replace(settings, probed=probed, is_being_probed=False)
-        return probed_text(probed)
+        return None if probed is None else json.dumps(sorted(probed))
 
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
@@ -163,20 +160,10 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
     return redacted
 
 
-def look_for_prerequisites(evaluation: Evaluation, plan: Plan) -> None:
-    """
-    Raises:
-        PrerequisiteError: the user's own data are not as the task needs them, or a package or the sandbox is missing.
-        ConfigError: the judge's passport, or the other run, is not of this evaluation.
-    """
-    wrong = data_faults(evaluation.task, evaluation.run.config.params.extra)
-    if wrong:
-        raise PrerequisiteError("\n  ".join(wrong))
-    if evaluation.run.config.params.extra.judge_passport is not None:
-        check_passport(plan)
-    other_run_text(plan)
-    helm = evaluation.task.helm
-    only_generate = evaluation.run.config.params.extra.only_generate
+def look_for_prerequisites(plan: Plan) -> None:
+    """Raises PrerequisiteError, ConfigError: as `look_for_own_files`; or a package or the sandbox is missing."""
+    look_for_own_files(plan)
+    helm, only_generate = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):
         sandbox.require(f"{plan.task_name} executes what the model answers, in a sandbox only")
@@ -191,9 +178,9 @@ def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
     return Ran(tuple(folders), state.run_id, state.wall_s)
 
 
-def as_it_stands(context: RunContext, plan: Plan, ran: Ran, before: resume.Written | None) -> Evaluated | None:
+def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:
     """The result of a finished run where collecting it again would write what is there; None where it is to be done."""
-    result = resume.unchanged_result(plan, ran.folders, before, context.redactor, git_hash=resume.commit_of_this())
+    result = resume.unchanged_result(plan, ran.folders, context.redactor, git_hash=resume.commit_of_this())
     if result is None:
         context.log.info("this run is complete already: only collected again")
         context.show("this run is complete already: collecting its results again (--fresh starts over)")
@@ -210,8 +197,7 @@ def probe_all(
 
     `limits`: within which they are asked, where other runs ask them too.
 
-    Raises:
-        PrerequisiteError: one of them cannot be asked at all.
+    Raises PrerequisiteError: one of them cannot be asked at all.
     """
     from eval_factory.endpoint.bridge import map_at_once
     from eval_factory.endpoint.shared_limits import SharedLimits  # a finished run asks nobody, and needs none of it

@@ -51,12 +51,13 @@ DATA_ERRORS = frozenset(
     }
 )  # fmt: skip
 """What is raised where data are not there or cannot be downloaded."""
+DATA_WORDS = ("Couldn't find cache for", "NLTK Downloader")
+"""What `datasets` says offline of another configuration than those it has; and NLTK, which says how to get them."""
 
 PACKAGE_ERRORS = frozenset({"ModuleNotFoundError", "ImportError", "OptionalDependencyNotInstalled"})
 ARGUMENT_ERRORS = frozenset({"ValueError", "KeyError", "AssertionError", "TypeError", "Exception", "IndexError"})
 """What HELM's functions of run specs raise for values that they do not take."""
 
-_NLTK_RESOURCE = re.compile(r"Resource\s+(?:(?:\x1b|\\x1b)\[\d+m)?'?(\w+)")
 _RAISED = re.compile(
     r"((?:\w+\.)*(?:[A-Z]\w*(?:Error|NotInstalled|Enabled|Disconnected|Timeout)|\w*Exception))(?:: |\Z)"
 )
@@ -79,8 +80,7 @@ class Ran:
 
     folders: tuple[Path, ...]
     run_id: str
-    wall_s: float
-    """As the result states it, and no digit more: what is remembered and what is reported are the same number."""
+    wall_s: float  # as the result states it, and no digit more: both are compared
 
 
 def run_helm(
@@ -202,21 +202,13 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
         else:
             why = f"{not_installed(plan.task_name, [module], environment_of(plan.upstream))}\n "
         return PrerequisiteError(f"{why} what was answered is kept: the same command goes on")
-    if kind == "LookupError" and "nltk" in message.lower():
-        found = _NLTK_RESOURCE.search(message)
-        return PrerequisiteError(
-            f"HELM's metrics of {plan.task_name} need NLTK's resource {found[1] if found else ''}, which is"
-            " not here and could not be downloaded\n"
-            "  python -m nltk.downloader punkt punkt_tab, or put it into NLTK_DATA;"
-            " answers are kept: the same command goes on"
-        )
     entry = plan.evaluation.task.helm
     # an argument is one of every run spec for HELM, but not of this scenario
     is_no_argument = kind == "TypeError" and "unexpected keyword argument" in message
     if phase == event_names.LOADING and entry.any_run_spec and is_no_argument:
         return ConfigError(_no_run_of(plan, error))
-    # what `datasets` says offline of another configuration than those it has
-    if phase == event_names.LOADING and (kind in DATA_ERRORS or "Couldn't find cache for" in message):
+    lacks_data = kind in DATA_ERRORS or any(words in message for words in DATA_WORDS)
+    if lacks_data and phase == event_names.LOADING:
         vocabulary = (
             "\n  max_length needs tiktoken's vocabulary cl100k_base: put it into TIKTOKEN_CACHE_DIR, or leave it out"
         )
@@ -225,7 +217,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
             f"  they come from: {plan.evaluation.task.about.source}; {log}"
             f"{'' if plan.model.max_length is None else vocabulary}"
         )
-    if kind in DATA_ERRORS:
+    if lacks_data:
         return PrerequisiteError(
             f"something that HELM needs while it is {phase} ({plan.task_name}) is unavailable: {error}\n"
             f"  answers are kept: the same command goes on; {log}"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
+from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, SampleSettings
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import PRIVATE, RunDir
 from eval_factory.core.safe_files import write_atomic
@@ -92,7 +92,8 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 
 def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
-    settings = HelmRunSettings(pins=run_data.pins_of(plan), all_files=run_data.takes_all_files(plan, env))
+    of_the_user = {ALL_FILES: "1"} if run_data.takes_all_files(plan, env) else {}
+    settings = HelmRunSettings(pins=run_data.pins_of(plan), libraries=of_the_user)
     extra, cluster = plan.evaluation.run.config.params.extra, plan.evaluation.task.helm.cluster
     settings = replace(settings, probe_judges=extra.probe_judges, only_generate=extra.only_generate)
     if extra.sample_seed is not None:

@@ -1,5 +1,5 @@
-"""A stored evaluation once more: its result made again from its own files, without keys, network or data; and the
-evaluation itself, from a run config that is written for it, with what is another now.
+"""A stored evaluation once more: its result made again from its own files, without keys, network or data; the
+evaluation itself, from a run config that is written for it, with what is another now; its answers scored again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from eval_factory.core.rundir import RunDir, sha256_of
 from eval_factory.core.safe_files import is_within, write_atomic
 from eval_factory.core.secrets import Redactor, variables_in
 from eval_factory.demo.example import packaged_data
+from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.judge_output import jury_form_in
 from eval_factory.plan.run_plan import KEPT_BY, Plan, make_plan
@@ -78,13 +79,12 @@ def stored_document(rundir: RunDir) -> dict[str, Any]:
     return document
 
 
-def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation, tuple[str, ...]]:
-    """The evaluation as it was configured, and what its benchmark's files now lack.
+def stored_evaluation(rundir: RunDir, stored: StoredResult) -> Evaluation:
+    """The evaluation as it was configured.
 
     Secrets stay `${NAME}`; a custom benchmark is what the folder says of it, wherever its files are now.
 
-    Raises:
-        ConfigError: run_config.yml is not one of this version.
+    Raises ConfigError: run_config.yml is not one of this version.
     """
     document = stored_document(rundir)
     env = dict.fromkeys(variables_in(document), "unknown")
@@ -92,34 +92,21 @@ def stored_evaluation(rundir: RunDir, stored: StoredResult) -> tuple[Evaluation,
     params = document["config"].get("params")
     extra = params.get("extra") if isinstance(params, dict) else None
     path = extra.get(BENCHMARK_KEY) if isinstance(extra, dict) else None
-    own, missing = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else (None, ())
-    evaluation = build_evaluation(Request(flags=stored_values), load_framework(), env, benchmark=own)
-    return evaluation, missing
+    own = _benchmark(rundir, Path(path), stored.result) if isinstance(path, str) else None
+    return build_evaluation(Request(flags=stored_values), load_framework(), env, benchmark=own)
 
 
-def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmark, tuple[str, ...]]:
-    """As its files are, or where they are others now, as the file says that was made of it for HELM.
-    Raises ConfigError: that file is not there."""
+def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> Benchmark:
+    """As the file says that was made of it for HELM. Raises ConfigError: that file is not there."""
     data = result.provenance.dataset_files
     others = ("scenarios/", "hub:", f"{DATA_PATH}/", PASSPORT)  # that are no custom benchmark's own files
-    recorded = {name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)}
-    try:
-        own = load_benchmark(path)
-    except (ConfigError, OSError):
-        why = "are not there any more, or cannot be read"
-    else:
-        if dict(own.sha256) == recorded:
-            return own, ()
-        changed = sorted(name for name in {*own.sha256, *recorded} if own.sha256.get(name) != recorded.get(name))
-        why = f"are not those that were run ({', '.join(changed)})"
-    note = f"the files of the benchmark {path} {why}: its notes were taken as they stand"
     file = rundir.model_configs / names.BENCHMARK
     try:
         document = parse_own(file.read_text(encoding="utf-8"))
         is_rubric = "metric" in document  # it has one, and neither prompt nor metrics
         metrics = [{"name": document["metric"]}] if is_rubric else document["metrics"]
         judges = next((one["prompt_file"] for one in metrics if one["name"] == JURY), None)
-        of_folder = Benchmark(
+        return Benchmark(
             path=path,
             name=document["name"],
             description=document["description"],
@@ -128,9 +115,9 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
             max_tokens=document.get("max_tokens"),
             metrics=tuple(one["name"] for one in metrics),
             judge_prompt_file=None if judges is None else Path(judges),
-            instances=0,
-            sha256=recorded,
-            notes=(),
+            instances=document["instances"],
+            sha256={name: data[name] for name in data if name != DATA_PATH and not name.startswith(others)},
+            notes=tuple(document["notes"]),
             has_clusters=document.get("has_clusters", False),
             rows_with_pictures=int("pictures_beside" in document),
             has_turns=not is_rubric and holds_conversations(document["dataset_file"]),
@@ -139,8 +126,7 @@ def _benchmark(rundir: RunDir, path: Path, result: TaskResult) -> tuple[Benchmar
             jury_form=jury_form_in(rundir.model_configs),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{file}: cannot be read, nor the benchmark {path}: {error}") from error
-    return of_folder, (note,)
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 
 @contextmanager
@@ -148,7 +134,7 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
     """Collect again what HELM and the journal left, into a folder that is deleted afterwards; nothing here is changed.
     Raises ConfigError, PrerequisiteError, HelmError: a file is missing or cannot be read."""
     state = last_state(rundir)
-    evaluation, missing = stored_evaluation(rundir, stored)
+    evaluation = stored_evaluation(rundir, stored)
     with tempfile.TemporaryDirectory(prefix="eval-factory-verify-") as name:
         shadow = RunDir(Path(name))
         # what the collector reads as it lies there; but the cache copied, for SQLite writes beside it
@@ -158,12 +144,10 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
             if original.is_file():
                 shutil.copyfile(original, shadow.root / original.name)
         plan = replace(make_plan(evaluation, rundir), rundir=shadow)
-        yield _collected(rundir, stored, state, plan, missing)
+        yield _collected(rundir, stored, state, plan)
 
 
-def _collected(
-    rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan, missing: tuple[str, ...]
-) -> Recollected:
+def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
     from eval_factory.report.write import write_metrics, write_reports
@@ -180,7 +164,7 @@ def _collected(
         plan, runs, run_id=state.run_id, wall_s=state.wall_s, git_hash=before.git_hash, data_bundle=state.data_bundle,
         remembered=remembered,
     )  # fmt: skip
-    notes = [*missing, *versions_that_differ(before, result.provenance)]
+    notes = versions_that_differ(before, result.provenance)
     if remembered.unread:
         notes.append(
             f"{remembered.unread} data files are not here, or are kept outside of the folder:"
@@ -190,8 +174,6 @@ def _collected(
         notes.append("logs/events.jsonl is not here: when the run began and ended was not looked up again")
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
-    if missing:
-        result = replace(result, validity=replace(result.validity, notes=stored.result.validity.notes))
     document = stored_document(rundir)
     config = plan.evaluation.as_dict()
     # which values were set, and which are defaults, stands nowhere else; every value that differs is found
@@ -272,8 +254,7 @@ class Reran:
     """An evaluation that was done again."""
 
     evaluated: Evaluated
-    differences: tuple[str, ...]
-    """Of what was asked: prompts, data. The two runs are not the same evaluation where there are any."""
+    differences: tuple[str, ...]  # of what was asked: with any, it is not the same evaluation
     scores: tuple[str, ...]  # a line a score: then and now
 
     @property
@@ -290,14 +271,14 @@ def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) 
     """
     stored = load_result(folder)
     rundir = RunDir(folder)
-    evaluation, missing = stored_evaluation(rundir, stored)
+    evaluation = stored_evaluation(rundir, stored)
     target = output_dir or folder.with_name(f"{folder.resolve().name}.reproduced")
     config = config_for(folder, target)
     then = stored.result.provenance
     named = f"{one_line(str(stored.folder), 200)} (run {then.run_identity})"
     text = f"# The evaluation of {named} once more: eval-factory run_eval --run_config THIS_FILE\n{to_yaml(config)}"
     plan = make_plan(evaluation)
-    found = (*differences_now(replace(plan, rundir=RunDir(target)), then, rundir), *missing)
+    found = tuple(differences_now(replace(plan, rundir=RunDir(target)), then, rundir))
     file = None
     if output_dir is not None:
         claim(RunDir(output_dir))
@@ -408,3 +389,46 @@ def scores_beside(then: TaskResult, now: TaskResult) -> Iterator[str]:
         scores = [result.scores.get(name) for result in (then, now)]
         old, new = ("absent" if one is None else formats.significant(one.value, 6) for one in scores)
         yield f"{name}: {old} then, {new} now ({'the same' if old == new else 'differs'})"
+
+
+def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[str, str], screen: TextIO) -> Evaluated:
+    """A finished run's answers scored again, by other judges, metrics or rules: a run whose model is not asked.
+
+    Its cache.db begins as a copy of the finished run's, so every step is that of any run; what a change would ask the
+    model again is not stored, and ends the run before a judge is asked. `request`: what is another now than in the
+    finished run of `folder`, in which nothing is changed.
+
+    Raises:
+        PrerequisiteError: there is no result, its answers were altered, or the model would have to be asked.
+        ConfigError: `output_dir` holds answers of another run; and as `evaluate`.
+    """
+    from eval_factory.workflows.evaluate import evaluate  # imports what asks endpoints
+
+    then, rundir = load_result(folder).result.provenance, RunDir(output_dir)
+    document = config_for(folder, output_dir)
+    flags = {**request.flags, "config.output_dir": str(output_dir)}
+    request = Request(request.run_config, document, flags, request.overrides)
+    not_sent = dict.fromkeys(variables_in(document["target"]), "not sent")
+    evaluation = build_evaluation(request, load_framework(), {**not_sent, **env})
+    options = Options(asks_model=False, on_launch=lambda _record: copy_answers(RunDir(folder), then, rundir))
+    return evaluate(request, options, env=env, screen=screen, evaluation=evaluation)
+
+
+def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
+    """The answers of a finished run, of the model and of judges, into a folder without any; once.
+
+    Args:
+        then: of the finished run; its hash of cache.db says that nobody writes there, or wrote since.
+    """
+    origin = read_origin(rundir.cache_db)
+    if rundir.cache_db.exists():
+        if origin is None or origin.run_identity != then.run_identity:
+            raise ConfigError(f"--output_dir: {rundir.root} has answers of another run; choose another folder")
+        return
+    if not source.cache_db.is_file() or sha256_of(source.cache_db) != then.run_files.get(source.cache_db.name):
+        raise PrerequisiteError(f"{source.cache_db}: is not what the result was made of ('verify' says more)")
+    with tempfile.TemporaryDirectory(dir=rundir.root, prefix=".rescore-") as name:  # SQLite writes beside what it reads
+        copy = Path(shutil.copy(source.cache_db, Path(name) / rundir.cache_db.name))  # and its mode: it holds answers
+        earlier = read_origin(copy)
+        write_origin(copy, then.run_identity, earlier.started_at if earlier else then.started_at or "an unknown time")
+        copy.replace(rundir.cache_db)

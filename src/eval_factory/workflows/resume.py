@@ -25,7 +25,7 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.executors.process import git_hash
 from eval_factory.helm.environments import environment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums
+from eval_factory.report.checksums import digests_of, listed_checksums
 from eval_factory.tasks.framework import DATA_PATH, framework_path
 from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
@@ -42,8 +42,7 @@ class DataRead:
 
     bundle: Mapping[str, Any] | None = None  # the record of the data bundle, as it stands in the provenance
     own: Mapping[str, str] = field(default_factory=dict)  # name of a file of the user's own -> SHA-256
-    all_files: bool | None = None
-    """Whether more files than HELM's own list has; None where no list is answered from disk."""
+    all_files: bool | None = None  # more files than HELM's own list has; None: no list is read from disk
 
 
 @dataclass(frozen=True)
@@ -169,24 +168,6 @@ def archive_other_results(plan: Plan, data_files: Mapping[str, str]) -> Path | N
     return rundir.archive((*rundir.results, rundir.run_config, rundir.packages))
 
 
-@dataclass(frozen=True)
-class Written:
-    """SHA256SUMS and the statement of a result, as they were before a run began to change the folder."""
-
-    checksums: str
-    statement: str
-    digests: Mapping[str, str]  # path in the folder -> SHA-256
-
-
-def written_before(rundir: RunDir) -> Written | None:
-    """None where the folder's result has no checksums that can be read."""
-    try:
-        digests = read_checksums(rundir.checksums)
-        return Written(rundir.checksums.read_text("utf-8"), rundir.attestation.read_text("utf-8"), digests)
-    except (OSError, UnicodeError, ChecksumsError):
-        return None
-
-
 def digest_of_given(plan: Plan) -> str:
     """SHA-256 of what the user set."""
     return hashlib.sha256(json.dumps(plan.evaluation.as_given(), sort_keys=True, default=str).encode()).hexdigest()
@@ -212,27 +193,26 @@ def program_sha256(package: Path) -> str:
 
 
 def unchanged_result(
-    plan: Plan, runs: Sequence[Path], before: Written | None, redactor: Redactor, *, git_hash: str | None
+    plan: Plan, runs: Sequence[Path], redactor: Redactor, *, git_hash: str | None
 ) -> TaskResult | None:
-    """The result as it stands, with its checksums in their place again; None where it has to be collected again.
+    """The result as it stands; None where it has to be collected again.
 
     Args:
-        before: the checksums, which are gone since.
         git_hash: of the checkout that the program is of, now.
     """
     rundir = plan.rundir
-    state = read_state(rundir)
-    if before is None or state is None:
+    state, listed = read_state(rundir), listed_checksums(rundir)
+    if state is None or rundir.attestation.name not in listed:
         return None
-    statement = hashlib.sha256(before.statement.encode()).hexdigest()
-    if {**digests_of(rundir, runs), rundir.attestation.name: statement} != before.digests:
+    statement = sha256_of(rundir.attestation) if rundir.attestation.is_file() else "missing"
+    if {**digests_of(rundir, runs), rundir.attestation.name: statement} != listed:
         return None
     from eval_factory.helm import names
     from eval_factory.scoring import provenance
 
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
     started_at, ended_at = provenance.began_and_ended(rundir.events, state.run_id)
-    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(before.digests, rundir)
+    now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(listed, rundir)
     inputs = now.digest_of_inputs({
         "eval_factory": eval_factory.__version__,
         "python": provenance.python_version(),
@@ -257,6 +237,4 @@ def unchanged_result(
 
     document = parse_own(rundir.evaluation_config.read_text("utf-8"))  # this very program checked it
     result = result_in(document, StoredInstances(rundir))
-    write_atomic(rundir.attestation, before.statement)
-    write_atomic(rundir.checksums, before.checksums)
     return replace(result, something_to_ask=False)  # else it would not be a run that is complete

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import StopWhen
+from eval_factory.config.rules import data_faults
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded
@@ -105,10 +106,7 @@ def _look_line(metric: str, found: StoppedEarly, then: int | None) -> str:
 
 def other_run_text(plan: Plan) -> str | None:
     """JSON of the run that `differs_from` names: main metric, its values and hashes of prompts by id; None without one.
-
-    Raises:
-        ConfigError: it is no finished run, or of another evaluation.
-    """
+    Raises ConfigError: it is no finished run, or of another evaluation."""
     if (stop := plan.evaluation.stop_when) is None or (folder := stop.differs_from) is None:
         return None
     from eval_factory.analysis.comparison_reasons import values_of
@@ -130,11 +128,30 @@ def other_run_text(plan: Plan) -> str | None:
     return json.dumps({"metric": result.main_metric, "values": dict(found.values), "prompts": prompts}, sort_keys=True)
 
 
+def look_for_own_files(plan: Plan) -> None:
+    """
+    Raises:
+        PrerequisiteError: the user's own data are not as the task needs them.
+        ConfigError: the judge's passport, or the other run, is not of this evaluation.
+    """
+    extra = plan.evaluation.run.config.params.extra
+    if wrong := data_faults(plan.evaluation.task, extra):
+        raise PrerequisiteError("\n  ".join(wrong))
+    if extra.judge_passport is not None:
+        from eval_factory.scoring.judge_passports import check_passport  # few runs have one, and a dry run is quick
+
+        check_passport(plan)
+    other_run_text(plan)
+
+
 def with_other_run(plan: Plan, read: DataRead) -> DataRead:
     """Keeps the other run's instances in the folder: where they have changed, what they ended is not finished."""
     if (text := other_run_text(plan)) is None:
         return read
-    write_atomic(plan.rundir.model_configs / names.OTHER_RUN, text, mode=PRIVATE)
+    file = plan.rundir.model_configs / names.OTHER_RUN
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        plan.rundir.forget_checksums()
+        write_atomic(file, text, mode=PRIVATE)
     return replace(read, own={**read.own, names.OTHER_RUN: hashlib.sha256(text.encode()).hexdigest()})
 
 

@@ -17,7 +17,7 @@ import pytest
 from helm.common.request import Request, RequestResult
 
 from eval_factory.core.budget import Budget, SpendingTracker
-from eval_factory.core.helm_run_settings import BUDGET, LIMITS, PROBED, HelmRunSettings, SharedLimitsSettings
+from eval_factory.core.helm_run_settings import SETTINGS, HelmRunSettings, SharedLimitsSettings
 from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.bridge import map_at_once
@@ -113,7 +113,8 @@ def test_an_answer_kept_by_an_older_version_is_looked_at(server: ScriptedEndpoin
 
 @pytest.mark.parametrize("probed", [True, False])
 def test_who_was_probed_may_refuse_a_prompt(server: Any, tmp_path: Path, monkeypatch: Any, *, probed: bool) -> None:
-    monkeypatch.setenv(PROBED, json.dumps(["model"] if probed else ["a_judge"]))
+    told = HelmRunSettings(probed=frozenset({"model" if probed else "a_judge"}))
+    monkeypatch.setenv(SETTINGS, told.environment()[SETTINGS])
     server.status, server.body = 403, {"error": {"message": "Input flagged by moderation"}}
     endpoint = endpoint_at(server, tmp_path)
     if probed:
@@ -350,7 +351,7 @@ def test_a_secret_is_sent_not_kept(server: ScriptedEndpoint, tmp_path: Path, mon
 def test_a_run_within_shared_limits(server: ScriptedEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with LimitServer({"g": LimitOf(1)}) as limits:
         shared = SharedLimitsSettings(limits.address, {"model": "g"})
-        monkeypatch.setenv(LIMITS, HelmRunSettings(limits=shared).environment()[LIMITS])
+        monkeypatch.setenv(SETTINGS, HelmRunSettings(limits=shared).environment()[SETTINGS])
         endpoint = endpoint_at(server, tmp_path, parallelism=9)
         judge = endpoint_at(server, tmp_path, role="judge")
         with SharedLimits(shared) as other, ThreadPoolExecutor(1) as pool:
@@ -372,13 +373,13 @@ def test_a_run_is_told_that_the_time_of_all_is_over(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(session.Session, "ask_no_more", lambda _session, limit: told.put(limit))
     with LimitServer({}, SpendingTracker(Budget(max_wall_s=0.0))) as limits:
         shared = SharedLimitsSettings(limits.address, {})
-        monkeypatch.setenv(LIMITS, HelmRunSettings(limits=shared).environment()[LIMITS])
+        monkeypatch.setenv(SETTINGS, HelmRunSettings(limits=shared).environment()[SETTINGS])
         session.session_for(tmp_path)
         assert told.get(timeout=30) == "max_wall_s"
 
 
 def limited(folder: Path, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> session.Session:
-    monkeypatch.setenv(BUDGET, json.dumps(dataclasses.asdict(Budget(**limits))))
+    monkeypatch.setenv(SETTINGS, HelmRunSettings(budget=Budget(**limits)).environment()[SETTINGS])
     return session.session_for(folder)
 
 
@@ -439,7 +440,7 @@ def test_a_model_that_is_not_asked(server: ScriptedEndpoint, tmp_path: Path, mon
     failed = endpoint.make_request(asking("bad"))
     shutil.copytree(then, copy)
     server.status = None
-    monkeypatch.setenv("EVAL_FACTORY_ASKS_MODEL", "0")
+    monkeypatch.setenv(SETTINGS, HelmRunSettings(asks_model=False).environment()[SETTINGS])
     monkeypatch.delenv("CANARY")
     here, endpoint, before = session.session_for(copy), endpoint_at(server, copy, adapter=secret), outcomes(then)
     assert endpoint.make_request(REQUEST).cached

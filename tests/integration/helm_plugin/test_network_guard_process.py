@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.urls import place_of
 from scripted_endpoint import ScriptedEndpoint
 
@@ -51,8 +52,9 @@ print(json.dumps({
 def test_nothing_but_the_endpoint_is_reached_by_any_library(endpoint_and_other: tuple[str, ScriptedEndpoint]) -> None:
     url, other = endpoint_and_other
     place, port = place_of(url), place_of(other.url)
+    assert place is not None
     assert port is not None
-    env = {"PATH": os.environ["PATH"], "EVAL_FACTORY_OFFLINE": json.dumps([place])}
+    env = {"PATH": os.environ["PATH"], **HelmRunSettings(allowed=(place,)).environment()}
     finished = subprocess.run(
         [sys.executable, "-c", ATTEMPTS, f"{url}/completions", str(port[1])],
         env=env, capture_output=True, text=True, timeout=60, check=False,

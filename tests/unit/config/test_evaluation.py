@@ -8,7 +8,7 @@ import pytest
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.core.errors import ConfigError
-from eval_factory.plan.run_plan import CHANGES_RESULTS, RUNTIME_ONLY, identity_of, leaves_of
+from eval_factory.plan.run_plan import RUNTIME_ONLY, URL, identity_of, leaves_of
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.dry_run import preview
 from unit.builders import MINIMAL, evaluation
@@ -50,6 +50,34 @@ def test_a_key_written_into_requests_is_refused_and_another_of_a_variable_makes_
     assert "A" in found.key_names()
     url = {"target.api_endpoint.url": "https://h/v1?key=${A_KEY}"}
     assert len({identity_of(evaluation(url, A_KEY=key)) for key in ("9bQzCANARY7Kd0PL", "other-key-0123")}) == 1
+
+
+def _paths(group: str, *names: str) -> set[str]:
+    return {f"{group}.{name}" for name in names}
+
+
+CHANGES_RESULTS = frozenset(
+    {"config.type", URL}
+    | _paths("config.params", "limit_samples", "max_new_tokens", "temperature", "top_p")
+    | _paths(
+        "config.params.extra",
+        "benchmark",  # by what its files hold, wherever they are
+        "judges",  # but for JUDGE_RUNTIME_ONLY
+        "data_path", "num_output_tokens", "max_length", "subject", "condition", "subset", "language", "category",
+        "version", "num_train_trials", "metrics", "criteria_per_request", "shuffle_choices", "upstream",
+        "max_image_side", "probe_judges", "sample_seed", "instances", "repeats", "perturb", "pushback", "confidence",
+        "allow_abstain", "cost_of_wrong", "blind_control", "judges_see_images", "only_generate",
+    )
+    | _paths(
+        "config.params.extra.stop_when", "half_width", "beats_floor", "differs_from", "alpha", "seed", "first"
+    )
+    | _paths("target.api_endpoint", "model_id", "type")
+    | _paths(
+        "target.api_endpoint.adapter_config",
+        "use_nvcf", "params_to_remove", "custom_system_prompt", "start_reasoning_token", "end_reasoning_token",
+        "params_to_add", "params_to_rename",  # mappings of the user's own keys
+    )
+)  # fmt: skip
 
 
 def test_every_value_is_classed() -> None:

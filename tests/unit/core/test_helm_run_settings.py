@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SampleSettings, SharedLimitsSettings, read_file
+from eval_factory.core.budget import Budget, LongPrompts, Price
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SampleSettings, SharedLimitsSettings
 
 EVERYTHING = HelmRunSettings(
     run_id="r1", parent=17, probed=frozenset({"model", "a_judge"}), allowed=(("host.example", 443), ("::1", 8000)),
     proxies={"https://host.example": "http://user:secret@proxy.example:3128"},
-    pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}), file_lists="/lists", all_files=False,
-    sample=SampleSettings(7, "patient"), only_generate=True, without=frozenset({"read_yaml_with_the_c_parser", "all"}),
+    pins=Pins({"https://a/main/x": "https://a/0123/x"}, {"org/data": "abc"}), file_lists="/lists",
+    sample=SampleSettings(7, "patient", ids=("a", "b")), only_generate=True, budget=Budget(max_cost=1.0),
+    prices={"model": Price(1.0, 2.0, long_prompts=(LongPrompts(2.0, 4.0, above=9),))},
     limits=SharedLimitsSettings("/run/x/s", {"model": "https://host.example/v1"}),
 )  # fmt: skip
 TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0,"), min_size=1, max_size=9)
@@ -21,8 +23,8 @@ TEXTS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 def test_nothing_allowed_and_nobody_probed_are_said() -> None:
     nothing = HelmRunSettings(allowed=(), probed=frozenset(), proxies={})
     assert HelmRunSettings.from_environment(nothing.environment()) == nothing
-    for text in ("1", "0", "", "yes"):
-        assert HelmRunSettings.from_environment({"MEDICAL_DATA_ALL_FILES": text}).all_files is (text == "1")
+    assert HelmRunSettings.from_environment({}) == HelmRunSettings()
+    assert HelmRunSettings.from_environment(EVERYTHING.environment()) == EVERYTHING
 
 
 @given(
@@ -32,7 +34,7 @@ def test_nothing_allowed_and_nobody_probed_are_said() -> None:
         allowed=st.none() | st.lists(st.tuples(TEXTS, st.integers(0, 65535))).map(tuple),
         proxies=st.none() | st.dictionaries(TEXTS, TEXTS),
         pins=st.none() | st.builds(Pins, st.dictionaries(TEXTS, TEXTS), st.dictionaries(TEXTS, TEXTS)),
-        file_lists=st.none() | TEXTS, all_files=st.none() | st.booleans(), without=st.frozensets(TEXTS),
+        file_lists=st.none() | TEXTS,
         sample=st.none() | st.builds(SampleSettings, st.integers(0), st.none() | TEXTS),
         limits=st.none() | st.builds(SharedLimitsSettings, TEXTS, st.dictionaries(TEXTS, TEXTS)),
     )
@@ -44,16 +46,12 @@ def test_the_environment_says_it_all(settings: HelmRunSettings) -> None:
 def test_the_file_says_all_but_where_proxies_are_and_what_ends_with_other_runs() -> None:
     text = EVERYTHING.file_text()
     assert "secret" not in text
-    found, through_proxies = read_file(text)
-    assert through_proxies == ["https://host.example"]
-    variables = EVERYTHING.environment()
-    del variables["EVAL_FACTORY_PROXIES"], variables["EVAL_FACTORY_LIMITS"]
-    assert found == variables
-    assert "through_proxies" not in json.loads(HelmRunSettings(run_id="x").file_text())
-    assert read_file(HelmRunSettings(run_id="x").file_text())[1] is None
+    without = replace(EVERYTHING, proxies={"https://host.example": ""}, limits=None)
+    assert HelmRunSettings.from_json(text) == without
+    assert HelmRunSettings.from_json(HelmRunSettings(run_id="x").file_text()) == HelmRunSettings(run_id="x")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"variables"', "3"])
 def test_another_file(text: str) -> None:
     with pytest.raises(ValueError, match="settings"):
-        read_file(text)
+        HelmRunSettings.from_json(text)

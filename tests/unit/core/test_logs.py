@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.core.helm_run_settings import RUN_ID
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.logs import last_message, last_message_in, open_log
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import REDACTED, Redactor
@@ -43,7 +43,8 @@ def test_two_runs_at_once_write_each_into_its_own_folder(tmp_path: Path, capsys:
 
 RUN = "3c0ffee0"
 MESSAGE = 'cannot reach http://llm.example: no "connection"\n  check the URL\n  eval-factory stops: é'
-LINE = last_message(MESSAGE, {RUN_ID: RUN})
+LINE = last_message(MESSAGE, HelmRunSettings(run_id=RUN).environment())
+ANOTHER = last_message(MESSAGE, HelmRunSettings(run_id="another").environment())
 
 
 def test_a_message_of_several_lines_comes_through_among_others() -> None:
@@ -56,7 +57,7 @@ def test_a_message_of_several_lines_comes_through_among_others() -> None:
 @pytest.mark.parametrize(
     ("returncode", "tail"),
     [
-        (0, [LINE]), (1, []), (1, [last_message(MESSAGE, {RUN_ID: "another"})]), (1, [last_message(MESSAGE, {})]),
+        (0, [LINE]), (1, []), (1, [ANOTHER]), (1, [last_message(MESSAGE, {})]),
         (1, [f"model: {LINE}"]), (1, [LINE[:-3]]),
     ],
     ids=["it did not fail", "nothing was said", "another run's", "no run's", "inside a line", "cut"],

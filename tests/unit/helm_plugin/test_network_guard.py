@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
+from eval_factory.core.helm_run_settings import SETTINGS, HelmRunSettings, Pins
 from eval_factory.core.urls import place_of
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.proxies import proxy_for
@@ -105,7 +104,8 @@ def test_names() -> None:
 def test_the_endpoints_proxy_is_the_one_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://other.example:1")
     assert proxy_for("http://host.example/v1") == "http://other.example:1"
-    monkeypatch.setenv("EVAL_FACTORY_PROXIES", '{"http://host.example": "http://proxy.example:2"}')
+    told = HelmRunSettings(proxies={"http://host.example": "http://proxy.example:2"})
+    monkeypatch.setenv(SETTINGS, told.environment()[SETTINGS])
     assert proxy_for("http://host.example/v1") == "http://proxy.example:2"
     assert proxy_for("http://host.example:8/v1") is None
     with ScriptedEndpoint(lambda _: "yes") as endpoint:
@@ -128,11 +128,12 @@ def test_they_are_taken_over_those_of_the_shell(argv: list[str], tmp_path: Path)
     assert env == ENVIRONMENT
     settings = HelmRunSettings(pins=Pins(hub={"a": "b"}), libraries={"HF_HOME": "/bundle"})
     (tmp_path / "settings.json").write_text(settings.file_text())
-    started_by_eval_factory = {**env, "EVAL_FACTORY_RUN_ID": "x"}
+    started_by_eval_factory = {**env, SETTINGS: HelmRunSettings().environment()[SETTINGS]}
     take_settings_of_the_file(argv, started_by_eval_factory)
     assert started_by_eval_factory["HF_HOME"] == "/shell", "it has set them itself"
     take_settings_of_the_file(argv, env)
-    assert env == {**ENVIRONMENT, "HF_HOME": "/bundle", "EVAL_FACTORY_PINS": '{"files": {}, "hub": {"a": "b"}}'}
+    assert env == {**ENVIRONMENT, **settings.environment()}
+    assert env["HF_HOME"] == "/bundle"
 
 
 def test_offline_a_proxy_leads_to_the_endpoint_only(argv: list[str], tmp_path: Path, monkeypatch: Any) -> None:
@@ -141,5 +142,5 @@ def test_offline_a_proxy_leads_to_the_endpoint_only(argv: list[str], tmp_path: P
     (tmp_path / "settings.json").write_text(HelmRunSettings(allowed=(), proxies=proxies).file_text())
     monkeypatch.setattr(network_guard, "proxy_from_environment", lambda _url: env["HTTPS_PROXY"])
     take_settings_of_the_file(argv, env)
-    assert json.loads(env.pop("EVAL_FACTORY_PROXIES")) == proxies
-    assert env == {"PATH": "/bin", "HF_HOME": "/shell", "EVAL_FACTORY_OFFLINE": "[]"}
+    told = HelmRunSettings(allowed=(), proxies=proxies).environment()
+    assert env == {"PATH": "/bin", "HF_HOME": "/shell", **told}

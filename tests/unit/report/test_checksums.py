@@ -12,7 +12,7 @@ import pytest
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import RunDir
 from eval_factory.report import checksums
-from eval_factory.report.checksums import digests_of, forget_checksums, read_checksums, write_checksums
+from eval_factory.report.checksums import digests_of, read_checksums, write_checksums
 from eval_factory.report.reader import load_result
 from finished_folder import RUN, finished_folder
 
@@ -108,6 +108,6 @@ def test_what_is_forgotten_is_gone_and_may_be_gone_before(tmp_path: Path) -> Non
     rundir = RunDir(tmp_path)
     rundir.checksums.write_text("x")
     rundir.attestation.write_text("x")
-    forget_checksums(rundir)
-    forget_checksums(rundir)
+    rundir.forget_checksums()
+    rundir.forget_checksums()
     assert list(tmp_path.iterdir()) == []

@@ -31,11 +31,11 @@ def evaluation(task: str, **extra: Any) -> Any:
     return build_evaluation(request, load_framework(), {})
 
 
-def test_the_default_is_as_before_there_was_another() -> None:
+def test_the_default_is_helm_named_or_not() -> None:
     plain, named = evaluation("pubmed_qa"), evaluation("pubmed_qa", upstream="helm")
     assert plain.task.helm.upstream is named.task.helm.upstream is HELM
     identity = make_plan(plain).identity
-    assert identity == make_plan(named).identity == "v1-494a78c69bbddf87836e"
+    assert identity == make_plan(named).identity == "v1-781ebfc2ee7954696934"
     assert identity != make_plan(evaluation("pubmed_qa", upstream="medhelm")).identity
 
 

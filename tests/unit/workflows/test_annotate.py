@@ -27,7 +27,7 @@ from eval_factory.workflows import annotate
 from eval_factory.workflows.annotate import Known, import_sheets, known_of, plan_lines, plan_of, system_prompts
 from eval_factory.workflows.evaluate import as_it_stands, collect_and_report, finished_before
 from eval_factory.workflows.recollect import last_state
-from eval_factory.workflows.resume import DataRead, written_before
+from eval_factory.workflows.resume import DataRead
 from eval_factory.workflows.verify import verify
 from finished_folder import finished_folder
 from rated_folder import ANSWERS, exported, filled_in, folder_to_rate, is_right, people_say
@@ -84,7 +84,7 @@ def test_a_rerun_keeps_what_people_said(folder: RunDir, tmp_path: Path, monkeypa
     ran = finished_before(plan, DataRead())
     assert ran is not None
     ctx = context(plan.rundir)
-    assert as_it_stands(ctx, plan, ran, written_before(plan.rundir)) is None  # it is not as the run left it
+    assert as_it_stands(ctx, plan, ran) is None  # it is not as the run left it
     again = collect_and_report(ctx, plan, ["helm-run", "--suite", "s"], ran, DataRead())
     assert again.result.clinicians is not None
     assert "corrected by clinicians = " in again.summary

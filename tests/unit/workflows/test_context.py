@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import logging
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +55,12 @@ def test_what_is_wrong_with_credentials_is_warned_of(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    """With --fresh a cache would be deleted; without, only renamed."""
     here = plan(flags(tmp_path))
     here.rundir.root.mkdir()
     here.rundir.cache_db.write_text("mine")
-    fresh = lock_folder(here, {"MY_KEY": KEY}, io.StringIO(), fresh=True)
-    with pytest.raises(ConfigError, match="is no output folder"), fresh:
+    with pytest.raises(ConfigError, match="is no output folder"), lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
         pass
     assert not here.rundir.marker.exists()
-    with lock_folder(here, {"MY_KEY": KEY}, io.StringIO()):
-        pass
 
 
 @pytest.mark.parametrize(
@@ -99,7 +93,7 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tup
     claim(rundir)
     assert rundir.marker.is_file()
     put(rundir.root, "responses/model.jsonl")
-    claim(rundir, fresh=True)
+    claim(rundir)
     assert all((rundir.root / name).read_text() == "mine" for name in names)
 
 
@@ -107,14 +101,13 @@ def test_a_folder_that_holds_nothing_of_ours_is_taken_and_known_again(names: tup
     "name",
     [
         "responses/a.txt", "model_configs/x", "helm/runs/v1/scores.json", "report.html", "results.yml", "run_config.yml",
-        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "packages.txt",
+        "results.jsonl", "instances.jsonl", "evaluation_config.yaml", "packages.txt", "cache.db",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("fresh", [True, False])
-def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool, tmp_path: Path) -> None:
+def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, tmp_path: Path) -> None:
     put(tmp_path, name)
     with pytest.raises(ConfigError, match="is no output folder of eval-factory, and holds what a run would") as told:
-        claim(RunDir(tmp_path), fresh=fresh)
+        claim(RunDir(tmp_path))
     assert "/".join(Path(name).parts[:2] if name.startswith("helm") else Path(name).parts[:1]) in str(told.value)
     assert "--output_dir" in str(told.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
@@ -122,14 +115,8 @@ def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, fresh: bool
 
 def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
-    with closing(sqlite3.connect(rundir.cache_db)) as connection:
-        connection.execute("CREATE TABLE t (x)")
-    assert not rundir.marker.is_file()
-    put(tmp_path, "cache.db", "cache.db.backup")
-    with pytest.raises(ConfigError, match=r"cache\.db\n"):
-        claim(rundir, fresh=True)
     claim(rundir)
-    start_over(rundir)
+    put(tmp_path, "cache.db", "cache.db.backup")
     ready_cache(rundir, LOG)
     start_over(rundir)
     (aside,) = tmp_path.glob("cache.db.set-aside-*")

@@ -19,7 +19,7 @@ from eval_factory.workflows import evaluate as workflow
 from eval_factory.workflows.evaluate import launch_record
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, raise_if_stopped
 from eval_factory.workflows.options import Options
-from eval_factory.workflows.resume import read_state, written_before
+from eval_factory.workflows.resume import read_state
 from finished_folder import finished_folder
 from unit.builders import MINIMAL, context, plan
 
@@ -50,20 +50,21 @@ def test_the_kind_of_a_stop_is_the_kind_of_its_error_and_last_words_count_where_
 
 
 def test_a_killed_run_leaves_no_checksums_of_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They go before anything else in the folder is changed, and come back when a run has ended."""
+    """They go before anything else in the folder is changed."""
     rundir = finished_folder(tmp_path / "out")
     assert rundir.checksums.is_file()
     there: list[bool] = []
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         there.extend([rundir.checksums.exists(), rundir.attestation.exists()])
         raise KeyboardInterrupt
 
     monkeypatch.setattr(workflow, "look_for_prerequisites", lambda *_: None)
-    monkeypatch.setattr(workflow, "data_read", killed)
+    monkeypatch.setattr(workflow, "prepare", killed)
     request = Request(flags={**MINIMAL, "config.output_dir": str(rundir.root)})
+    env = {"OPENAI_API_KEY": "a-key-of-some-length"}
     with pytest.raises(KeyboardInterrupt):
-        workflow.evaluate(request, Options(), env={"OPENAI_API_KEY": "a-key-of-some-length"}, screen=io.StringIO())
+        workflow.evaluate(request, Options(fresh=True), env=env, screen=io.StringIO())
     assert there == [False, False]
 
 
@@ -82,13 +83,12 @@ def test_a_run_that_nothing_has_changed_for_is_shown_as_it_is(tmp_path: Path, mo
     state = read_state(rundir)
     assert state is not None
     ran = Ran((rundir.root / state.runs[0],), state.run_id, state.wall_s)
-    before = written_before(rundir)
-    kept = workflow.as_it_stands(context(rundir, screen), made, ran, before)
+    kept = workflow.as_it_stands(context(rundir, screen), made, ran)
     assert kept is not None
     assert kept.summary.splitlines()[0].startswith("pubmed_qa: exact_match = 0.5000")
     assert "its result stands (--fresh starts over)" in screen.getvalue()
     rundir.results_yml.write_text("edited")
-    assert workflow.as_it_stands(context(rundir, screen), made, ran, before) is None
+    assert workflow.as_it_stands(context(rundir, screen), made, ran) is None
     assert "collecting its results again" in screen.getvalue()
 
 

@@ -61,7 +61,7 @@ def test_the_files_that_helm_run_reads_are_for_the_user_alone(debug: bool, here:
     written = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
     settings = written.pop(SETTINGS)
     assert written == model_files(here, debug=debug)
-    assert json.loads(settings) == {"variables": {"EVAL_FACTORY_FILE_LISTS": "/lists"}}
+    assert json.loads(settings)["file_lists"] == "/lists"
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     document: dict[str, Any] = yaml.safe_load(here.rundir.run_config.read_text("utf-8"))
     info, command = here.evaluation.framework.framework, f"helm-run --suite 'a b {REDACTED}'"

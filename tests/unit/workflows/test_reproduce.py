@@ -17,8 +17,14 @@ from eval_factory.demo.example import write_example
 from eval_factory.endpoint.response_cache import read_origin, write_origin
 from eval_factory.report.reader import load_result
 from eval_factory.workflows import recollect as module
-from eval_factory.workflows.recollect import reproduce, run_again, scores_beside, what_was_asked, without_unset
-from eval_factory.workflows.rescore import copy_answers
+from eval_factory.workflows.recollect import (
+    copy_answers,
+    reproduce,
+    run_again,
+    scores_beside,
+    what_was_asked,
+    without_unset,
+)
 from finished_folder import finished_folder
 from unit.builders import evaluation
 
@@ -83,7 +89,7 @@ def test_what_is_needed_and_what_differs_is_told(tmp_path: Path, monkeypatch: py
     (need,) = gone.needs
     assert need == f"config.params.extra.benchmark: {where} is not there; put it there, or write its new place"
     names = [f"data: {name}" for name in ("benchmark.yaml", "prompt.txt", "data.csv")]
-    assert [line.split(" is not here")[0] for line in gone.differences[2:-1]] == names
+    assert [line.split(" is not here")[0] for line in gone.differences[2:]] == names
 
 
 def test_two_results_are_compared(folder: RunDir) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line
-from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.helm_run_settings import WITHOUT, HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
@@ -145,7 +145,7 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     """
     helm = installed_upstream()
     asked = names.asked_run_specs(sys.argv)
-    without = HelmRunSettings.from_environment(os.environ).without
+    without = set(os.environ.get(WITHOUT, "").split(","))
     for patch in patches:
         if patch.stage is not stage or patch in _applied or patch.name in _left_out:
             continue

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
 from eval_factory.helm_plugin.patches.speed import in_place_of
@@ -220,15 +220,14 @@ answer stops here, in the order of a git tree, which is that of the names' bytes
 
 def known_names(scenario: str, folder: Path) -> list[str] | None:
     """The names as GitHub would give them: the bundle's list, or offline the files that are there; None: ask GitHub."""
-    settings = HelmRunSettings.from_environment(os.environ)
-    lists = settings.file_lists
+    lists = HelmRunSettings.from_environment(os.environ).file_lists
     if lists is not None and (path := Path(lists) / f"{scenario}.json").is_file():
         found = [str(name) for name in json.loads(path.read_text(encoding="utf-8"))["names"]]
     elif network_guard.guard() is not None:
         found = sorted((path.name for path in folder.glob("*.txt")), key=os.fsencode)
     else:
         return None
-    return found if settings.all_files else found[:LISTED_BY_GITHUB]
+    return found if os.environ.get(ALL_FILES) == "1" else found[:LISTED_BY_GITHUB]
 
 
 def list_procedures_without_github(get_instances: _GetInstances) -> _GetInstances:

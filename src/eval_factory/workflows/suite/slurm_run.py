@@ -54,7 +54,7 @@ def run_as_job(
         raise ConfigError("--watch shows a run of this machine; of a job: eval-factory suite logs -f OUTPUT_DIR")
     plan = make_plan(evaluation)
     suite = suite_of(evaluation, plan, env)
-    claim(plan.rundir, fresh=options.fresh)
+    claim(plan.rundir)
     folder = RunSuiteDir(suite.folder.root)
     if not SlurmStore(folder).open_waves():
         with plan.rundir.locked():  # nobody does the same run on this machine

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SampleSettings
 from eval_factory.helm import environments
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
@@ -104,8 +105,9 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
     unknown = asked()
     assert always - unknown == set()
     assert all(name.startswith("confine_") for name in unknown - always)
-    assert asked("pubmed_qa", EVAL_FACTORY_PINS="{}") - always == {"read_pinned_revisions"}
-    assert asked("pubmed_qa", EVAL_FACTORY_SAMPLE='{"seed": 0}') - always == {"draw_with_a_seed"}
+    assert asked("pubmed_qa", **HelmRunSettings(pins=Pins()).environment()) - always == {"read_pinned_revisions"}
+    drawn = HelmRunSettings(sample=SampleSettings(0)).environment()
+    assert asked("pubmed_qa", **drawn) - always == {"draw_with_a_seed"}
     juries = {"ask_judges_in_parallel", "replace_missing_summ_eval"}
     assert asked("aci_bench") - always == juries
     assert asked("mtsamples_procedures") - always - juries == {"list_procedures_without_github"}

@@ -35,7 +35,7 @@ def retrieve(url, target):
 urllib.request.urlretrieve = retrieve
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 patch_named("name_failed_downloads").apply()
-if "EVAL_FACTORY_PINS" in os.environ:
+if "EVAL_FACTORY_SETTINGS" in os.environ:
     patch_named("read_pinned_revisions").apply()
 from helm.benchmark.scenarios.medbullets_scenario import MedBulletsScenario
 try:

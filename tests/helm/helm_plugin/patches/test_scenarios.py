@@ -20,7 +20,7 @@ from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProc
 from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
 from pyarrow import parquet
 
-from eval_factory.core.helm_run_settings import _FILE_LISTS, ALL_FILES
+from eval_factory.core.helm_run_settings import ALL_FILES, SETTINGS, HelmRunSettings
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches import optional_deps, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
@@ -129,7 +129,7 @@ def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypa
 
 @pytest.fixture
 def _github(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(_FILE_LISTS, raising=False)
+    monkeypatch.delenv(SETTINGS, raising=False)
     monkeypatch.delenv(ALL_FILES, raising=False)
     monkeypatch.setattr(network_guard, "guard", lambda: None)
 
@@ -147,7 +147,7 @@ def test_files_that_are_there_count_offline(tmp_path: Path, monkeypatch: pytest.
 def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [f"{number:04}.txt" for number in range(1001)]
     (tmp_path / "mtsamples_replicate.json").write_text(json.dumps({"names": listed}))
-    monkeypatch.setenv(_FILE_LISTS, str(tmp_path))
+    monkeypatch.setenv(SETTINGS, HelmRunSettings(file_lists=str(tmp_path)).environment()[SETTINGS])
     assert known_names("mtsamples_replicate", tmp_path) == listed[:1000]
     assert known_names("mtsamples_procedures", tmp_path) is None
     monkeypatch.setenv(ALL_FILES, "1")
