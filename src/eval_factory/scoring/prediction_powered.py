@@ -17,7 +17,7 @@ paper, whose unlabelled answers are those that nobody rated, and whose lambda is
 Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place.
 
 The interval. Where nearly all answers are right, the few that are not are in no sample, and its variance V says too
-little. As in `intervals.on_a_scale`, w pseudo-answers stand at each end of the scale (lo, hi), after A. Agresti and B.
+little. As in `intervals.student_t`, w pseudo-answers stand at each end of the scale (lo, hi), after A. Agresti and B.
 Caffo, The American Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
