@@ -39,7 +39,6 @@ from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metr
 from eval_factory.scoring.sequential import Looks
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
-from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.asked_again import is_asked_again, is_in_another_form
 from eval_factory.tasks.errata import CORRECTED
 
@@ -69,7 +68,7 @@ def collect(
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     plain = [one for one in metrics if not is_asked_again(one.perturbation)]
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
-    usage, changes, used = usage_of(plan, run_id, wall_s)
+    usage, changes, used = journal.usage_of(plan, run_id, wall_s)
     stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
     answers = StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own

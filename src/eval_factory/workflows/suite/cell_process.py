@@ -34,7 +34,7 @@ WITHOUT_FORK = "--without-fork"
 _NEEDED = (
     "eval_factory.workflows.evaluate", "eval_factory.endpoint.shared_limits", "eval_factory.executors.progress",
     "eval_factory.plan.preflight", "jsonschema", "eval_factory.scoring.collect", "eval_factory.report.write",
-    "eval_factory.report.screen", "eval_factory.scoring.usage", "eval_factory.scoring.provenance", "scipy.special",
+    "eval_factory.report.screen", "eval_factory.scoring.journal", "eval_factory.scoring.provenance", "scipy.special",
     "scipy.stats",
 )  # fmt: skip
 """What a run imports at the latest when it writes its result."""
