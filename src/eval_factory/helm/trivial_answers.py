@@ -276,8 +276,6 @@ class TrivialScores:
     data_sha256: str = ""
     """Of the questions, their references and the metrics: whoever reads the same has the same floors."""
     known: bool = False  # whether these data are among those whose floors come with the package: nothing was computed
-    limit_s: float = 0.0
-    spent_s: float = 0.0
     lower_is_better: list[str] = field(default_factory=list)
     questions: list[tuple[str, int, str | None]] = field(default_factory=list)  # id, trial and split of each
     strategies: list[StrategyScores] = field(default_factory=list)

@@ -94,7 +94,7 @@ def score_trivial_answers(
         made = TrivialScores(left_out=["all"])
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
         made = TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
-    made = replace(made, run=run_spec.name, limit_s=limit.seconds, spent_s=limit.spent)
+    made = replace(made, run=run_spec.name)
     try:
         made.write(helm_dir)
     except (OSError, ValueError) as error:

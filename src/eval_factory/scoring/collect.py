@@ -28,7 +28,7 @@ from eval_factory.scoring.floors import FloorScores, ProbedJudges
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.provenance import Remembered, clock_of, provenance_of
+from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
 from eval_factory.scoring.records import InstanceRecords, StoredAnswers
 from eval_factory.scoring.request_states import key_of
@@ -74,7 +74,7 @@ def collect(
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     again = Askings.of(plan, run, readability.form, answers.logprobs_of)
-    floors = FloorScores(plan, run, plain, readability.form, clock_of(remembered))
+    floors = FloorScores(plan, run, plain, readability.form)
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None

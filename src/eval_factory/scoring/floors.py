@@ -7,7 +7,6 @@ lenient ones are made of them here, by the rules that the model's answers are re
 from __future__ import annotations
 
 import statistics
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from itertools import chain
 
 from eval_factory.core import formats
 from eval_factory.core.results import Floor, JudgeProbe, Score
-from eval_factory.core.this_process import Clock, OutOfTime, TimeLimit
 from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decisions_of
 from eval_factory.helm.trivial_answers import (
@@ -41,9 +39,7 @@ from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
 
-MISSING_FLOORS = "floors are missing for "
-LATE = "corrected and lenient scores"
-INCOMPLETE_FLOORS = "floors are not whole: "
+MISSING_FLOORS, INCOMPLETE_FLOORS = "floors are missing for ", "floors are not whole: "
 
 
 class _Strategy:
@@ -92,38 +88,31 @@ class FloorScores:
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
     def __init__(
-        self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None,
-        clock: Clock = time.thread_time,
-) -> None:  # fmt: skip
+        self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None
+    ) -> None:
         """`metrics`: HELM's own. `form`: of the answers, where they have one."""
         trivial = read_trivial_scores(plan.rundir.helm)
         self._trivial = trivial if trivial is not None and trivial.run == run.run_spec.name else None
         self._strategies: list[_Strategy] = []
         self._numbers: dict[InstanceKey, int] = {}
-        self._form, self._late = form, False
+        self._form = form
         self._failed: Exception | None = None
         if (trivial := self._trivial) is None:
             return
         self._numbers = {(id_, trial, None): number for number, (id_, trial, _) in enumerate(trivial.questions)}
-        self._limit = TimeLimit(trivial.limit_s - trivial.spent_s, clock)
         try:
-            with self._limit:
-                self._strategies += [_Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies]
+            self._strategies += [_Strategy(plan, trivial, scored, metrics) for scored in trivial.strategies]
         except ValueError as error:
             self._failed = error
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
         """One request, for the metrics that are not HELM's."""
         number = self._numbers.get(key)
-        if number is None or self._late or self._failed:
+        if number is None or self._failed:
             return
         try:
-            with self._limit:
-                self._limit.check()
-                for strategy in self._strategies:
-                    strategy.add(number, key, state, self._form)
-        except OutOfTime:
-            self._late = True
+            for strategy in self._strategies:
+                strategy.add(number, key, state, self._form)
         except Exception as error:  # a rule may raise anything
             self._failed = error
 
@@ -164,7 +153,7 @@ class FloorScores:
 
     def _derived(self, strategy: _Strategy) -> list[MetricValues]:
         """Nothing where the rules were not applied to every instance."""
-        if self._late or self._failed:
+        if self._failed:
             return []
         try:
             lenient = lenient_metrics(strategy.metrics(), strategy.lenient) if strategy.lenient else []
@@ -181,10 +170,9 @@ class FloorScores:
         if self._failed is not None:
             kind = type(self._failed).__name__
             yield Note(Importance.BACKGROUND, f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored")
-        late = [*(trivial.left_out if trivial is not None else ()), *([LATE] if self._late else ())]
-        if late:
+        if trivial is not None and trivial.left_out:
             why = "a tenth of the run's time was not enough to compute them"
-            yield Note(Importance.BACKGROUND, f"{MISSING_FLOORS}{', '.join(late)}: {why}")
+            yield Note(Importance.BACKGROUND, f"{MISSING_FLOORS}{', '.join(trivial.left_out)}: {why}")
 
 
 def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:

@@ -1,18 +1,15 @@
 """What exactly was run, and with what: versions, data, prompts, target, machine, files, times.
 
 Nothing here names the machine, its user or a path. Whoever verifies a folder has HELM's files and the cache, but
-perhaps not the data, nor logs/, nor as fast a machine: what was taken from those is `Remembered` from the stored result
-then.
+perhaps not the data, nor logs/: what was taken from those is `Remembered` from the stored result then.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import platform
 import re
-import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +21,6 @@ from typing import Any
 from eval_factory import __version__
 from eval_factory.core.results import PACKAGED, UTC_FORMAT, AskedEndpoint, Provenance, TaskResult
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.this_process import Clock
 from eval_factory.data.run_data import hashes_of, revisions_of
 from eval_factory.demo.example import packaged_data
 from eval_factory.endpoint import media
@@ -32,7 +28,6 @@ from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import Environment, environment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.errata import load_errata
 from eval_factory.tasks.framework import framework_path
@@ -254,12 +249,3 @@ class Remembered:
             made, dataset_files=data, dataset_revisions=revisions_of(plan, data),
             started_at=times.started_at, ended_at=times.ended_at,
         )  # fmt: skip
-
-
-def clock_of(remembered: Remembered | None) -> Clock:
-    """The real one of a first collection; later one with which floors come as far as they came then, because whoever
-    collects again may have more or less time."""
-    if remembered is None:
-        return time.thread_time
-    late = any(note.startswith(MISSING_FLOORS) and LATE in note for note in remembered.notes)
-    return itertools.count(0.0, 1e9).__next__ if late else lambda: 0.0

@@ -217,7 +217,7 @@ def _collected(
 
 
 def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
-    """What the stored result says of data, logs and time."""
+    """What the stored result says of data and logs."""
     from eval_factory.scoring import provenance
 
     sources: dict[str, str] = {}

@@ -259,7 +259,6 @@ def test_what_there_is_no_time_for_is_named_and_done_the_next_time(tmp_path: Pat
     early = scored(tmp_path, states, limit=limit(6.0))  # two to hash them, four for two answers
     assert [one.name for one in early.strategies] == ["empty", "refusal"]
     assert early.left_out == ["majority", "always A", "always B", "random"]
-    assert (early.limit_s, early.spent_s) == (6.0, 8.0)
     later = scored(tmp_path, states)
     assert (means(later)["always A"], later.left_out) == (0.5, [])
     assert scored(tmp_path, yes_no("no"), limit=limit(0.5)).left_out == ["all"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -11,19 +10,15 @@ from typing import Any
 import pytest
 
 from eval_factory.core.results import Floor, Score, Stats, TaskResult
-from eval_factory.helm import names, output
+from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import StrategyScores, TrivialScores
 from eval_factory.scoring import corrections, floors
 from eval_factory.scoring.corrections import Case
-from eval_factory.scoring.floors import FloorScores, notes_on_floors
+from eval_factory.scoring.floors import notes_on_floors
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.readability import answer_form_of
-from eval_factory.scoring.request_states import key_of
-from eval_factory.scoring.scores import metric_values_of
 from eval_factory.tasks.known_floors import KnownSet
-from unit.builders import draft, plan
 from unit.scoring.known import near
-from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
+from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state
 
 FLAG = "medec_error_flag_accuracy"
 SAMPLE = {"config.params.limit_samples": 4, "target.api_endpoint.training_cutoff": "2019-08"}
@@ -34,7 +29,7 @@ def write_trivial(folder: Path, *strategies: StrategyScores, **fields: Any) -> N
     """Beside what `result_of` writes in this folder."""
     helm = folder / "out" / "helm"
     helm.mkdir(parents=True)
-    usual = {"run": "r", "limit_s": 100.0, "questions": QUESTIONS, "strategies": list(strategies)}
+    usual = {"run": "r", "questions": QUESTIONS, "strategies": list(strategies)}
     made = TrivialScores(**{**usual, **fields})
     made.write(helm)
 
@@ -215,28 +210,6 @@ def test_a_rule_that_raises_on_a_trivial_answer_costs_corrected_floors_alone(
     assert result.validity.floors[FLAG].value == 1.0
     assert result.scores[f"{FLAG}.corrected"].value == 1.0
     assert bool(notes_about(result, "floors are not whole: ZeroDivisionError")) is (trivial == "0")
-
-
-@pytest.mark.parametrize(("limit_s", "spent_s", "late"), [(20.0, 0.0, False), (20.0, 15.0, True), (3.0, 0.0, True)])
-def test_rules_are_applied_within_what_is_left_of_the_time(
-    limit_s: float, spent_s: float, late: bool, tmp_path: Path
-) -> None:
-    """The clock goes on by one second whenever it is read: twice for the beginning, three times a question."""
-    write_trivial(tmp_path, always("0", 0, 1, 1, 1, metric=FLAG), limit_s=limit_s, spent_s=spent_s)
-    here = plan({"config.output_dir": str(tmp_path / "out"), "config.type": "medec"})
-    folder = here.rundir.helm / "runs" / "s" / "r"
-    write_run(folder, of_medec("CORRECT", "0 x", "1 x", "1 x"), {FLAG: [1.0, 0.0, 0.0, 0.0]})
-    run = output.read_run(folder)
-    metrics = metric_values_of(run, TEST)
-    form = answer_form_of(here.evaluation.task.helm, run, FLAG)
-    found = FloorScores(here, run, metrics, form, itertools.count().__next__)
-    for one in run.request_states():
-        found.add(key_of(one), one)
-    made = draft()
-    found.complete(made)
-    assert set(made.floors) == ({FLAG} if late else {FLAG, f"{FLAG}.corrected"})
-    missing = "floors are missing for corrected and lenient scores: a tenth of the run's time was not enough"
-    assert [text.startswith(missing) for text in made.notes.texts()] == [True] * late
 
 
 def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> None:

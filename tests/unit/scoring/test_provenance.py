@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import time
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -14,20 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.this_process import OutOfTime, TimeLimit
 from eval_factory.data.sources import load_sources
 from eval_factory.demo.example import packaged_data
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.names import PATCHES_FILE
 from eval_factory.scoring import provenance
-from eval_factory.scoring.collect import collect
-from eval_factory.scoring.floors import LATE, MISSING_FLOORS
 from eval_factory.tasks.framework import framework_path
 from eval_factory.tasks.upstreams import HELM
 from stored_results import PROVENANCE
 from unit.builders import plan
 from unit.scoring.test_collect import FOUR, result_of, state
-from unit.scoring.test_floors import FLAG, QUESTIONS, always, of_medec, write_trivial
 
 
 def test_the_kind_of_machine_and_not_which_one_it_is() -> None:
@@ -138,32 +133,3 @@ def test_hashes_revisions_and_times_are_the_stored_ones(tmp_path: Path) -> None:
         here, replace(now, started_at="t", ended_at=None, dataset_files={name: "x"})
     )
     assert (told.started_at, told.ended_at, told.dataset_files, told.dataset_revisions) == ("t", None, {name: "x"}, {})
-
-
-def spend(remembered: provenance.Remembered) -> None:
-    limit = TimeLimit(0.0, provenance.clock_of(remembered))
-    for _ in range(3):
-        with limit:
-            limit.check()
-
-
-def test_floors_that_were_made_in_time_are_made_however_slow_it_is_now_and_no_others() -> None:
-    for note in (f"{MISSING_FLOORS}random", f"{LATE} are high", "other"):
-        spend(provenance.Remembered(PROVENANCE, (note,)))
-    assert provenance.clock_of(None) is time.thread_time
-    with pytest.raises(OutOfTime):
-        spend(provenance.Remembered(PROVENANCE, ("other", f"{MISSING_FLOORS}random, {LATE}: a tenth")))
-
-
-def test_the_collector_has_no_less_time_for_floors_than_it_had(tmp_path: Path) -> None:
-    """No time is left here, so that a first collection leaves out what is not HELM's own."""
-    states = of_medec("CORRECT", "1 He is well.")
-    write_trivial(tmp_path, always("", 1.0, 1.0, metric=FLAG), questions=QUESTIONS[:2], limit_s=0.0)
-    result = result_of(tmp_path, {"config.type": "medec"}, states=states, values={FLAG: [1.0, 0.0]})
-    assert set(result.validity.floors) == {FLAG}
-    here = plan({"config.type": "medec", "config.output_dir": str(tmp_path / "out")})
-    folders = list(here.rundir.helm.glob("runs/s/r"))
-    for notes, labels in (((), {FLAG, f"{FLAG}.corrected"}), (result.validity.notes, {FLAG})):
-        then = provenance.Remembered(result.provenance, notes)
-        again = collect(here, folders, run_id="run", wall_s=1.0, git_hash=None, remembered=then)
-        assert set(again.validity.floors) == labels
