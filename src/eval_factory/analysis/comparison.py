@@ -16,9 +16,6 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.nouns import Evidence
-from eval_factory.core.tables import Table
-from eval_factory.core.tables import html as in_html
-from eval_factory.report import result_views as html
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.report.result_views import COUNT, FLAG, NUMBER, TEXT, frame
 from eval_factory.scoring import paired
@@ -138,14 +135,8 @@ class Compared:
     def comparable(self) -> bool:
         return not self.reasons
 
-    def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """A row a pair, none where they cannot be compared; with `instances`, as `instances_frame`.
-
-        Raises:
-            PrerequisiteError: pandas is not installed.
-        """
-        if instances:
-            return self.instances_frame()
+    def to_frame(self) -> DataFrame:
+        """A row a pair, none where they cannot be compared. Raises PrerequisiteError: pandas is not installed."""
         rows = []
         for one in self.comparisons:  # the record, with the letters of the pair in place of the folders
             record, (low, high) = comparison_record(one), one.bounds or (None, None)
@@ -154,11 +145,7 @@ class Compared:
         return frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
-        """A row for each instance of a pair whose values differ, with the label of the better one.
-
-        Raises:
-            PrerequisiteError: pandas is not installed.
-        """
+        """A row for each instance of a pair whose values differ, with the label of the better one; raises the same."""
         rows = [
             {**_names(one), "id": key, "better": better.label}
             for one in self.comparisons
@@ -167,36 +154,13 @@ class Compared:
         ]
         return frame(FLIP_COLUMNS, rows)
 
-    def _repr_html_(self) -> str:
-        """The pairs with their differences, or why there are none; the ranks of three or more."""
-        if not self.comparable:
-            reasons = [reason.message for reason in self.reasons]
-            return html.html_block(f"not comparable: {self._model_names}", html.html_list(reasons))
-        rows = [
-            (
-                one.pair, one.metric, formats.score(one.paired.difference, sign="+"),
-                formats.between(one.paired.ci_low, one.paired.ci_high, missing="-"),
-                formats.p_value(one.paired.p_value if one.p_holm is None else one.p_holm, missing="-"),
-                str(one.paired.n), "yes" if one.significant else "no",
-            )
-            for one in self.comparisons
-        ]  # fmt: skip
-        head = ("pair", "metric", "difference", "95 % interval", "p", "n", "a difference is shown")
-        ranks = "; ".join(f"{one.model.label}: rank {one}" for one in self.ranks)
-        below = [html.paragraph(ranks)] if ranks else []
-        below += html.html_list([f"accepted: {reason.message}" for reason in self.accepted])
-        return html.html_block(self._model_names, [in_html(Table(head, rows, 5), html.MAX_ROWS), *below])
-
     def __repr__(self) -> str:
         pairs = [f"{one.pair} = {formats.score(one.paired.difference, sign='+')}" for one in self.comparisons]
         parts = pairs[:3] + ["..."] * (len(pairs) > 3)
         if not self.comparable:
             parts = [f"not comparable: {self.reasons[0].message}"]
-        return f"<Compared {one_line('; '.join([self._model_names, *parts]))}>"
-
-    @property
-    def _model_names(self) -> str:
-        return ", ".join(f"{model.label} {model.name}" for model in self.models)
+        models = ", ".join(f"{model.label} {model.name}" for model in self.models)
+        return f"<Compared {one_line('; '.join([models, *parts]))}>"
 
 
 @dataclass(frozen=True)
@@ -214,9 +178,9 @@ def _wrong_with(folders: Sequence[Path | str], margin: float | None, allow: Coll
         yield "compare: give two folders or more"
     if margin is not None and not margin > 0:
         yield f"compare: --margin {margin} is not above 0"
-    names = sorted(comparison_reasons.REASONS.keys() - comparison_reasons.NEVER_ACCEPTED)
-    if unknown := ", ".join(sorted(set(allow) - set(names))):
-        yield f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(names)}"
+    known = comparison_reasons.ACCEPTED_REASONS
+    if unknown := ", ".join(sorted(set(allow) - set(known))):
+        yield f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(known)}"
 
 
 def compare(

@@ -69,22 +69,12 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
     )
 
 
-REASONS: Mapping[str, str] = {
-    "task": "they are of different tasks",
-    "metric": "a result lacks the metric, or their main metrics differ; no --allow helps",
-    "upstream": "they are of two upstreams, which are two benchmarks of one name",
-    "prompts": "the models were asked in different words",
-    "data": "the data files differ",
-    "errata": "another list of known defects was applied",
-    "helm": "another version of HELM scored them",
-    "judges": "other judges, or judges with other prompts, rated the answers",
-    "settings": "failed instances are counted in different ways",
-    "instances": "one has instances that the other lacks",
-    "coverage": "too few instances have a score",
-    "reportable": "a result is not reportable for another reason",
-    "no_pairs": "no instance has a value in both; no --allow helps",
-}
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
+ACCEPTED_REASONS = (
+    "coverage", "data", "errata", "helm", "instances", "judges", "prompts", "reportable", "settings", "task",
+    "upstream",
+)  # fmt: skip
+"""Those that `--allow` knows; docs/compare.md says what each is."""
 
 
 @dataclass(frozen=True)

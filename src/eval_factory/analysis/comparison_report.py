@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eval_factory.analysis.comparison import Compared, Comparison, compare, comparison_record, difference
 from eval_factory.core import formats
@@ -17,6 +17,9 @@ from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report.reader import StoredResult, load_result
 from eval_factory.scoring.intervals import PROPORTION
 from eval_factory.scoring.paired import MCNEMAR
+
+if TYPE_CHECKING:
+    from eval_factory.report.drawing import Drawing
 
 Texts = Mapping[str, Mapping[str, str]]  # instance id -> `prompt`, `references`, and the answers, `A` and `B`
 
@@ -221,7 +224,7 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plot_kinds import PlottedValue, difference_plot, dot_plot
+    from eval_factory.report.plot_kinds import dot_plot
     from eval_factory.report.result_plots import plotted
 
     metric = stored[0].result.main_metric
@@ -232,11 +235,13 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
             scale = score.scale
             rows.append(plotted(f"{model.label} {model.name}", score))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
-    for pair in compared.comparisons:
-        row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
-        names = (f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}")
-        title, axis, better = f"{pair.metric}, {pair.pair}", f"difference in {pair.metric}", pair.higher_is_better
-        found.append(
-            difference_plot(f"Difference in {title}", [row], names=names, axis_label=axis, higher_is_better=better)
-        )
-    return [svg(drawing) for drawing in found]
+    return [svg(drawing) for drawing in [*found, *map(plot_of_difference, compared.comparisons)]]
+
+
+def plot_of_difference(one: Comparison) -> Drawing:
+    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
+
+    row = PlottedValue(one.pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n)
+    names = (f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}")
+    title, axis = f"Difference in {one.metric}, {one.pair}", f"difference in {one.metric}"
+    return difference_plot(title, [row], names=names, axis_label=axis, higher_is_better=one.higher_is_better)

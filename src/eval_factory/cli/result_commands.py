@@ -229,7 +229,7 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     if len(results) == 1:
         return plots_of(results[0])
     from eval_factory import api  # imports scipy
-    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
+    from eval_factory.analysis.comparison_report import plot_of_difference
 
     compared = api.compare(folders)
     if not compared.comparable:
@@ -242,13 +242,7 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
         for name, drawing in plots_of(result).items()
     }
     for one in compared.comparisons:
-        found = one.paired
-        plots[f"difference-{one.a.label}-{one.b.label}".lower()] = difference_plot(
-            f"{one.task}: {one.metric}, {one.b.name} minus {one.a.name}",
-            [PlottedValue(one.metric, found.difference, found.ci_low, found.ci_high, found.n)],
-            names=(f"{one.a.label} ({one.a.name})", f"{one.b.label} ({one.b.name})"),
-            axis_label=f"{one.b.label} minus {one.a.label}", margin=one.margin, higher_is_better=one.higher_is_better,
-        )  # fmt: skip
+        plots[f"difference-{one.a.label}-{one.b.label}".lower()] = plot_of_difference(one)
     return plots
 
 

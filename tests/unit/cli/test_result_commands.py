@@ -81,9 +81,9 @@ def test_the_plots_of_two_results_and_of_their_difference(tmp_path: Path) -> Non
     one = ["score", "distribution", "latency", "validity"]
     assert list(drawings) == [*(f"a-{name}" for name in one), *(f"b-{name}" for name in one), "difference-a-b"]
     difference = drawings["difference-a-b"]
-    assert difference.title == "pubmed_qa: exact_match, org/model minus org/model"
-    assert difference.description.startswith("exact_match: 0.375 (")
-    assert difference.description.endswith("; B (org/model) is better above zero, A (org/model) below.")
+    assert difference.title == "Difference in exact_match, B - A"
+    assert difference.description.startswith("B - A: 0.375 (")
+    assert difference.description.endswith("; B org/model is better above zero, A org/model below.")
     assert drawings["b-distribution"].description == "8 values; 0: 1; 1: 7."
 
 
