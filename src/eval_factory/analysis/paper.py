@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.gate_policy import check_lock, load_policy
+from eval_factory.analysis.gate import check_lock, load_policy
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError

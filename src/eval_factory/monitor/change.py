@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import evaluate_policy
-from eval_factory.analysis.gate_policy import check_lock, load_policy
+from eval_factory.analysis.gate import check_lock, evaluate_policy, load_policy
 from eval_factory.analysis.gate_report import gate_text
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import Verdict

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eval_factory.analysis.gate_policy import load_policy
+from eval_factory.analysis.gate import load_policy
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.formats import counted
