@@ -190,12 +190,9 @@ def compare(
     margin: float | None = None,
     allow: Collection[str] = (),
 ) -> Compared:
-    """Compare the results of output folders, each with each.
+    """Compare the results of output folders, each with each, by a score's name; the main metric if not given.
 
-    Args:
-        metric: a score's name, such as `exact_match.corrected`; the main metric if not given.
-        margin: in the metric's own unit: 0.05 is five points of a share.
-        allow: names of reasons that are accepted.
+    The margin is in the metric's own unit: 0.05 is five points of a share. `allow`: names of accepted reasons.
 
     Raises:
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.

@@ -53,14 +53,9 @@ def collect(
     data_bundle: Mapping[str, Any] | None = None,
     remembered: Remembered | None = None,
 ) -> TaskResult:
-    """The result of a finished helm-run.
+    """The result of a finished helm-run, from the run folders that it wrote (a task is one) and its own attempts.
 
-    Args:
-        runs: the run folders that this run wrote; a task is one.
-        run_id: whose attempts in the journal are this run's.
-        wall_s: seconds that helm-run took.
-        data_bundle: the record of the data bundle that was read.
-        remembered: where the run was collected before, and its data or logs may be gone since.
+    `remembered`: where the run was collected before, and its data or logs may be gone since.
     """
     run = output.read_run(runs[0])
     entry = plan.evaluation.task.helm
@@ -159,7 +154,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
 
 def _keep_slots(draft: Draft) -> None:
     """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0 and the bounds."""
-    for key, split in draft.tally.split_of_unscorable.items():
+    for key, (_, split) in draft.tally.unscorable.items():
         for metric in draft.metrics:
             label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)
             if metric.values and metric.label == label and key[2] is None and key not in metric.values:

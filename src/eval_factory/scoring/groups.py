@@ -99,12 +99,8 @@ def scores_by_group(
     Each has the p-value of the test that it does not differ from the rest of the instances, and the same corrected for
     the field's groups. A group of fewer than ten instances is counted, not shown; it is among the others' rest.
 
-    Args:
-        members: field -> value -> instances.
-        missing: instances without a value that counts.
-        failed_as_zero: whether they count as 0, as in the score of all instances.
-        beside: the corrected values of `metric`, where there are any: a group that HELM scores wrongly looks like a
-            finding without them.
+    `members`: field -> value -> instances. `beside`: the corrected values of `metric`, where there are any: a group
+    that HELM scores wrongly looks like a finding without them.
     """
     scores: dict[str, dict[str, dict[str, Score]]] = {}
     hidden = {}

@@ -44,10 +44,7 @@ def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
 def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
-    Args:
-        share: from 0 to 1.
-        count: how many values it is of; the effective number where they are clustered, which need not be whole.
-        quantile: in place of the normal distribution's.
+    The count is the effective number of values where they are clustered; `quantile` takes the place of the normal one.
     """
     z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
     spread = z * z / count
@@ -184,10 +181,8 @@ def of_equal_values(value: float, count: float, scale: Ends, each_side: float = 
 
     With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
     bound (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss
-    2.5 % at each end. The mean is furthest away where that share stands at an end of the scale.
-
-    Args:
-        count: of independent values; the effective number of clusters, where values are clustered.
+    2.5 % at each end. The mean is furthest away where that share stands at an end of the scale. Of clustered values
+    the count is the effective number of clusters.
     """
     low, high = scale
     share = 1 - each_side ** (1 / count)
@@ -326,8 +321,7 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
 def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> list[float | None]:
     """P values corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979).
 
-    Args:
-        unknown_count: whether those that are None, and stay so, count among them all the same.
+    `unknown_count`: those that are None, and stay so, count among them all the same.
     """
     known = sorted((value, at) for at, value in enumerate(p_values) if value is not None)
     number = len(p_values) if unknown_count else len(known)
@@ -357,13 +351,7 @@ def bca_of_ratio(
 
     So are precision and recall made of counts, and every metric of HELM's that counts some instances more than once.
     The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed: the same values give the same interval. Clusters
-    are drawn uncut.
-
-    Args:
-        numerators, denominators: of each instance.
-        clusters: of each instance the source that it shares with others; None where none is known.
-
-    Nothing where there are fewer than five instances or effective clusters, and where all resamples are equal.
+    are drawn uncut. Nothing of fewer than five instances or effective clusters, and where all resamples are equal.
     """
     clusters_of = range(len(numerators)) if clusters is None else clusters
     sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))

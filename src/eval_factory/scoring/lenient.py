@@ -93,8 +93,7 @@ def answer_field(text: str) -> str:
 def label_in(answer: str, options: Mapping[str, str]) -> str | None:
     """The label of the option that an answer states; None where it states none, or several.
 
-    Args:
-        options: label, such as A -> the option's text; empty, or the label itself, where it is not known.
+    `options`: label -> the option's text; empty, or the label itself, where it is not known.
     """
     if not options or not answer.strip():
         return None
@@ -170,8 +169,7 @@ def _last_line(text: str) -> set[int]:
 def lenient_metrics(metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
     """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
 
-    Args:
-        values: 1 or 0 by the readings. Without an answer an instance has none; it keeps its place, with 0, for bounds.
+    An instance without an answer has no value by the readings; it keeps its slot, with 0, for bounds.
     """
     return [
         MetricValues(

@@ -72,11 +72,7 @@ def right_answers(state: output.RequestState) -> list[str]:
 
 
 def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
-    """The form that a run's answers are asked for in; None for open text, and for what is no text.
-
-    Args:
-        main_metric: letters as references are a form only where an answer has to equal one.
-    """
+    """The form that a run's answers are asked for in; None for open text, and for what is no text."""
     if entry.answer_form is not None:
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
@@ -92,7 +88,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         )
     if adapter.method != "generation" or main_metric != METRIC:
         return None
-    # where each reference is a single capital letter: all up to the last of them, of which few instances show not all
+    # An answer has to equal a reference, each a single capital letter: all up to the last, for few instances show all.
     last = ""
     for state in run.request_states():
         texts = [ref.output.text.strip() for ref in state.instance.references]

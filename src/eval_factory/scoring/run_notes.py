@@ -76,7 +76,7 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
         asks_again = tally.something_to_ask and read_origin(plan.rundir.cache_db) is None
         again = "; the same command asks them again" if asks_again else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
-    for reason, count in Counter(tally.unscorable.values()).most_common():
+    for reason, count in Counter(why for why, _ in tally.unscorable.values()).most_common():
         unscorable = f"{count} of the failed were answered, and HELM cannot score the answer: {reason}"
         kept = "answers are kept in responses/ and not asked for again"
         yield Note(Importance.INCOMPLETE, f"{unscorable}; {kept}")
@@ -128,11 +128,7 @@ NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about
 
 
 def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
-    """For `validity.notes` of a finished run. Raises HelmError.
-
-    Args:
-        earlier: notes of an earlier collection, which hold where the data are gone.
-    """
+    """`earlier`: notes of an earlier collection, which hold where the data are gone. Raises HelmError."""
     notes, run_spec = [], plan.evaluation.task.helm.run_spec
     limited = output.limited_records(plan.rundir.helm)
     if limited is not None and limited.run_spec == run_spec:

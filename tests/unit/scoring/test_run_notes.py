@@ -30,6 +30,7 @@ from eval_factory.scoring.run_notes import (
     notes_on_data,
     notes_on_labels,
 )
+from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.jury_form import JuryForm
@@ -135,7 +136,9 @@ def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path:
 
 
 def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
-    unscorable = {key(0): "one", key(1): "two", key(2): "two"}
+    unscorable: dict[InstanceKey, tuple[str, str | None]] = {
+        key(0): ("one", None), key(1): ("two", None), key(2): ("two", None),
+    }  # fmt: skip
     seen = replace(asked(WHOLE), failed=set(unscorable), unscorable=unscorable)
     said = "of the failed were answered, and HELM cannot score the answer:"
     kept = "answers are kept in responses/ and not asked for again"
