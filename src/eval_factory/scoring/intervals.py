@@ -10,7 +10,6 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from eval_factory.core import formats
@@ -33,7 +32,6 @@ class Interval(NamedTuple):
 NO_INTERVAL = Interval(None, None, None)
 
 
-@lru_cache(maxsize=4096)
 def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
     """The 0.975 quantile of Student's t distribution, or another; degrees need not be whole."""
     from scipy import special  # imported here: a score of 0/1 values needs none of it
