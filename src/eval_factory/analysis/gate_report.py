@@ -1,9 +1,7 @@
 """What a gate found: as text, Markdown, JSON, JUnit, and as an in-toto statement, for one's own signature.
 
-The statement's predicate is `eval-result`, as it is proposed to the in-toto Attestation Framework
-(in-toto/attestation, pull request 575, read in November 2026; not part of the framework yet): thresholds, and whether
-they were kept. A model behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know
-the model is given it.
+The statement's predicate is `eval-result` as proposed in in-toto/attestation, pull request 575 (November 2026). A model
+behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know the model gets the salt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
 
-The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_answers.py`); corrected and
-lenient ones are made of them here, by the rules that the model's answers are read with.
+The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected and lenient ones are
+made of them here, by the rules that the model's answers are read with.
 """
 
 from __future__ import annotations

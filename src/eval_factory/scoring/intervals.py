@@ -251,18 +251,8 @@ def interval_of_mean(
 ) -> Interval:
     """The interval of a mean of two values or more, and the name of its method; arguments as `describe`'s.
 
-    Of 95 %, where it may miss the mean in no other share of samples at each side.
-
-    | values | interval |
-    |---|---|
-    | all equal, on a scale | exact one-sided bound; of clustered values the effective number of clusters counts |
-    | 0 and 1, on the scale from 0 to 1 | Wilson's; where clustered, on the effective number; else of not 95 %: exact |
-    | others on a scale with ends | Student's t with a pseudo-value at each end |
-    | others | Student's t; where clustered, with the cluster-robust variance |
-
-    Where each value has a lowest one of its own, the scale begins at `lower_end` of them. Clustered values
-    have the effective number of clusters less one as their degrees of freedom. None where all values are equal and the
-    scale is not known, of fewer than two effective clusters, and of fewer than 100 values that leave their scale.
+    Which values get which: docs/statistics.md. It may miss the mean in the share `each_side` of samples at each side.
+    Where each value has a lowest one of its own, the scale begins at `lower_end` of them.
     """
     sources = clusters if is_shared(clusters) else None
     units = len(values) if sources is None else effective_clusters(sources)

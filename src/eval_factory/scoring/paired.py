@@ -1,9 +1,7 @@
 """Statistics of paired values: two models on the same instances, ranks of several. Pure; SciPy's, or with their source.
 
-Right or wrong (0/1) on instances that are independent: the exact McNemar test and Tango's score interval. Everything
-else: the mean difference over clusters (an instance that shares its source with no other is a cluster of its own), with
-Student's t at the effective number of clusters less one (`scoring/intervals.effective_clusters`) as degrees of freedom;
-up to `FEW_CLUSTERS` clusters, the p value is that of flipped signs.
+Which test and interval which values get: docs/compare.md. An instance that shares its source with no other is a cluster
+of its own.
 """
 
 from __future__ import annotations

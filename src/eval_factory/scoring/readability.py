@@ -1,8 +1,7 @@
 """What can be read from answers: the form that the benchmark asks for, refusals, answers with nothing in them.
 
-The form is taken from the run where the run shows it: the options of a multiple-choice question, or references that are
-single letters. What only the prompt says stands in framework.yml (`answer_labels`, `answer_form`). Open text has no
-form, so no answer is unlike it.
+The form is taken from the run where the run shows it; what only the prompt says stands in framework.yml
+(`answer_labels`, `answer_form`). Open text has no form, so no answer is unlike it.
 """
 
 from __future__ import annotations

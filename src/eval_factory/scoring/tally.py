@@ -1,8 +1,6 @@
 """The requests of a finished run and their answers, counted: who failed, what was empty, which share a source.
 
-They are gone through once, entry by entry; what stays of an instance is numbers. Two instances of one source are not
-two independent ones: a model that fails at one calculator fails at all its rows. A task says in framework.yml
-(`helm.cluster`) how the source is found (a note, a question, a calculator); `scoring/intervals.py` makes use of it.
+How the source of an instance is found (a note, a question, a calculator) a task says in framework.yml (`helm.cluster`).
 """
 
 from __future__ import annotations
