@@ -24,7 +24,7 @@ from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.floors import FloorScores, ProbedJudges
+from eval_factory.scoring.floors import FloorScores, judge_probe
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
@@ -73,11 +73,11 @@ def collect(
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
-    probe, looks = ProbedJudges.of(plan, run, rubric, jury), Looks.of(plan)
+    looks = Looks.of(plan)
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     draft.looks = 1 if looks is None else len(looks.sizes)
-    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, again, floors, looks, stated)
+    steps = _steps(corrections, readability, jury, rubric, correction, orders, again, floors, looks, stated)
     parts = (tally, rubric, corrections, readability, jury, orders, again, floors, looks)
     seeing = [part.add for part in parts if part is not None]
     aside = [tally.count_failure, *([again.add] if again else [])]
@@ -105,7 +105,6 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     jury: Jury | None,
     rubric: RubricTally | None,
     correction: RubricCorrection | None,
-    probe: ProbedJudges | None,
     orders: ChoiceOrderCheck | None,
     again: Askings | None,
     floors: FloorScores,
@@ -138,7 +137,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         rubric.report if rubric else None,  # no run has both, jury and rubric
         correction.report if correction else None,  # a part of the rubric's report
         partial(_report_models, stated),  # the last reason against reporting
-        probe.complete if probe else None,  # what it says is a floor
+        partial(judge_probe, rubric, jury),  # what it says is a floor
         floors.complete,  # finished scores are held against them
         looks.complete if looks else None,  # a rule may be about the floor
         _report_labels,  # the other end: as high as labels allow

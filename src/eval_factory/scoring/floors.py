@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from eval_factory.core import formats
@@ -210,52 +210,51 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
 FEWEST_PROBED = 3  # questions, for a floor
 
 
-@dataclass(frozen=True)
-class ProbedJudges:
-    probes: Sequence[JudgedProbe]
-    run: output.HelmRun
-    rubric: RubricTally | None
-    judges: Mapping[str, str]  # of a jury: judge -> its name in HELM's annotations
+Marks = list[dict[str, float]]
+"""What judges gave a text that says nothing: of each question, judge -> its mark."""
 
-    @classmethod
-    def of(cls, plan: Plan, run: output.HelmRun, rubric: RubricTally | None, jury: Jury | None) -> ProbedJudges | None:
-        """None where judges were not asked about one."""
-        if not plan.evaluation.run.config.params.extra.probe_judges or not (rubric or jury):
-            return None
-        return cls(read_judge_probe(plan.rundir.helm), run, rubric, jury.names if jury else {})
 
-    def complete(self, draft: Draft) -> None:
-        marks = self._by_rubric() if self.rubric is not None else self._by_jury()
-        of_all = [statistics.fmean(by_judge.values()) for by_judge in marks if by_judge]
-        if len(of_all) < FEWEST_PROBED:
-            too_few = "the judges gave too few marks to a text that says nothing"
-            draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
-            return
-        judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
-        means = {judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges}
-        draft.judge_probe = JudgeProbe(len(of_all), statistics.fmean(of_all), means)
-        said = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
-        draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
+def judge_probe(rubric: RubricTally | None, jury: Jury | None, draft: Draft) -> None:
+    """Nothing where judges were not asked about such a text."""
+    if not draft.plan.evaluation.run.config.params.extra.probe_judges:
+        return
+    probes = read_judge_probe(draft.plan.rundir.helm)
+    if rubric is not None:
+        report_probe(marks_by_rubric(probes, rubric), draft)
+    elif jury is not None and draft.run.jury is not None:
+        report_probe(marks_by_jury(probes, draft.run.jury, jury.names), draft)
 
-    def _by_jury(self) -> list[dict[str, float]]:
-        """Of each question: judge -> the mean of its ratings."""
-        found: list[dict[str, float]] = []
-        if (jury := self.run.jury) is None:
-            return found
-        for one in self.probes:
-            of_each = ((judge, output.ratings_of(one.annotations, jury, self.judges[judge])) for judge in self.judges)
-            found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each if rated})
-        return found
 
-    def _by_rubric(self) -> list[dict[str, float]]:
-        """Of each question: judge -> the share of the points that it gives."""
-        found = []
-        cases = {key[0]: case for key, case in self.rubric.cases.items()} if self.rubric is not None else {}
-        judges = self.rubric.judges if self.rubric is not None else ()
-        for one in self.probes:
-            if (case := cases.get(one.instance)) is None:
-                continue
-            judged = replace(case, votes=tuple(decisions_of(one.annotations, judges, len(case.criteria))))
-            by_judge = {judge: judged.score_by(judge) for judge in judges}
-            found.append({judge: score for judge, score in by_judge.items() if score is not None})
-        return found
+def report_probe(marks: Marks, draft: Draft) -> None:
+    of_all = [statistics.fmean(by_judge.values()) for by_judge in marks if by_judge]
+    if len(of_all) < FEWEST_PROBED:
+        too_few = "the judges gave too few marks to a text that says nothing"
+        draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
+        return
+    judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
+    means = {judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges}
+    draft.judge_probe = JudgeProbe(len(of_all), statistics.fmean(of_all), means)
+    said = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
+    draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
+
+
+def marks_by_jury(probes: Sequence[JudgedProbe], jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:
+    """The mean of a judge's ratings. `judges`: judge -> its name in HELM's annotations."""
+    found: Marks = []
+    for one in probes:
+        of_each = {judge: output.ratings_of(one.annotations, jury, name) for judge, name in judges.items()}
+        found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each.items() if rated})
+    return found
+
+
+def marks_by_rubric(probes: Sequence[JudgedProbe], rubric: RubricTally) -> Marks:
+    """The share of the points that a judge gives."""
+    found: Marks = []
+    cases = {key[0]: case for key, case in rubric.cases.items()}
+    for one in probes:
+        if (case := cases.get(one.instance)) is None:
+            continue
+        judged = replace(case, votes=tuple(decisions_of(one.annotations, rubric.judges, len(case.criteria))))
+        by_judge = {judge: judged.score_by(judge) for judge in rubric.judges}
+        found.append({judge: score for judge, score in by_judge.items() if score is not None})
+    return found
