@@ -30,7 +30,7 @@ from scripts.validity.our_runs import ACCEPTED, place  # noqa: E402
 from eval_factory.core.rundir import RunDir  # noqa: E402
 from eval_factory.helm.trivial_answers import read_trivial_scores  # noqa: E402
 from eval_factory.report.reader import load_result  # noqa: E402
-from eval_factory.scoring.floors import INCOMPLETE_FLOORS, MISSING_FLOORS  # noqa: E402
+from eval_factory.scoring.floors import INCOMPLETE_FLOORS  # noqa: E402
 from eval_factory.tasks.errata import load_errata  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
 from eval_factory.tasks.known_floors import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
@@ -53,8 +53,8 @@ def known_set(folder: Path) -> tuple[str, KnownSet]:
         raise ValueError(f"{folder}: its run was of a sample")
     if trivial is None or trivial.known or trivial.left_out or trivial.error or not trivial.strategies:
         raise ValueError(f"{folder}: its floors were not computed, or not all of them")
-    if any(note.startswith((MISSING_FLOORS, INCOMPLETE_FLOORS)) for note in stored.result.validity.notes):
-        raise ValueError(f"{folder}: its corrected or lenient floors were not computed, or not all of them")
+    if any(note.startswith(INCOMPLETE_FLOORS) for note in stored.result.validity.notes):
+        raise ValueError(f"{folder}: its corrected floors were not computed, or not all of them")
     return trivial.data_sha256, KnownSet(task=stored.result.task, floors=stored.result.validity.floors)
 
 

@@ -69,7 +69,7 @@ def collect(
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
     readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
     again = Askings.of(plan, run, readability.form, answers.logprobs_of)
-    floors = FloorScores(plan, run, plain, readability.form)
+    floors = FloorScores(plan, run, plain)
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None

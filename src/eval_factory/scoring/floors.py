@@ -1,7 +1,7 @@
 """Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
 
-The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected and lenient ones are
-made of them here, by the rules that the model's answers are read with.
+The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected ones are made of them
+here, by the rules that the model's answers are read with.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.jury import Jury
-from eval_factory.scoring.lenient import LENIENT, lenient_metrics
+from eval_factory.scoring.lenient import LENIENT, METRIC
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.known_floors import known_floors
 
-MISSING_FLOORS, INCOMPLETE_FLOORS = "floors are missing for ", "floors are not whole: "
+INCOMPLETE_FLOORS = "floors are not whole: "
 
 
 class _Strategy:
@@ -52,7 +51,6 @@ class _Strategy:
             raise ValueError("a column without a value for each question")
         self.scored, self._questions, self._of_run = scored, trivial.questions, of_run
         self.corrections = Corrections.of(plan, self.metrics())
-        self.lenient: dict[InstanceKey, float] = {}
 
     def metrics(self) -> Iterator[MetricValues]:
         """With the labels that the run's own metrics have; of instances that were not perturbed.
@@ -71,31 +69,24 @@ class _Strategy:
             if values:
                 yield replace(metric, helm_mean=None, values=values, counts={}, parts={}, clusters=None)
 
-    def add(self, number: int, key: InstanceKey, state: output.RequestState, form: AnswerForm | None) -> None:
+    def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:
         answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known
         if self.scored.annotation is not None:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
         self.corrections.add_answer(key, state, answer or "")
-        labels = form.labels(state) if form is not None else {}
-        if form is not None and labels:  # nothing and a refusal name no option
-            likely = [answer] if answer is not None else list(labels)
-            self.lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
 
 
 class FloorScores:
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
-    def __init__(
-        self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None
-    ) -> None:
-        """`metrics`: HELM's own. `form`: of the answers, where they have one."""
+    def __init__(self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]) -> None:
+        """`metrics`: HELM's own."""
         trivial = read_trivial_scores(plan.rundir.helm)
         self._trivial = trivial if trivial is not None and trivial.run == run.run_spec.name else None
         self._strategies: list[_Strategy] = []
         self._numbers: dict[InstanceKey, int] = {}
-        self._form = form
         self._failed: Exception | None = None
         if (trivial := self._trivial) is None:
             return
@@ -106,13 +97,13 @@ class FloorScores:
             self._failed = error
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request, for the metrics that are not HELM's."""
+        """One request, for corrected metrics."""
         number = self._numbers.get(key)
         if number is None or self._failed:
             return
         try:
             for strategy in self._strategies:
-                strategy.add(number, key, state, self._form)
+                strategy.add(number, key, state)
         except Exception as error:  # a rule may raise anything
             self._failed = error
 
@@ -130,7 +121,11 @@ class FloorScores:
             best = max(answers, key=answers.__getitem__)
             count = len(one.values) if probe is None else probe.instances
             by_judges[one.label] = Floor(best, answers[best], count, answers, assumed=probe is None)
-        draft.floors = self._floors() | by_judges
+        floors = self._floors()
+        # what is trivial is a label alone, or names none: the lenient readings find in it what HELM finds
+        lenient = [one.label for one in draft.metrics if one.name == METRIC + LENIENT]
+        floors |= {label: floors[helm] for label in lenient if (helm := label.replace(LENIENT, "", 1)) in floors}
+        draft.floors = floors | by_judges
         draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()])
 
     def _floors(self) -> dict[str, Floor]:
@@ -140,7 +135,7 @@ class FloorScores:
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
-            for metric in chain(strategy.metrics(), self._derived(strategy)):
+            for metric in chain(strategy.metrics(), self._corrected(strategy)):
                 means[metric.label, metric.name][strategy.scored.name] = helm_mean(metric.values)
                 counts[metric.label, strategy.scored.name] = len(metric.values)
         floors = {}
@@ -151,13 +146,12 @@ class FloorScores:
             floors[label] = Floor(best, answers[best], counts[label, best], answers, lower_is_better=lower)
         return floors
 
-    def _derived(self, strategy: _Strategy) -> list[MetricValues]:
+    def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
         """Nothing where the rules were not applied to every instance."""
         if self._failed:
             return []
         try:
-            lenient = lenient_metrics(strategy.metrics(), strategy.lenient) if strategy.lenient else []
-            return [*strategy.corrections.metrics(), *lenient]
+            return strategy.corrections.metrics()
         except Exception as error:  # a rule that raises on this answer to most questions
             self._failed = error
             return []
@@ -172,7 +166,7 @@ class FloorScores:
             yield Note(Importance.BACKGROUND, f"{INCOMPLETE_FLOORS}{kind} while trivial answers were scored")
         if trivial is not None and trivial.left_out:
             why = "a tenth of the run's time was not enough to compute them"
-            yield Note(Importance.BACKGROUND, f"{MISSING_FLOORS}{', '.join(trivial.left_out)}: {why}")
+            yield Note(Importance.BACKGROUND, f"floors are missing for {', '.join(trivial.left_out)}: {why}")
 
 
 def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str, Floor]) -> Iterator[Note]:
