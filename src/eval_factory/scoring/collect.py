@@ -30,7 +30,7 @@ from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, 
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
-from eval_factory.scoring.records import InstanceRecords, StoredAnswers
+from eval_factory.scoring.records import InstanceRecords
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.rubric_correction import RubricCorrection
@@ -65,9 +65,9 @@ def collect(
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
     usage, changes, used = journal.usage_of(plan, run_id, wall_s)
     stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
-    answers = StoredAnswers.of(plan, stated.add)
+    answers = journal.StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
-    readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
+    readability = Readability(answer_form_of(entry, run, main), answers.to)
     again = Askings.of(plan, run, readability.form, answers.logprobs_of)
     floors = FloorScores(plan, run, plain)
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)

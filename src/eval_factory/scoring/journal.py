@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,13 @@ from typing import Any
 from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
 from eval_factory.core.nouns import AttemptState
 from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, SpentByRole, Usage
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.media import UnusableMedium
 from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
-from eval_factory.endpoint.response_cache import Answer, read_rows
+from eval_factory.endpoint.response_cache import Answer, read_changes, read_rows
+from eval_factory.helm import output
 from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
-from eval_factory.plan.run_plan import Plan
+from eval_factory.plan.run_plan import EndpointPlan, Plan
 from eval_factory.scoring.intervals import percentile
 
 
@@ -37,11 +40,6 @@ def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]
 def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     """Every answer (of one role), oldest first; each is read once, whatever is then taken from it."""
     return map(_typed, read_answers(path, role))
-
-
-def read_cached_answer(path: Path, key: str) -> Answer | None:
-    rows = read_rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
-    return next(map(_typed, rows), None)
 
 
 def _typed(row: Mapping[str, Any]) -> Answer:
@@ -78,6 +76,96 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
 def read_roles(path: Path) -> list[str]:
     """The roles that have answers."""
     return [row["role"] for row in read_rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
+
+
+@dataclass(frozen=True)
+class CachedAnswer:
+    """What the cache knows of an answer, without its text."""
+
+    tokens: tuple[int | None, int | None] = (None, None)
+    latency_s: float | None = None
+    stripped: bool = False  # whether thinking was taken out: what is scored is not what the endpoint gave
+    unfinished: bool = False  # whether it ends in the middle of the thinking
+    declined: bool = False  # whether the endpoint itself says that the model refused
+    logprobs: tuple[tuple[str, float], ...] = ()  # of the answer's tokens, where the endpoint gave them
+    thought_under: str | None = None  # the key of the answer, where it holds what the model thought
+
+
+UNKNOWN = CachedAnswer()
+
+
+def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
+    """Of an answer of the model's, with what it thought before: between the markers, or in a field of its own."""
+    response = answer.response
+    found = CachedAnswer(answer.tokens, answer.latency_s, logprobs=openai_api.logprobs_in(response))
+    try:
+        choice = openai_api.read_answer(response, model.endpoint_type)[0]
+    except openai_api.UnusableAnswer:  # the cache was changed
+        return found, None
+    cut_off = choice.finish_reason == openai_api.CUT_OFF
+    split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
+    message = response["choices"][0].get("message") if "choices" in response else None  # pictures have none
+    thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part and part.strip()]
+    found = replace(
+        found,
+        stripped=split.answer != choice.text,
+        unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
+        # some gateways give `refusal` as the reason why an answer ended
+        declined=choice.finish_reason == "refusal" or (isinstance(message, dict) and bool(message.get("refusal"))),
+        thought_under=answer.key if thoughts else None,
+    )
+    return found, "\n\n".join(thoughts) or None
+
+
+@dataclass(frozen=True)
+class StoredAnswers:
+    """The stored answer to each of HELM's requests to the model."""
+
+    model: EndpointPlan
+    answers: Mapping[str, CachedAnswer]
+    variants: Sequence[Mapping[str, str | None]]
+    """The changes with which requests were answered that the endpoint refused as they were."""
+    cache_db: Path
+
+    @classmethod
+    def of(cls, plan: Plan, also: Callable[[Answer], None] = lambda _answer: None) -> StoredAnswers:
+        """Goes through all stored answers, once; `also` gets each."""
+        model, cache_db = plan.model, plan.rundir.cache_db
+        found = {}
+        for answer in typed_answers(cache_db):
+            also(answer)
+            is_models = answer.role == model.role
+            plain = CachedAnswer(answer.tokens, answer.latency_s)
+            found[answer.key] = cached_answer(answer, model)[0] if is_models else plain
+        return cls(model, found, read_changes(cache_db, model.url, model.model_id), cache_db)
+
+    def to(self, state: output.RequestState) -> CachedAnswer | None:
+        """None where it failed, or is not there any more."""
+        try:
+            body = self.model.body_of(state.request)
+        except UnusableMedium:
+            return None
+        bodies = [body, *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys())]
+        keys = (self.model.key_of(one, state.request.get("random")) for one in bodies)
+        return next((self.answers[one] for one in keys if one in self.answers), None)
+
+    def thought_of(self, answer: CachedAnswer | None) -> str | None:
+        """Read when it is asked for: what models think is many times as long as what they answer."""
+        if answer is None or answer.thought_under is None:
+            return None
+        rows = read_rows(self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_under)
+        return next((cached_answer(_typed(row), self.model)[1] for row in rows), None)
+
+    def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
+        """The messages that were sent; none where the prompt was all that was."""
+        if state.request.get(output.MULTIMODAL_PROMPT):
+            return ()
+        messages = self.model.body_of(state.request).get("messages") or ()
+        alone = [{"role": "user", "content": state.request.get("prompt", "")}]
+        return () if list(messages) == alone else tuple(messages)
+
+    def logprobs_of(self, state: output.RequestState) -> tuple[tuple[str, float], ...]:
+        return (self.to(state) or UNKNOWN).logprobs
 
 
 _ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
