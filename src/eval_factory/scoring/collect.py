@@ -204,7 +204,7 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
 
 
 def _report_requests(draft: Draft) -> None:
-    draft.notes.extend(notes_of(draft.plan, draft.run, draft.instances, draft.tally, draft.scores))
+    draft.notes.extend(notes_of(draft))
     draft.notes.extend(notes_on_data(draft.plan, draft.earlier_notes))
 
 
