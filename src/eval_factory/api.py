@@ -232,8 +232,7 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
 
     A limit that is not kept raises nothing: `outcome`, and `exit_code`, say so.
     """
-    from eval_factory.analysis.gate import evaluate_policy
-    from eval_factory.analysis.gate_policy import check_lock, load_policy
+    from eval_factory.analysis.gate import check_lock, evaluate_policy, load_policy
 
     read = load_policy(Path(policy))
     locked_at = check_lock(read)

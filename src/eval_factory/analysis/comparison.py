@@ -134,14 +134,8 @@ class Compared:
     def comparable(self) -> bool:
         return not self.reasons
 
-    def to_frame(self, *, instances: bool = False) -> DataFrame:
-        """A row a pair, none where they cannot be compared; with `instances`, as `instances_frame`.
-
-        Raises:
-            PrerequisiteError: pandas is not installed.
-        """
-        if instances:
-            return self.instances_frame()
+    def to_frame(self) -> DataFrame:
+        """A row a pair, none where they cannot be compared. Raises PrerequisiteError: pandas is not installed."""
         rows = []
         for one in self.comparisons:  # the record, with the letters of the pair in place of the folders
             record, (low, high) = comparison_record(one), one.bounds or (None, None)
@@ -150,11 +144,7 @@ class Compared:
         return frame(PAIR_COLUMNS, rows)
 
     def instances_frame(self) -> DataFrame:
-        """A row for each instance of a pair whose values differ, with the label of the better one.
-
-        Raises:
-            PrerequisiteError: pandas is not installed.
-        """
+        """A row for each instance of a pair whose values differ, with the label of the better one; raises the same."""
         rows = [
             {**_names(one), "id": key, "better": better.label}
             for one in self.comparisons
@@ -168,11 +158,8 @@ class Compared:
         parts = pairs[:3] + ["..."] * (len(pairs) > 3)
         if not self.comparable:
             parts = [f"not comparable: {self.reasons[0].message}"]
-        return f"<Compared {one_line('; '.join([self._model_names, *parts]))}>"
-
-    @property
-    def _model_names(self) -> str:
-        return ", ".join(f"{model.label} {model.name}" for model in self.models)
+        models = ", ".join(f"{model.label} {model.name}" for model in self.models)
+        return f"<Compared {one_line('; '.join([models, *parts]))}>"
 
 
 @dataclass(frozen=True)
@@ -190,9 +177,9 @@ def _wrong_with(folders: Sequence[Path | str], margin: float | None, allow: Coll
         yield "compare: give two folders or more"
     if margin is not None and not margin > 0:
         yield f"compare: --margin {margin} is not above 0"
-    names = sorted(comparison_reasons.REASONS.keys() - comparison_reasons.NEVER_ACCEPTED)
-    if unknown := ", ".join(sorted(set(allow) - set(names))):
-        yield f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(names)}"
+    known = comparison_reasons.ACCEPTED_REASONS
+    if unknown := ", ".join(sorted(set(allow) - set(known))):
+        yield f"compare: --allow {unknown}: there is no such reason; reasons: {', '.join(known)}"
 
 
 def compare(
@@ -202,12 +189,9 @@ def compare(
     margin: float | None = None,
     allow: Collection[str] = (),
 ) -> Compared:
-    """Compare the results of output folders, each with each.
+    """Compare the results of output folders, each with each, by a score's name; the main metric if not given.
 
-    Args:
-        metric: a score's name, such as `exact_match.corrected`; the main metric if not given.
-        margin: in the metric's own unit: 0.05 is five points of a share.
-        allow: names of reasons that are accepted.
+    The margin is in the metric's own unit: 0.05 is five points of a share. `allow`: names of accepted reasons.
 
     Raises:
         ConfigError: fewer than two folders, an unknown reason, a margin that is none.

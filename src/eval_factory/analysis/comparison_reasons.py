@@ -69,22 +69,12 @@ def values_of(records: Iterable[InstanceRecord], score: Score) -> InstanceValues
     )
 
 
-REASONS: Mapping[str, str] = {
-    "task": "they are of different tasks",
-    "metric": "a result lacks the metric, or their main metrics differ; no --allow helps",
-    "upstream": "they are of two upstreams, which are two benchmarks of one name",
-    "prompts": "the models were asked in different words",
-    "data": "the data files differ",
-    "errata": "another list of known defects was applied",
-    "helm": "another version of HELM scored them",
-    "judges": "other judges, or judges with other prompts, rated the answers",
-    "settings": "failed instances are counted in different ways",
-    "instances": "one has instances that the other lacks",
-    "coverage": "too few instances have a score",
-    "reportable": "a result is not reportable for another reason",
-    "no_pairs": "no instance has a value in both; no --allow helps",
-}
 NEVER_ACCEPTED = frozenset({"metric", "no_pairs"})
+ACCEPTED_REASONS = (
+    "coverage", "data", "errata", "helm", "instances", "judges", "prompts", "reportable", "settings", "task",
+    "upstream",
+)  # fmt: skip
+"""Those that `--allow` knows; docs/compare.md says what each is."""
 
 
 @dataclass(frozen=True)
@@ -108,29 +98,28 @@ def reasons_against(a: Side, b: Side) -> Iterator[Reason]:
     """Every reason that speaks against comparing the two; none where they may be compared."""
     both = f"{a.label} and {b.label}"
     one, other = a.stored.result, b.stored.result
+    record, others = one.provenance, other.provenance
     if one.task != other.task:
         yield Reason("task", f"{both} are of different tasks: {one.task} and {other.task}")
-    if one.provenance.upstream != other.provenance.upstream:
-        versions = " and ".join(f"{of.helm_package} {of.helm}" for of in (one.provenance, other.provenance))
+    if record.upstream != others.upstream:
+        versions = f"{record.helm_package} {record.helm} and {others.helm_package} {others.helm}"
         why = "instances, gold answers or scores of one benchmark may differ between them (docs/upstreams.md)"
         yield Reason("upstream", f"{both} were made by two upstreams, {versions}: {why}")
     if prompts := _other_prompts(a, b):
         yield Reason("prompts", f"{both} were asked in different words: {prompts}")
-    if files := _other_data(one.provenance, other.provenance):
+    if files := _other_data(record, others):
         yield Reason("data", f"{both} were made with different data: {files}")
-    if one.provenance.errata_version != other.provenance.errata_version:
-        versions = f"{one.provenance.errata_version} and {other.provenance.errata_version}"
-        yield Reason("errata", f"{both} were scored with different lists of known defects: errata {versions}")
-    if one.provenance.upstream == other.provenance.upstream and one.provenance.helm != other.provenance.helm:
-        versions = f"{one.provenance.helm} and {other.provenance.helm}"
-        yield Reason("helm", f"{both} were scored by different versions of HELM: {versions}")
-    if judges := _other_judges(one.provenance, other.provenance):
+    if record.errata_version != others.errata_version:
+        versions = f"errata {record.errata_version} and {others.errata_version}"
+        yield Reason("errata", f"{both} were scored with different lists of known defects: {versions}")
+    if record.upstream == others.upstream and record.helm != others.helm:
+        yield Reason("helm", f"{both} were scored by different versions of HELM: {record.helm} and {others.helm}")
+    if judges := _other_judges(record, others):
         yield Reason("judges", f"{both} were rated by different judges, or with different prompts: {judges}")
-    seen = [bool(side.stored.extra.get("judges_see_images")) for side in (a, b)]
-    if seen[0] != seen[1]:
+    if bool(a.stored.extra.get("judges_see_images")) != bool(b.stored.extra.get("judges_see_images")):
         yield Reason("judges", f"{both} were rated differently: the judges of one saw the pictures (judges_see_images)")
-    passports = {of.dataset_files.get(PASSPORT_FILE) for of in (one.provenance, other.provenance)}
-    if (a.values.metric or "").endswith(JUDGE_CORRECTED) and len(passports) > 1:
+    same_passport = record.dataset_files.get(PASSPORT_FILE) == others.dataset_files.get(PASSPORT_FILE)
+    if (a.values.metric or "").endswith(JUDGE_CORRECTED) and not same_passport:
         yield Reason("judges", f"{both} were corrected with different passports of their judge")
     handled = [side.stored.extra.get("on_failure", "exclude") for side in (a, b)]
     if handled[0] != handled[1]:
@@ -181,13 +170,9 @@ def _other_data(one: Provenance, other: Provenance) -> str | None:
 
 
 def _other_judges(one: Provenance, other: Provenance) -> str | None:
-    judges = [
-        {
-            role: (asked.model, asked.main_model, asked.prompt_sha256)
-            for role, asked in record.endpoints.items()
-            if role != MODEL_ROLE
-        }
+    own, others = (
+        {role: (asked.model, asked.main_model, asked.prompt_sha256) for role, asked in record.endpoints.items()}
         for record in (one, other)
-    ]
-    names = sorted(judges[0].keys() | judges[1].keys())
-    return formats.first_of([name for name in names if judges[0].get(name) != judges[1].get(name)], 3) or None
+    )
+    judges = sorted((own.keys() | others.keys()) - {MODEL_ROLE})
+    return formats.first_of([name for name in judges if own.get(name) != others.get(name)], 3) or None

@@ -234,13 +234,13 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
             scale = score.scale
             rows.append(plotted(f"{model.label} {model.name}", score))
     found = [dot_plot(f"{metric} of each result", rows, axis_label=metric, scale=scale)] if rows else []
-    return [svg(drawing) for drawing in (*found, *map(plot_of_difference, compared.comparisons))]
+    return [svg(drawing) for drawing in [*found, *map(plot_of_difference, compared.comparisons)]]
 
 
-def plot_of_difference(pair: Comparison) -> Drawing:
+def plot_of_difference(one: Comparison) -> Drawing:
     from eval_factory.report.plot_kinds import PlottedValue, difference_plot
 
-    row = PlottedValue(pair.pair, pair.paired.difference, pair.paired.ci_low, pair.paired.ci_high, pair.paired.n)
-    names = (f"{pair.a.label} {pair.a.name}", f"{pair.b.label} {pair.b.name}")
-    title, axis, better = f"{pair.metric}, {pair.pair}", f"difference in {pair.metric}", pair.higher_is_better
-    return difference_plot(f"Difference in {title}", row, names=names, axis_label=axis, higher_is_better=better)
+    row = PlottedValue(one.pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n)
+    names = (f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}")
+    title, axis = f"Difference in {one.metric}, {one.pair}", f"difference in {one.metric}"
+    return difference_plot(title, row, names=names, axis_label=axis, higher_is_better=one.higher_is_better)

@@ -1,21 +1,205 @@
-"""A policy held against results: each limit is kept or broken, or the sample is too small to say."""
+"""A gate: the policy (what a candidate has to reach on which benchmark; read, checked, locked), held against results.
+
+Each limit is kept or broken, or the sample is too small to say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
 
 from eval_factory.analysis.comparison import Comparison, compare, difference_of
 from eval_factory.analysis.comparison_reasons import values_of
-from eval_factory.analysis.gate_policy import EVERY_VALUE, BenchmarkPolicy, Direction, Limits, Policy, Tier
 from eval_factory.core import formats
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.nouns import Evidence, Verdict
-from eval_factory.core.results import InstanceRecord, Score
+from eval_factory.core.plain_yaml import load_mapping
+from eval_factory.core.results import Provenance, Score
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.report.reader import StoredResult, load_result, run_folders
 from eval_factory.scoring.paired import PairedDifference, non_inferiority
+
+Tier = Literal["critical", "supporting", "advisory"]
+Direction = Literal["higher_is_better", "lower_is_better"]
+OnInconclusive = Literal["fail", "pass"]
+
+EVERY_VALUE = "*"  # in the place of a group's value: each group of the field has to keep these limits
+
+
+class Limits(DescribedModel):
+    """What a score, of all instances or of a group, has to keep. All limits are in the metric's own unit."""
+
+    min: Annotated[float, Field(strict=True)] | None = None
+    """The candidate's score is at least so much."""
+    max_drop: Annotated[float, Field(ge=0, strict=True)] | None = None
+    """It is worse than the baseline's by at most so much. Needs a baseline."""
+    max_relative_drop: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+    """It is worse than the baseline's by at most this share of the baseline's. Needs a baseline."""
+    relative_guard_below: Annotated[float, Field(strict=True)] | None = None
+    """`max_relative_drop` counts only where the baseline's score is below this."""
+
+    @property
+    def limits_a_drop(self) -> bool:
+        return self.max_drop is not None or self.max_relative_drop is not None
+
+
+class Defaults(Limits):
+    """For every benchmark that does not say otherwise."""
+
+    tier: Tier | None = None
+    """An advisory benchmark is shown and counts for nothing; the others block. supporting if not given."""
+    metric: str | None = None  # the score's name; the task's main metric if not given
+    direction: Direction | None = None  # which way the metric is better; the metric's own if not given
+    on_inconclusive: OnInconclusive | None = None
+    """What it counts as where the sample is too small to say; the policy's if not given."""
+
+
+class BenchmarkLimits(Defaults):
+    """One benchmark's."""
+
+    groups: dict[str, dict[str, Limits]] = Field(default_factory=dict)
+    """Field of the instances -> its value, or `*` for every other value -> limits of that group."""
+
+
+class PolicyFile(DescribedModel):
+    """The file."""
+
+    version: Literal[1]
+    """Of this format."""
+    on_inconclusive: OnInconclusive = "fail"
+    """What a benchmark counts as where the sample is too small to say."""
+    defaults: Defaults = Field(default_factory=Defaults)
+    """For every benchmark that does not say otherwise."""
+    benchmarks: Annotated[dict[str, BenchmarkLimits], Field(min_length=1)]
+    """Task -> what a candidate has to keep; {} takes the defaults."""
+
+
+class BenchmarkPolicy(BenchmarkLimits):
+    """One benchmark's part of a policy, with the defaults filled in."""
+
+    task: str
+    tier: Tier
+    on_inconclusive: OnInconclusive
+
+    @property
+    def blocks(self) -> bool:
+        """Whether it counts for the gate's outcome; an advisory benchmark is shown only."""
+        return self.tier != "advisory"
+
+    @property
+    def needs_baseline(self) -> bool:
+        of_groups = (limits for by_value in self.groups.values() for limits in by_value.values())
+        return any(one.limits_a_drop for one in (self, *of_groups))
+
+
+@dataclass(frozen=True)
+class Policy:
+    path: Path
+    sha256: str  # of the file as it stands
+    benchmarks: tuple[BenchmarkPolicy, ...]
+
+
+def load_policy(path: Path) -> Policy:
+    """Read and check a policy. Raises ConfigError: with every mistake that was found."""
+    document = load_mapping(path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits")
+    try:
+        file = PolicyFile.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError([_explained(path, detail) for detail in error.errors(include_url=False)]) from None
+    benchmarks = []
+    for task, given in file.benchmarks.items():
+        known = {name: value for limits in (file.defaults, given) for name, value in limits if value is not None}
+        usual = {"tier": "supporting", "on_inconclusive": file.on_inconclusive}
+        benchmarks.append(BenchmarkPolicy(**{**usual, **known, "task": task}))
+    problems = [f"{path}: {problem}" for one in benchmarks for problem in _problems(one)]
+    if problems:
+        raise ConfigError(problems)
+    return Policy(path, hashlib.sha256(path.read_bytes()).hexdigest(), tuple(benchmarks))
+
+
+def _problems(one: BenchmarkPolicy) -> Iterator[str]:
+    where = f"benchmarks.{one.task}"
+    every: dict[str, Limits] = {where: one}
+    for field, by_value in one.groups.items():
+        every |= {f"{where}.groups.{field}.{value}": limits for value, limits in by_value.items()}
+    for at, limits in every.items():
+        if limits.min is None and not limits.limits_a_drop and not (limits is one and one.groups):
+            it = "it (or defaults)" if limits is one else "it"
+            yield f"{at}: sets no limit; give {it} min, max_drop or max_relative_drop"
+    if one.direction == "lower_is_better":
+        kept = [at for at, limits in every.items() if limits.min is not None]
+        yield from (f"{at}.min: cannot be kept where lower is better" for at in kept)
+
+
+def _explained(path: Path, detail: Any) -> str:
+    place = detail["loc"]
+    where = ".".join(str(part) for part in place)
+    if detail["type"] == "extra_forbidden":
+        model: type[StrictModel] = Limits if "groups" in place[2:-1] else BenchmarkLimits
+        if len(place) == 1:
+            model = PolicyFile
+        elif place[0] == "defaults":
+            model = Defaults
+        known = sorted(model.model_fields)
+        hint = did_you_mean(str(place[-1]), known) or f"; known here: {', '.join(known)}"
+        return f"{path}: unknown key {where}{hint}"
+    known_faults = {"missing": "is missing", "too_short": "names no benchmark"}
+    return f"{path}: {where}: {known_faults.get(detail['type']) or expectation(detail)}"
+
+
+def gate_policy_schema() -> dict[str, Any]:
+    """What a policy may hold."""
+    about = {
+        "title": "eval-factory: policy of a gate",
+        "description": "What a candidate's results have to keep (docs/gate.md).",
+    }
+    return plain_schema(PolicyFile, about)
+
+
+def lock_path(policy: Path) -> Path:
+    return policy.with_name(policy.name + ".lock")  # to be committed with it
+
+
+def lock(policy: Policy, now: datetime) -> Path:
+    """Write the lock; a lock of the same policy stays as it is, with its time. Raises ConfigError: it is another's."""
+    path = lock_path(policy.path)
+    if path.exists():
+        check_lock(policy)
+        return path
+    record = {"sha256": policy.sha256, "locked_at": now.astimezone(timezone.utc).isoformat(timespec="seconds")}
+    write_atomic(path, json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def check_lock(policy: Policy) -> datetime | None:
+    """When the policy was locked; None where it is not. Raises ConfigError: it is not the one that was locked, or the
+    lock cannot be read."""
+    path = lock_path(policy.path)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        sha256, locked_at = record["sha256"], datetime.fromisoformat(record["locked_at"])
+        if locked_at.tzinfo is None:
+            raise ValueError("a time without its zone")
+        locked_at = locked_at.astimezone(timezone.utc)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise ConfigError(f"{path}: is no lock of a policy; remove it and lock the policy again") from None
+    if sha256 != policy.sha256:
+        raise ConfigError(
+            f"{policy.path}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; restore it, or remove"
+            f" {path.name} and lock the new one before the next run"
+        )
+    return locked_at
+
 
 _OF_EVIDENCE = {
     Evidence.SHOWN: (Verdict.PASS, "not worse by more than"),
@@ -68,11 +252,8 @@ class GateResult:
 def evaluate_policy(
     policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = (), locked_at: datetime | None = None
 ) -> GateResult:
-    """Hold the candidate's results against the policy, and against the baseline's where it limits a drop.
-
-    Args:
-        candidates, baselines: output folders, or folders of output folders.
-        locked_at: when the policy was locked, with a time zone.
+    """Hold the candidate's results against the policy, and against the baseline's where it limits a drop; both are
+    output folders, or folders of output folders.
 
     Raises:
         ConfigError: two results of one task; one folder on both sides; a drop is limited and there is no baseline.
@@ -102,22 +283,27 @@ def evaluate_policy(
         benchmarks=tuple(found),
         not_in_policy=tuple(sorted(new.keys() - named)),
         locked_at=locked_at,
-        notes=() if locked_at is None else tuple(_not_covered(new, named, locked_at)),
+        notes=tuple(note for task in sorted(new.keys() & named) for note in _of_lock(task, new[task], locked_at)),
     )
 
 
-def _not_covered(new: Mapping[str, StoredResult], named: Collection[str], locked_at: datetime) -> Iterator[str]:
-    """Candidates of which the lock does not show that the policy was there before them."""
-    for task in sorted(new.keys() & named):
-        result = new[task].result
-        began = result.provenance.started_at
-        if began is None:
-            yield f"{task}: the result does not say when its run began; the policy's lock proves nothing for it"
-        elif datetime.fromisoformat(began.replace("Z", "+00:00")) < locked_at:
-            locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
-            yield f"{task}: its run began ({began}) {locked}; the lock proves nothing for it"
-        elif result.usage.runs > 1:
-            yield f"{task}: was made by {result.usage.runs} runs; only the last is known to have begun after the lock"
+def started_at(record: Provenance) -> datetime | None:
+    return None if record.started_at is None else datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
+
+
+def _of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> Iterator[str]:
+    """Where the lock does not show that the policy was there before the candidate."""
+    record, runs = candidate.result.provenance, candidate.result.usage.runs
+    started = started_at(record)
+    if locked_at is None:
+        return
+    if started is None:
+        yield f"{task}: the result does not say when its run began; the policy's lock proves nothing for it"
+    elif started < locked_at:
+        locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
+        yield f"{task}: its run began ({record.started_at}) {locked}; the lock proves nothing for it"
+    elif runs > 1:
+        yield f"{task}: was made by {runs} runs; only the last is known to have begun after the lock"
 
 
 def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:
@@ -249,12 +435,10 @@ def _of_groups(policy: BenchmarkPolicy, metric: str, new: StoredResult, change: 
         if not known:
             yield _nothing(f"the candidate has no groups by {field}", field)
             continue
-        limits_of = dict(by_value)
-        every = limits_of.pop(EVERY_VALUE, None)
-        if every is not None:
-            limits_of |= dict.fromkeys(sorted(known.keys() - by_value.keys()), every)
-        for value, limits in limits_of.items():
-            group = f"{field}={value}"
+        others = sorted(known.keys() - by_value.keys()) if EVERY_VALUE in by_value else ()
+        named = [value for value in by_value if value != EVERY_VALUE]
+        for value in [*named, *others]:
+            limits, group = by_value.get(value) or by_value[EVERY_VALUE], f"{field}={value}"
             score = known.get(value, {}).get(metric)
             if score is None:
                 why = f"the candidate has no score {metric} of this group: it is missing, or too small to be shown"
@@ -275,11 +459,9 @@ def difference_in_group(
 ) -> PairedDifference | None:
     """Of the instances that both have a value of, as in the comparison of all; None where there is none."""
     field, value = group
-
-    def is_member(record: InstanceRecord) -> bool:
-        return record.group(field) == value
-
     score = a.result.scores[comparison.metric]
-    sides = [values_of(filter(is_member, one.result.instances), score) for one in (a, b)]
+    sides = [
+        values_of((record for record in one.result.instances if record.group(field) == value), score) for one in (a, b)
+    ]
     keys = sorted(sides[0].values.keys() & sides[1].values.keys())
     return difference_of(sides[0], sides[1], keys, comparison.scale) if keys else None

@@ -1,9 +1,7 @@
 """What a gate found: as text, Markdown, JSON, JUnit, and as an in-toto statement, for one's own signature.
 
-The statement's predicate is `eval-result`, as it is proposed to the in-toto Attestation Framework
-(in-toto/attestation, pull request 575, read in November 2026; not part of the framework yet): thresholds, and whether
-they were kept. A model behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know
-the model is given it.
+The statement's predicate is `eval-result` as proposed in in-toto/attestation, pull request 575 (November 2026). A model
+behind an endpoint has no digest, so it is committed to with a secret salt; whoever is to know the model gets the salt.
 """
 
 from __future__ import annotations
@@ -15,12 +13,11 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult
+from eval_factory.analysis.gate import BenchmarkOutcome, Check, GateResult, started_at
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.nouns import Verdict
@@ -154,15 +151,14 @@ def write_statements(result: GateResult, folder: Path, evaluator: str) -> list[P
 def gate_statement(
     stored: StoredResult, metric: str, checks: Sequence[Check], *, evaluator: str, salt: bytes, of: GateResult
 ) -> dict[str, Any]:
-    """The statement of a benchmark whose limits were held against numbers.
+    """The statement of a benchmark whose limits were held against numbers; `evaluator`: a URI of who ran it.
 
-    Args:
-        evaluator: a URI of who ran the evaluation.
-        of: what the checks are part of; the lock of its policy is in the statement where it is older than the run.
+    The lock of the policy is in it where it is older than the run.
     """
     record = stored.result.provenance
     rundir = RunDir(stored.folder)
-    if not rundir.checksums.is_file() or record.started_at is None or record.ended_at is None:
+    started = started_at(record)
+    if not rundir.checksums.is_file() or started is None or record.ended_at is None:
         raise PrerequisiteError(
             f"{stored.folder}: was made by a version that wrote neither checksums nor times, which a statement needs:"
             " run it again (nothing that was answered is asked again)"
@@ -174,9 +170,8 @@ def gate_statement(
         dataset = {"evalFactoryFilesV1": hashlib.sha256(lines.encode()).hexdigest()}
     model = {"alg": "sha256-salted-v1", "value": commitment(salt, record.target), "salted": True}
     receipt = {"name": rundir.checksums.name, "digest": {"sha256": sha256_of(rundir.checksums)}}
-    began = datetime.fromisoformat(record.started_at.replace("Z", "+00:00"))
     version = f"{record.helm_package} {record.helm}, errata {record.errata_version}"
-    before = of.locked_at is not None and of.locked_at <= began
+    before = of.locked_at is not None and of.locked_at <= started
     return {
         "_type": STATEMENT_TYPE,
         "subject": [receipt],

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.gate_policy import check_lock, load_policy
+from eval_factory.analysis.gate import check_lock, load_policy
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -38,12 +38,7 @@ _PAIRS = (
 
 
 def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False) -> str:
-    """The text, which ends with a line break.
-
-    Args:
-        purpose: `markdown`, `latex`, of `_OF_ONE_RUN`, or of PACKS.
-        folders: of runs, suites, or targets of suites.
-        as_page: HTML, of a pack; other texts have no page.
+    """The text, which ends with a line break; of PACKS as a page, too. Folders are of runs, suites, targets of suites.
 
     Raises:
         ConfigError: it is about one run, and there are several.
@@ -92,11 +87,8 @@ def evidence_of_panel(
 ) -> packs.Pack:
     """A pack of a panel, to be written by `pack_markdown` or `pack_page`.
 
-    Args:
-        name: of PACKS.
-        lines: of its ledger; `head`: the SHA-256 of the last one.
-        runs: the output folders that `runs_of_panel` names.
-        change: what is planned, in words; `policy`: the file of its gate.
+    `lines` are of its ledger, `head` is the SHA-256 of the last one, `runs` are the output folders that `runs_of_panel`
+    names, `change` is what is planned, in words, and `policy` the file of its gate.
 
     Raises:
         ConfigError: the policy cannot be read, or is not the one that was locked.

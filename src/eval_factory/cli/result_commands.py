@@ -109,9 +109,9 @@ def gate(
     if flags["to_lock"]:
         if candidate or baseline:
             raise ConfigError("gate: --lock is given before the run, without --candidate and --baseline")
-        from eval_factory.analysis import gate_policy
+        from eval_factory.analysis.gate import load_policy, lock
 
-        path = gate_policy.lock(gate_policy.load_policy(policy), datetime.now(timezone.utc))
+        path = lock(load_policy(policy), datetime.now(timezone.utc))
         click.echo(f"{path}: commit it with the policy; 'gate' refuses the policy if it is changed")
         return
     if not candidate:

@@ -24,14 +24,14 @@ from eval_factory.scoring.clinicians import with_clinicians
 from eval_factory.scoring.comparability import ComparedRun, comparability_of
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.floors import FloorScores, ProbedJudges
+from eval_factory.scoring.floors import FloorScores, judge_probe
 from eval_factory.scoring.groups import scores_by_group
 from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, missing_judgements, score_of_all_judges
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
-from eval_factory.scoring.records import InstanceRecords, StoredAnswers
+from eval_factory.scoring.records import InstanceRecords
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
@@ -39,7 +39,6 @@ from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metr
 from eval_factory.scoring.sequential import Looks
 from eval_factory.scoring.stated_models import StatedModels, endpoints_of_other_models, notes_on_models
 from eval_factory.scoring.tally import Tally, notes_on_clusters
-from eval_factory.scoring.usage import usage_of
 from eval_factory.tasks.asked_again import is_asked_again, is_in_another_form
 from eval_factory.tasks.errata import CORRECTED
 
@@ -54,14 +53,9 @@ def collect(
     data_bundle: Mapping[str, Any] | None = None,
     remembered: Remembered | None = None,
 ) -> TaskResult:
-    """The result of a finished helm-run.
+    """The result of a finished helm-run, from the run folders that it wrote (a task is one) and its own attempts.
 
-    Args:
-        runs: the run folders that this run wrote; a task is one.
-        run_id: whose attempts in the journal are this run's.
-        wall_s: seconds that helm-run took.
-        data_bundle: the record of the data bundle that was read.
-        remembered: where the run was collected before, and its data or logs may be gone since.
+    `remembered`: where the run was collected before, and its data or logs may be gone since.
     """
     run = output.read_run(runs[0])
     entry = plan.evaluation.task.helm
@@ -69,21 +63,21 @@ def collect(
     orders, metrics = ChoiceOrderCheck.of(plan, run, metric_values_of(run, split))
     plain = [one for one in metrics if not is_asked_again(one.perturbation)]
     tally = Tally.of(plan, run, {} if remembered is None else remembered.sources)
-    usage, changes, used = usage_of(plan, run_id, wall_s)
+    usage, changes, used = journal.usage_of(plan, run_id, wall_s)
     stated = StatedModels(plan.endpoints, used, journal.read_servers(plan.rundir.cache_db))
-    answers = StoredAnswers.of(plan, stated.add)
+    answers = journal.StoredAnswers.of(plan, stated.add)
     main, _ = chosen_main_metric(entry, [metric.label for metric in plain])  # of HELM's own
-    readability = Readability(answer_form_of(entry, run, main), answers.raw_to)
+    readability = Readability(answer_form_of(entry, run, main), answers.to)
     again = Askings.of(plan, run, readability.form, answers.logprobs_of)
-    floors = FloorScores(plan, run, plain, readability.form)
+    floors = FloorScores(plan, run, plain)
     corrections, rubric = Corrections.of(plan, metrics), RubricTally.of(plan, run)
     correction = RubricCorrection.of(plan, rubric)
     jury = Jury(plan, run.jury, tally) if run.jury else None
-    probe, looks = ProbedJudges.of(plan, run, rubric, jury), Looks.of(plan)
+    looks = Looks.of(plan)
     draft = Draft(plan, run, split, tally, list(metrics), usage, changes)
     draft.earlier_notes = () if remembered is None else remembered.notes
     draft.looks = 1 if looks is None else len(looks.sizes)
-    steps = _steps(corrections, readability, jury, rubric, correction, probe, orders, again, floors, looks, stated)
+    steps = _steps(corrections, readability, jury, rubric, correction, orders, again, floors, looks, stated)
     parts = (tally, rubric, corrections, readability, jury, orders, again, floors, looks)
     seeing = [part.add for part in parts if part is not None]
     aside = [tally.count_failure, *([again.add] if again else [])]
@@ -111,7 +105,6 @@ def _steps(  # noqa: PLR0913 - the list of the parts
     jury: Jury | None,
     rubric: RubricTally | None,
     correction: RubricCorrection | None,
-    probe: ProbedJudges | None,
     orders: ChoiceOrderCheck | None,
     again: Askings | None,
     floors: FloorScores,
@@ -144,7 +137,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         rubric.report if rubric else None,  # no run has both, jury and rubric
         correction.report if correction else None,  # a part of the rubric's report
         partial(_report_models, stated),  # the last reason against reporting
-        probe.complete if probe else None,  # what it says is a floor
+        partial(judge_probe, rubric, jury),  # what it says is a floor
         floors.complete,  # finished scores are held against them
         looks.complete if looks else None,  # a rule may be about the floor
         _report_labels,  # the other end: as high as labels allow
@@ -160,7 +153,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
 
 def _keep_slots(draft: Draft) -> None:
     """A metric that raises on an empty answer too gives no value at all; its slot stays, for 0 and the bounds."""
-    for key, split in draft.tally.split_of_unscorable.items():
+    for key, (_, split) in draft.tally.unscorable.items():
         for metric in draft.metrics:
             label = output.score_label(output.MetricName(name=metric.name, split=split), draft.main_split)
             if metric.values and metric.label == label and key[2] is None and key not in metric.values:
@@ -211,7 +204,7 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
 
 
 def _report_requests(draft: Draft) -> None:
-    draft.notes.extend(notes_of(draft.plan, draft.run, draft.instances, draft.tally, draft.scores))
+    draft.notes.extend(notes_of(draft))
     draft.notes.extend(notes_on_data(draft.plan, draft.earlier_notes))
 
 

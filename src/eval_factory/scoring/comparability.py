@@ -7,7 +7,7 @@ were answered, not from the configuration alone: an endpoint may refuse a field,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -30,11 +30,6 @@ _TOKENS = ("max_tokens", "max_completion_tokens")
 """Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})  # fields of a request that are compared by their values
 
-_NO_RESULT = "MedHELM's leaderboard ({upstream}) has no result of {what}: there is nothing to compare with"
-_NOT_PUBLISHED = (
-    "the leaderboard's settings of this benchmark are not published: no run entry of {upstream} is of {what}, so there"
-    " is nothing to compare with"
-)
 _WITHOUT_ENTRIES = frozenset(
     {"health_bench", "health_bench_professional", "medxpert_qa_text", "sct_bench", "synt_family_disclosure",
      "synt_right_of_access", "synt_written_consent"}
@@ -42,40 +37,24 @@ _WITHOUT_ENTRIES = frozenset(
 """Run specs of medhelm whose results stand on its leaderboard, and whose settings stand nowhere."""
 
 
-class Collapsed(StrictModel):
-    """Rows of the data of which HELM's scenario keeps one each."""
-
-    rows: int
-    instances: int
-
-
 class LeaderboardEntry(StrictModel):
     """One run spec of the leaderboard."""
 
-    max_tokens: int
-    """What the run spec itself grants an answer."""
-    max_length: int | None = None
-    """Of a scenario that has such an argument: the leaderboard's value."""
-    max_eval_instances: int | None = None
-    """None: as of all."""
+    max_tokens: int  # what the run spec itself grants an answer
+    max_length: int | None = None  # of a scenario that has such an argument: the leaderboard's value
+    max_eval_instances: int | None = None  # None: as of all
     arguments: dict[str, tuple[str, ...]] = {}
     """Argument that chooses another evaluation -> the values that the leaderboard has."""
     num_output_tokens: dict[str, int] = {}
     """Model -> tokens, where the leaderboard granted it another number than all its other evaluations did."""
     newest_data: bool = False
     """Whether HELM names no revision of the data: then it is not known which one the leaderboard read."""
-    collapsed: Collapsed | None = None
-
-    def argument_not_run(self, given: Mapping[str, object]) -> str | None:
-        """`name=value` of the first argument with which the leaderboard has no result."""
-        unknown = (f"{name}={value}" for name, value in given.items() if str(value) not in self.arguments.get(name, ()))
-        return next(unknown, None)
+    collapsed: tuple[int, int] | None = None  # rows of the data, and the instances that HELM's scenario makes of them
 
 
 class MedhelmLeaderboard(StrictModel):
-    helm: str
-    """The version of HELM whose run specs it tells of."""
-    max_eval_instances: int
+    helm: str  # the version of HELM whose run specs it tells of
+    max_eval_instances: int  # the most that it asked of one evaluation; of more, HELM drew so many at random
     num_train_trials: int
     temperature: float
     top_p: float
@@ -83,14 +62,6 @@ class MedhelmLeaderboard(StrictModel):
     """Model -> the tokens that the leaderboard granted its answers, for it thinks before it answers."""
     judge_max_tokens: int
     run_specs: dict[str, LeaderboardEntry]
-
-    def most_instances(self, entry: LeaderboardEntry) -> int:
-        """The most that it asked of one evaluation; of more, HELM drew so many at random."""
-        return entry.max_eval_instances or self.max_eval_instances
-
-    def tokens_by_model(self, entry: LeaderboardEntry) -> dict[str, int]:
-        """Of the models that were granted another number than the run spec's."""
-        return {**self.num_output_tokens, **entry.num_output_tokens}
 
 
 @lru_cache(maxsize=1)
@@ -109,32 +80,23 @@ class ComparedRun:
 
 def comparability_of(facts: ComparedRun) -> Comparability:
     """The stamp of a finished run. Raises HelmError."""
-    upstream = str(facts.plan.upstream)
-    return replace(_compared(facts, upstream), upstream=upstream)
-
-
-def _compared(facts: ComparedRun, upstream: str) -> Comparability:
-    board = load_medhelm_leaderboard()
-    helm = facts.plan.evaluation.task.helm
-    if helm.run_spec in _WITHOUT_ENTRIES and helm.upstream is MEDHELM:
-        return Comparability(None, _NOT_PUBLISHED.format(upstream=upstream, what=helm.run_spec))
-    if helm.any_run_spec:
-        tasks = "as the tasks of 'eval-factory ls' are"
-        return Comparability(None, f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}")
+    upstream, board = str(facts.plan.upstream), load_medhelm_leaderboard()
+    helm, task = facts.plan.evaluation.task.helm, facts.plan.task_name
     entry = board.run_specs.get(helm.run_spec)
-    if entry is None:
-        return Comparability(None, _NO_RESULT.format(upstream=upstream, what=facts.plan.task_name))
-    # arguments that choose what is evaluated, but for those that have HELM's default
-    known = {} if helm.indexed is None else helm.indexed.parameters
-    chosen = {
-        name: value
-        for name, value in facts.plan.scenario_arguments.items()
-        if name not in (DATA_PATH, "max_length", "version") and known.get(name, {}).get("default") != value
-    }
-    not_run = entry.argument_not_run(chosen)
-    if not_run is not None:
-        what = f"{facts.plan.task_name} with {not_run}"
-        return Comparability(None, _NO_RESULT.format(upstream=upstream, what=what))
+    no_result = f"MedHELM's leaderboard ({upstream}) has no result of {{}}: there is nothing to compare with"
+    why = None
+    if helm.run_spec in _WITHOUT_ENTRIES and helm.upstream is MEDHELM:
+        entries = f"no run entry of {upstream} is of {helm.run_spec}, so there is nothing to compare with"
+        why = f"the leaderboard's settings of this benchmark are not published: {entries}"
+    elif helm.any_run_spec:
+        tasks = "as the tasks of 'eval-factory ls' are"
+        why = f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}"
+    elif entry is None:
+        why = no_result.format(task)
+    elif not_run := _argument_not_run(facts.plan, entry):
+        why = no_result.format(f"{task} with {not_run}")
+    if why is not None or entry is None:
+        return Comparability(None, why, upstream=upstream)
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
@@ -142,7 +104,19 @@ def _compared(facts: ComparedRun, upstream: str) -> Comparability:
         *_of_data_and_answers(facts, entry),
         *_of_judges(facts, board),
     )
-    return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)))
+    return Comparability(not deviations, None, deviations, tuple(_remarks(facts, entry)), upstream)
+
+
+def _argument_not_run(plan: Plan, entry: LeaderboardEntry) -> str | None:
+    """`name=value` of the first argument that chooses what is evaluated and with which there is no result; not of one
+    that has HELM's default."""
+    indexed = plan.evaluation.task.helm.indexed
+    known = {} if indexed is None else indexed.parameters
+    for name, value in plan.scenario_arguments.items():
+        is_choice = name not in (DATA_PATH, "max_length", "version") and known.get(name, {}).get("default") != value
+        if is_choice and str(value) not in entry.arguments.get(name, ()):
+            return f"{name}={value}"
+    return None
 
 
 def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: LeaderboardEntry) -> Iterator[Deviation]:
@@ -153,7 +127,7 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
     elif adapter.max_tokens is not None and adapter.temperature is not None:  # else HELM did not write them down
         limits = {"max_tokens": adapter.max_tokens, "temperature": adapter.temperature}
         sent = [{**limits, "top_p": 1.0 if top_p is None else top_p}]  # nothing was answered: it was to be sent
-    by_model = board.tokens_by_model(entry)
+    by_model = {**board.num_output_tokens, **entry.num_output_tokens}
     asked = facts.plan.model.model_id
     granted = next((tokens for name, tokens in by_model.items() if same_model(name, asked)), entry.max_tokens)
     tokens = _unlike(sent, _token_names(facts.plan), granted)
@@ -229,7 +203,7 @@ def _of_prompts_and_sample(
     if trials != board.num_train_trials:
         others = "each instance is asked with other examples, too"
         yield Deviation("num_train_trials", board.num_train_trials, trials, others)
-    yield from _of_sample(facts, board.most_instances(entry))
+    yield from _of_sample(facts, entry.max_eval_instances or board.max_eval_instances)
     if failed := facts.instances.failed:
         zero = facts.plan.evaluation.run.config.params.extra.on_failure == "zero"
         yield Deviation("failed instances", 0, failed, "they count as 0" if zero else "they are left out of the score")
@@ -306,5 +280,5 @@ def _remarks(facts: ComparedRun, entry: LeaderboardEntry) -> Iterator[str]:
     if wanted not in (None, 1) and facts.adapter.max_train_instances == 0:
         yield f"num_train_trials: {wanted} has no effect: the prompts hold no examples, so HELM makes one trial"
     if entry.collapsed is not None:
-        rows, kept = entry.collapsed.rows, entry.collapsed.instances
+        rows, kept = entry.collapsed
         yield f"of the data's {rows} rows HELM keeps {kept}, on the leaderboard too: the same text counts once"

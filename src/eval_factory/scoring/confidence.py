@@ -21,10 +21,10 @@ from eval_factory.scoring.intervals import (
     describe,
     effective_clusters,
     is_shared,
+    mean_and_variance,
     percentile,
     t_quantile,
     variance_of,
-    variance_of_mean,
 )
 from eval_factory.scoring.request_states import text_of
 from eval_factory.tasks.asked_again import LOGPROBS, STATED, STATED_ONLY, confidence_in
@@ -158,7 +158,7 @@ def _gap(group: Sample) -> _Gap:
     gaps, sources, count = [one.sure - one.right for one in group], [one.source for one in group], len(group)
     variance, few = variance_of(gaps) / count if count > 1 else 0.0, 1.0
     if is_shared(sources) and (effective := effective_clusters(sources)) >= LEAST_SOURCES:
-        variance, few = variance_of_mean(gaps, sources), (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
+        variance, few = mean_and_variance(gaps, sources)[1], (t_quantile(effective - 1) / t_quantile(math.inf)) ** 2
     share = (sum(one.right for one in group) + 2) / (count + 4)  # A. Agresti, B. A. Coull, 1998
     return _Gap(statistics.fmean(gaps), variance, max(variance * few, share * (1 - share) / (count + 4)))
 

@@ -1,10 +1,7 @@
-"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own.
+"""Corrected values of metrics that are known to be wrong, from the same answers, beside HELM's own (docs/errata.md).
 
-MedCalc-Bench: the value is looked for in the field `answer` of JSON, else in the last box of LaTeX, else behind the
-last "the answer is" or "Answer:". There it is what opens the text, a number with its unit ("18 mL/min. Normal is 90 to
-120"), else the last one. What is joined by "or", "to" or a dash is no value: an answer of two values states none. The
-kinds and the forms are those of the benchmark's own extraction (github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py
-and evaluation/evaluate.py; N. Khandekar et al., NeurIPS 2024); each difference is named where it is.
+How a value is read from an answer to MedCalc-Bench follows the benchmark's own extraction (N. Khandekar et al., NeurIPS
+2024; github.com/ncbi-nlp/MedCalc-Bench, evaluation/run.py and evaluate.py); each difference is named where it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Floors: what trivial answers score on the questions of a run, by the metrics that the run was scored with.
 
-The values of HELM's metrics were computed inside helm-run, by HELM itself (`helm/trivial_answers.py`); corrected and
-lenient ones are made of them here, by the rules that the model's answers are read with.
+The values of HELM's metrics were computed inside helm-run (`helm/trivial_answers.py`); corrected ones are made of them
+here, by the rules that the model's answers are read with.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from eval_factory.core import formats
@@ -31,9 +31,8 @@ from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import Corrections
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.jury import Jury
-from eval_factory.scoring.lenient import LENIENT, lenient_metrics
+from eval_factory.scoring.lenient import LENIENT, METRIC
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
 from eval_factory.tasks.errata import CORRECTED
@@ -51,7 +50,6 @@ class _Strategy:
             raise ValueError("a column without a value for each question")
         self.scored, self._questions, self._of_run = scored, trivial.questions, of_run
         self.corrections = Corrections.of(plan, self.metrics())
-        self.lenient: dict[InstanceKey, float] = {}
 
     def metrics(self) -> Iterator[MetricValues]:
         """With the labels that the run's own metrics have; of instances that were not perturbed.
@@ -70,31 +68,24 @@ class _Strategy:
             if values:
                 yield replace(metric, helm_mean=None, values=values, counts={}, parts={}, clusters=None)
 
-    def add(self, number: int, key: InstanceKey, state: output.RequestState, form: AnswerForm | None) -> None:
+    def add(self, number: int, key: InstanceKey, state: output.RequestState) -> None:
         answer = self.scored.answer_to(number)  # None: any, each as likely; only HELM's values of it are known
         if self.scored.annotation is not None:
             known = (state.annotations or {}).get("ehr_sql", {})
             annotations = {**(state.annotations or {}), "ehr_sql": with_answer(known, self.scored.annotation)}
             state = state.model_copy(update={"annotations": annotations})
         self.corrections.add_answer(key, state, answer or "")
-        labels = form.labels(state) if form is not None else {}
-        if form is not None and labels:  # nothing and a refusal name no option
-            likely = [answer] if answer is not None else list(labels)
-            self.lenient[key] = sum(form.is_right(state, one) for one in likely) / len(likely)
 
 
 class FloorScores:
     """The floors of one run. Nothing that goes wrong here costs the result: it is a note."""
 
-    def __init__(
-        self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues], form: AnswerForm | None
-    ) -> None:
-        """`metrics`: HELM's own. `form`: of the answers, where they have one."""
+    def __init__(self, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]) -> None:
+        """`metrics`: HELM's own."""
         trivial = read_trivial_scores(plan.rundir.helm)
         self._trivial = trivial if trivial is not None and trivial.run == run.run_spec.name else None
         self._strategies: list[_Strategy] = []
         self._numbers: dict[InstanceKey, int] = {}
-        self._form = form
         self._failed: Exception | None = None
         if (trivial := self._trivial) is None:
             return
@@ -105,13 +96,13 @@ class FloorScores:
             self._failed = error
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
-        """One request, for the metrics that are not HELM's."""
+        """One request, for corrected metrics."""
         number = self._numbers.get(key)
         if number is None or self._failed:
             return
         try:
             for strategy in self._strategies:
-                strategy.add(number, key, state, self._form)
+                strategy.add(number, key, state)
         except Exception as error:  # a rule may raise anything
             self._failed = error
 
@@ -129,14 +120,18 @@ class FloorScores:
             best = max(answers, key=answers.__getitem__)
             count = len(one.values) if probe is None else probe.instances
             by_judges[one.label] = Floor(best, answers[best], count, answers, assumed=probe is None)
-        draft.floors = self._floors() | by_judges
+        floors = self._floors()
+        # what is trivial is a label alone, or names none: the lenient readings find in it what HELM finds
+        lenient = [one.label for one in draft.metrics if one.name == METRIC + LENIENT]
+        floors |= {label: floors[helm] for label in lenient if (helm := label.replace(LENIENT, "", 1)) in floors}
+        draft.floors = floors | by_judges
         draft.notes.extend([*notes_on_floors(draft.main, draft.scores, draft.floors), *self._notes()])
 
     def _floors(self) -> dict[str, Floor]:
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:
-            for metric in chain(strategy.metrics(), self._derived(strategy)):
+            for metric in chain(strategy.metrics(), self._corrected(strategy)):
                 means[metric.label, metric.name][strategy.scored.name] = helm_mean(metric.values)
                 counts[metric.label, strategy.scored.name] = len(metric.values)
         floors = {}
@@ -147,13 +142,12 @@ class FloorScores:
             floors[label] = Floor(best, answers[best], counts[label, best], answers, lower_is_better=lower)
         return floors
 
-    def _derived(self, strategy: _Strategy) -> list[MetricValues]:
+    def _corrected(self, strategy: _Strategy) -> list[MetricValues]:
         """Nothing where the rules were not applied to every instance."""
         if self._failed:
             return []
         try:
-            lenient = lenient_metrics(strategy.metrics(), strategy.lenient) if strategy.lenient else []
-            return [*strategy.corrections.metrics(), *lenient]
+            return strategy.corrections.metrics()
         except Exception as error:  # a rule that raises on this answer to most questions
             self._failed = error
             return []
@@ -203,52 +197,51 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
 FEWEST_PROBED = 3  # questions, for a floor
 
 
-@dataclass(frozen=True)
-class ProbedJudges:
-    probes: Sequence[JudgedProbe]
-    run: output.HelmRun
-    rubric: RubricTally | None
-    judges: Mapping[str, str]  # of a jury: judge -> its name in HELM's annotations
+Marks = list[dict[str, float]]
+"""What judges gave a text that says nothing: of each question, judge -> its mark."""
 
-    @classmethod
-    def of(cls, plan: Plan, run: output.HelmRun, rubric: RubricTally | None, jury: Jury | None) -> ProbedJudges | None:
-        """None where judges were not asked about one."""
-        if not plan.evaluation.run.config.params.extra.probe_judges or not (rubric or jury):
-            return None
-        return cls(read_judge_probe(plan.rundir.helm), run, rubric, jury.names if jury else {})
 
-    def complete(self, draft: Draft) -> None:
-        marks = self._by_rubric() if self.rubric is not None else self._by_jury()
-        of_all = [statistics.fmean(by_judge.values()) for by_judge in marks if by_judge]
-        if len(of_all) < FEWEST_PROBED:
-            too_few = "the judges gave too few marks to a text that says nothing"
-            draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
-            return
-        judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
-        means = {judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges}
-        draft.judge_probe = JudgeProbe(len(of_all), statistics.fmean(of_all), means)
-        said = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
-        draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
+def judge_probe(rubric: RubricTally | None, jury: Jury | None, draft: Draft) -> None:
+    """Nothing where judges were not asked about such a text."""
+    if not draft.plan.evaluation.run.config.params.extra.probe_judges:
+        return
+    probes = read_judge_probe(draft.plan.rundir.helm)
+    if rubric is not None:
+        report_probe(marks_by_rubric(probes, rubric), draft)
+    elif jury is not None and draft.run.jury is not None:
+        report_probe(marks_by_jury(probes, draft.run.jury, jury.names), draft)
 
-    def _by_jury(self) -> list[dict[str, float]]:
-        """Of each question: judge -> the mean of its ratings."""
-        found: list[dict[str, float]] = []
-        if (jury := self.run.jury) is None:
-            return found
-        for one in self.probes:
-            of_each = ((judge, output.ratings_of(one.annotations, jury, self.judges[judge])) for judge in self.judges)
-            found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each if rated})
-        return found
 
-    def _by_rubric(self) -> list[dict[str, float]]:
-        """Of each question: judge -> the share of the points that it gives."""
-        found = []
-        cases = {key[0]: case for key, case in self.rubric.cases.items()} if self.rubric is not None else {}
-        judges = self.rubric.judges if self.rubric is not None else ()
-        for one in self.probes:
-            if (case := cases.get(one.instance)) is None:
-                continue
-            judged = replace(case, votes=tuple(decisions_of(one.annotations, judges, len(case.criteria))))
-            by_judge = {judge: judged.score_by(judge) for judge in judges}
-            found.append({judge: score for judge, score in by_judge.items() if score is not None})
-        return found
+def report_probe(marks: Marks, draft: Draft) -> None:
+    of_all = [statistics.fmean(by_judge.values()) for by_judge in marks if by_judge]
+    if len(of_all) < FEWEST_PROBED:
+        too_few = "the judges gave too few marks to a text that says nothing"
+        draft.notes.add(Importance.DOUBTFUL, f"probe_judges: {too_few}")
+        return
+    judges = dict.fromkeys(judge for by_judge in marks for judge in by_judge)
+    means = {judge: statistics.fmean(one[judge] for one in marks if judge in one) for judge in judges}
+    draft.judge_probe = JudgeProbe(len(of_all), statistics.fmean(of_all), means)
+    said = ", ".join(f"{judge} gives it {formats.score(mean)}" for judge, mean in means.items())
+    draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
+
+
+def marks_by_jury(probes: Sequence[JudgedProbe], jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:
+    """The mean of a judge's ratings. `judges`: judge -> its name in HELM's annotations."""
+    found: Marks = []
+    for one in probes:
+        of_each = {judge: output.ratings_of(one.annotations, jury, name) for judge, name in judges.items()}
+        found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each.items() if rated})
+    return found
+
+
+def marks_by_rubric(probes: Sequence[JudgedProbe], rubric: RubricTally) -> Marks:
+    """The share of the points that a judge gives."""
+    found: Marks = []
+    cases = {key[0]: case for key, case in rubric.cases.items()}
+    for one in probes:
+        if (case := cases.get(one.instance)) is None:
+            continue
+        judged = replace(case, votes=tuple(decisions_of(one.annotations, rubric.judges, len(case.criteria))))
+        by_judge = {judge: judged.score_by(judge) for judge in rubric.judges}
+        found.append({judge: score for judge, score in by_judge.items() if score is not None})
+    return found

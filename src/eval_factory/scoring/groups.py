@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score
 from eval_factory.helm.instance_fields import are_few
-from eval_factory.scoring.intervals import effective_clusters, holm, is_shared, variance_of
+from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey, MetricValues, mean_score, sample_of, with_missing_counted
 
@@ -31,17 +31,15 @@ def p_value_of_difference(group: _Sample, rest: _Sample) -> float | None:
         return None
     if is_shared(group[1]) or is_shared(rest[1]):
         return _clustered(group, rest)
-    if all(value in (0.0, 1.0) for value in (*values, *others)):
-        from scipy import stats  # imported here: it takes half a second, and most results have no groups
+    from scipy import stats  # imported here: it takes half a second, and most results have no groups
 
+    if all(value in (0.0, 1.0) for value in (*values, *others)):
         table = [[int(sum(side)), len(side) - int(sum(side))] for side in (values, others)]
         return float(stats.fisher_exact(table).pvalue)
-    errors = [variance_of(side) / len(side) for side in (values, others)]
-    total = math.fsum(errors)
-    if total == 0:
+    one, other = ((statistics.fmean(side), statistics.stdev(side), len(side)) for side in (values, others))
+    if one[1] == other[1] == 0:
         return None
-    parts = (error**2 / (len(side) - 1) for error, side in zip(errors, (values, others), strict=True))
-    return _two_sided(values, others, total, total**2 / math.fsum(parts))
+    return float(stats.ttest_ind_from_stats(*one, *other, equal_var=False).pvalue)
 
 
 def _clustered(group: _Sample, rest: _Sample) -> float | None:
@@ -58,14 +56,9 @@ def _clustered(group: _Sample, rest: _Sample) -> float | None:
     variance = number / (number - 1) * math.fsum(one * one for one in influence.values()) if number > 1 else 0.0
     if variance == 0 or degrees < 1:
         return None
-    return _two_sided(group[0], rest[0], variance, degrees)
-
-
-def _two_sided(values: Sequence[float], others: Sequence[float], variance: float, degrees: float) -> float:
-    """Student's t of the difference of two means."""
     from scipy import special  # imported here: see scoring/intervals.py
 
-    statistic = (statistics.fmean(values) - statistics.fmean(others)) / math.sqrt(variance)
+    statistic = (statistics.fmean(group[0]) - statistics.fmean(rest[0])) / math.sqrt(variance)
     return 2 * float(special.stdtr(degrees, -abs(statistic)))
 
 
@@ -99,12 +92,8 @@ def scores_by_group(
     Each has the p-value of the test that it does not differ from the rest of the instances, and the same corrected for
     the field's groups. A group of fewer than ten instances is counted, not shown; it is among the others' rest.
 
-    Args:
-        members: field -> value -> instances.
-        missing: instances without a value that counts.
-        failed_as_zero: whether they count as 0, as in the score of all instances.
-        beside: the corrected values of `metric`, where there are any: a group that HELM scores wrongly looks like a
-            finding without them.
+    `members`: field -> value -> instances. `beside`: the corrected values of `metric`, where there are any: a group
+    that HELM scores wrongly looks like a finding without them.
     """
     scores: dict[str, dict[str, dict[str, Score]]] = {}
     hidden = {}

@@ -10,7 +10,6 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from eval_factory.core import formats
@@ -19,6 +18,7 @@ from eval_factory.core.results import Stats
 CONFIDENCE = 0.95
 EACH_SIDE = (1 - CONFIDENCE) / 2
 Ends = tuple[float, float]  # the least and the greatest: of a scale, or of an interval
+PROPORTION: Ends = (0.0, 1.0)
 
 
 class Interval(NamedTuple):
@@ -32,7 +32,6 @@ class Interval(NamedTuple):
 NO_INTERVAL = Interval(None, None, None)
 
 
-@lru_cache(maxsize=4096)
 def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
     """The 0.975 quantile of Student's t distribution, or another; degrees need not be whole."""
     from scipy import special  # imported here: a score of 0/1 values needs none of it
@@ -43,10 +42,7 @@ def t_quantile(degrees: float, each_side: float = EACH_SIDE) -> float:
 def wilson(share: float, count: float, quantile: float | None = None) -> Ends:
     """The Wilson score interval of a proportion (E. B. Wilson, JASA 22:209-212, 1927).
 
-    Args:
-        share: from 0 to 1.
-        count: how many values it is of; the effective number where they are clustered, which need not be whole.
-        quantile: in place of the normal distribution's.
+    The count is the effective number of values where they are clustered; `quantile` takes the place of the normal one.
     """
     z = statistics.NormalDist().inv_cdf(1 - EACH_SIDE) if quantile is None else quantile
     spread = z * z / count
@@ -78,23 +74,24 @@ def effective_clusters(clusters: Sequence[Hashable]) -> float:
     return len(clusters) ** 2 / sum(size * size for size in sizes)
 
 
-def variance_of_mean(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """From the totals of clusters, robust to any dependence inside them.
+def mean_and_variance(
+    values: Sequence[float], clusters: Sequence[Hashable], scale: Ends = PROPORTION, size: float = 0.0
+) -> tuple[float, float]:
+    """The mean of clustered values, and its variance, which is robust to any dependence inside clusters.
 
     The linearised ("sandwich") variance of a mean with the factor C / (C - 1), C clusters (W. G. Cochran, Sampling
-    Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986).
+    Techniques, 1977, section 9A.3; K.-Y. Liang and S. L. Zeger, Biometrika 73:13-22, 1986). With a `size`, a
+    pseudo-cluster of so many values stands at each end of the scale.
     """
-    totals = _totals(values, clusters, statistics.fmean(values))
-    number = len(totals)
-    return number / (number - 1) * _sum_of_squares(totals) / len(values) ** 2
-
-
-def _totals(values: Sequence[float], clusters: Sequence[Hashable], mean: float) -> list[float]:
-    """Of each cluster the sum of its values' distances from the mean."""
+    low, high = scale
+    total = len(values) + 2 * size
+    mean = (math.fsum(values) + size * (low + high)) / total
     sums: dict[Hashable, float] = defaultdict(float)
     for value, cluster in zip(values, clusters, strict=True):
         sums[cluster] += value - mean
-    return list(sums.values())
+    totals = [*sums.values(), *([size * (low - mean), size * (high - mean)] if size else ())]
+    number = len(totals)
+    return mean, number / (number - 1) * _sum_of_squares(totals) / total**2
 
 
 def end_weight(clusters: Sequence[Hashable]) -> float:
@@ -116,10 +113,7 @@ def design_effect(values: Sequence[float], scale: Ends, clusters: Sequence[Hasha
     """Of clustered values on a scale, with a pseudo-cluster at each end; at least 1."""
     (low, high), size = scale, end_weight(clusters)
     total = len(values) + 2 * size
-    mean = (math.fsum(values) + size * (low + high)) / total
-    totals = [*_totals(values, clusters, mean), size * (low - mean), size * (high - mean)]
-    number = len(totals)
-    variance = number / (number - 1) * _sum_of_squares(totals) / total**2
+    mean, variance = mean_and_variance(values, clusters, scale, size)
     squares = _sum_of_squares(value - mean for value in values) + size * ((low - mean) ** 2 + (high - mean) ** 2)
     return max(1.0, variance * total * (total - 1) / squares)
 
@@ -142,23 +136,12 @@ def variance_of(values: Sequence[float]) -> float:
 
 
 def student_t(
-    values: Sequence[float], clusters: Sequence[Hashable] | None = None, each_side: float = EACH_SIDE
+    values: Sequence[float],
+    scale: Ends | None = None,
+    clusters: Sequence[Hashable] | None = None,
+    each_side: float = EACH_SIDE,
 ) -> Ends:
-    """Student's t interval of the mean of two values or more.
-
-    Of clustered ones with the cluster-robust variance, and the effective number of clusters less one as its degrees of
-    freedom.
-    """
-    units = len(values) if clusters is None else effective_clusters(clusters)
-    variance = variance_of(values) / len(values) if clusters is None else variance_of_mean(values, clusters)
-    mean, half = statistics.fmean(values), t_quantile(units - 1, each_side) * math.sqrt(variance)
-    return mean - half, mean + half
-
-
-def on_a_scale(
-    values: Sequence[float], scale: Ends, clusters: Sequence[Hashable] | None = None, each_side: float = EACH_SIDE
-) -> Ends:
-    """Student's t interval of a mean on a scale with ends, from the values and one pseudo-value at each end.
+    """Student's t interval of the mean of two values or more; on a scale with ends, with one pseudo-value at each.
 
     Where nearly all values stand at one end, the few that do not are often in no sample, and its spread says too
     little: the interval of the values alone covers the mean far less often than it should. A pseudo-value at each end
@@ -166,21 +149,12 @@ def on_a_scale(
     (A. Agresti and B. A. Coull, The American Statistician 52:119-126, 1998; one of each kind: A. Agresti and B. Caffo,
     54:280-288, 2000). Of clustered values a pseudo-cluster stands at each end (`mean_end_weight`).
     """
-    low, high = scale
     labels = range(len(values)) if clusters is None else clusters
-    mean, variance = mean_on_a_scale(values, scale, labels)
+    size = 0.0 if scale is None else mean_end_weight(labels)
+    low, high = scale or (-math.inf, math.inf)
+    mean, variance = mean_and_variance(values, labels, scale or PROPORTION, size)
     half = t_quantile(effective_clusters(labels) - 1, each_side) * math.sqrt(variance)
     return max(low, mean - half), min(high, mean + half)
-
-
-def mean_on_a_scale(values: Sequence[float], scale: Ends, clusters: Sequence[Hashable]) -> tuple[float, float]:
-    """The mean with these pseudo-values, and its variance."""
-    (low, high), size = scale, mean_end_weight(clusters)
-    total = len(values) + 2 * size
-    mean = (math.fsum(values) + size * (low + high)) / total
-    totals = [*_totals(values, clusters, mean), size * (low - mean), size * (high - mean)]
-    number = len(totals)
-    return mean, number / (number - 1) * _sum_of_squares(totals) / total**2
 
 
 def lower_end(values: Sequence[float], lowest: Sequence[float], high: float) -> float:
@@ -205,17 +179,14 @@ def of_equal_values(value: float, count: float, scale: Ends, each_side: float = 
 
     With `count` of `count` alike, at most the share q = 1 - 0.025 ** (1 / count) is not: the exact one-sided 97.5 %
     bound (C. J. Clopper and E. S. Pearson, Biometrika 26:404-413, 1934), because a two-sided 95 % interval may miss
-    2.5 % at each end. The mean is furthest away where that share stands at an end of the scale.
-
-    Args:
-        count: of independent values; the effective number of clusters, where values are clustered.
+    2.5 % at each end. The mean is furthest away where that share stands at an end of the scale. Of clustered values
+    the count is the effective number of clusters.
     """
     low, high = scale
     share = 1 - each_side ** (1 / count)
     return value - share * (value - low), value + share * (high - value)
 
 
-PROPORTION = (0.0, 1.0)
 WILSON, STUDENT_T, ON_A_SCALE, EXACT = "wilson", "student-t", "student-t-pseudo-values", "exact-one-sided"
 CLOPPER_PEARSON = "clopper-pearson"
 CLUSTERED = "-clustered"  # ends the name of the method where values of one cluster are not taken for independent
@@ -235,18 +206,15 @@ def describe(
     lowest: Sequence[float] | None = None,
     looks: float = 1,
 ) -> Stats:
-    """Mean, sample standard deviation, standard error and a 95 % confidence interval.
+    """Mean, sample standard deviation, standard error (of clusters the robust one) and a 95 % confidence interval.
 
     Args:
-        values: one value per instance, at least one.
+        values: one value per instance, at least one; one alone has no interval.
         mean: the mean to report, where it was computed elsewhere (HELM's, to the last digit).
-        scale: the least and the greatest value that there can be. Where none is given it is 0 to 1 if all values lie
-            in it, and without ends if not.
+        scale: 0 to 1 if not given and all values lie in it; else a scale that is not known has no ends.
         clusters: of each value the source that it shares with others; None where none is known.
         lowest: of each value the least that it can be, where that is another for each.
         looks: how often a growing sample is looked at, at most: the interval holds wherever one stops.
-
-    The standard error of clustered values is the cluster-robust one. One value alone has no interval.
     """
     count = len(values)
     center = statistics.fmean(values) if mean is None else mean
@@ -259,16 +227,16 @@ def describe(
     if clusters is not None and effective_clusters(clusters) < LEAST_SOURCES:
         stderr = None
     elif clusters is not None:
-        variance, independent = variance_of_mean(values, clusters), variance_of(values) / count
+        variance, independent = mean_and_variance(values, clusters)[1], variance_of(values) / count
         stderr = math.sqrt(variance)
         if independent:  # L. Kish, Survey Sampling, 1965, section 8.2
             design_effect = variance / independent
             effective_n = count / max(1.0, design_effect)
-    interval = interval_of_mean(values, center, scale, clusters, lowest, EACH_SIDE / looks)
-    if looks > 1 and interval.method is not None:
-        interval = interval._replace(method=interval.method + OF_LOOKS.format(looks))
+    low, high, method = interval_of_mean(values, center, scale, clusters, lowest, EACH_SIDE / looks)
+    if looks > 1 and method is not None:
+        method += OF_LOOKS.format(looks)
     return Stats(
-        count, center, stddev, stderr, interval.low, interval.high, interval.method,
+        count, center, stddev, stderr, low, high, method,
         clusters=number, design_effect=design_effect, effective_n=effective_n,
     )  # fmt: skip
 
@@ -283,18 +251,8 @@ def interval_of_mean(
 ) -> Interval:
     """The interval of a mean of two values or more, and the name of its method; arguments as `describe`'s.
 
-    Of 95 %, where it may miss the mean in no other share of samples at each side.
-
-    | values | interval |
-    |---|---|
-    | all equal, on a scale | exact one-sided bound; of clustered values the effective number of clusters counts |
-    | 0 and 1, on the scale from 0 to 1 | Wilson's; where clustered, on the effective number; else of not 95 %: exact |
-    | others on a scale with ends | Student's t with a pseudo-value at each end |
-    | others | Student's t; where clustered, with the cluster-robust variance |
-
-    Where each value has a lowest one of its own, the scale begins at `lower_end` of them. Clustered values
-    have the effective number of clusters less one as their degrees of freedom. None where all values are equal and the
-    scale is not known, of fewer than two effective clusters, and of fewer than 100 values that leave their scale.
+    Which values get which: docs/statistics.md. It may miss the mean in the share `each_side` of samples at each side.
+    Where each value has a lowest one of its own, the scale begins at `lower_end` of them.
     """
     sources = clusters if is_shared(clusters) else None
     units = len(values) if sources is None else effective_clusters(sources)
@@ -320,11 +278,11 @@ def interval_of_mean(
         else:
             method, found = CLOPPER_PEARSON, clopper_pearson(sum(values), len(values), each_side)
     elif not leaves:
-        method, found = ON_A_SCALE, on_a_scale(values, (low, high), sources, each_side)
+        method, found = ON_A_SCALE, student_t(values, (low, high), sources, each_side)
     elif scale is not None and len(values) < LEAST_UNBOUNDED:
         return NO_INTERVAL
     else:
-        method, found = STUDENT_T, student_t(values, sources, each_side)
+        method, found = STUDENT_T, student_t(values, None, sources, each_side)
         low, high = -math.inf, math.inf
     return Interval(max(low, found[0] + moved), min(high, found[1] + moved), method + by_cluster)
 
@@ -351,8 +309,7 @@ def few_sources(clusters: Sequence[Hashable]) -> str | None:
 def holm(p_values: Sequence[float | None], *, unknown_count: bool = False) -> list[float | None]:
     """P values corrected for their number (S. Holm, Scandinavian Journal of Statistics 6:65-70, 1979).
 
-    Args:
-        unknown_count: whether those that are None, and stay so, count among them all the same.
+    `unknown_count`: those that are None, and stay so, count among them all the same.
     """
     known = sorted((value, at) for at, value in enumerate(p_values) if value is not None)
     number = len(p_values) if unknown_count else len(known)
@@ -382,13 +339,7 @@ def bca_of_ratio(
 
     So are precision and recall made of counts, and every metric of HELM's that counts some instances more than once.
     The resampling is `scipy.stats.bootstrap`'s, and its seed is fixed: the same values give the same interval. Clusters
-    are drawn uncut.
-
-    Args:
-        numerators, denominators: of each instance.
-        clusters: of each instance the source that it shares with others; None where none is known.
-
-    Nothing where there are fewer than five instances or effective clusters, and where all resamples are equal.
+    are drawn uncut. Nothing of fewer than five instances or effective clusters, and where all resamples are equal.
     """
     clusters_of = range(len(numerators)) if clusters is None else clusters
     sums: dict[Hashable, Ends] = defaultdict(lambda: (0.0, 0.0))

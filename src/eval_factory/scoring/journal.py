@@ -1,13 +1,26 @@
-"""What cache.db says of a run: its attempts, its answers, and which server gave them."""
+"""What cache.db says of a run: its attempts, its answers, which server gave them; what it used, and what that cost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import fsum
 from pathlib import Path
 from typing import Any
 
-from eval_factory.endpoint.response_cache import Answer, read_rows
+from eval_factory.core.budget import BY_ENDPOINT, Cost, Price
+from eval_factory.core.nouns import AttemptState
+from eval_factory.core.results import MODEL_ROLE, ResponseStatistics, Spent, SpentByRole, Usage
+from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.media import UnusableMedium
+from eval_factory.endpoint.paid_answers import cost_of, read_paid, read_prices
+from eval_factory.endpoint.response_cache import Answer, read_changes, read_rows
+from eval_factory.helm import output
+from eval_factory.plan.prices import hosted_roles, table_prices, unknown_price
+from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.scoring.intervals import percentile
 
 
 def read_attempts(path: Path) -> Iterator[dict[str, Any]]:
@@ -27,11 +40,6 @@ def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]
 def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
     """Every answer (of one role), oldest first; each is read once, whatever is then taken from it."""
     return map(_typed, read_answers(path, role))
-
-
-def read_cached_answer(path: Path, key: str) -> Answer | None:
-    rows = read_rows(path, "SELECT * FROM responses WHERE key = :key", key=key)
-    return next(map(_typed, rows), None)
 
 
 def _typed(row: Mapping[str, Any]) -> Answer:
@@ -68,3 +76,238 @@ def finish_reasons(path: Path, role: str) -> dict[str, int]:
 def read_roles(path: Path) -> list[str]:
     """The roles that have answers."""
     return [row["role"] for row in read_rows(path, "SELECT DISTINCT role FROM responses ORDER BY role")]
+
+
+@dataclass(frozen=True)
+class CachedAnswer:
+    """What the cache knows of an answer, without its text."""
+
+    tokens: tuple[int | None, int | None] = (None, None)
+    latency_s: float | None = None
+    stripped: bool = False  # whether thinking was taken out: what is scored is not what the endpoint gave
+    unfinished: bool = False  # whether it ends in the middle of the thinking
+    declined: bool = False  # whether the endpoint itself says that the model refused
+    logprobs: tuple[tuple[str, float], ...] = ()  # of the answer's tokens, where the endpoint gave them
+    thought_under: str | None = None  # the key of the answer, where it holds what the model thought
+
+
+UNKNOWN = CachedAnswer()
+
+
+def cached_answer(answer: Answer, model: EndpointPlan) -> tuple[CachedAnswer, str | None]:
+    """Of an answer of the model's, with what it thought before: between the markers, or in a field of its own."""
+    response = answer.response
+    found = CachedAnswer(answer.tokens, answer.latency_s, logprobs=openai_api.logprobs_in(response))
+    try:
+        choice = openai_api.read_answer(response, model.endpoint_type)[0]
+    except openai_api.UnusableAnswer:  # the cache was changed
+        return found, None
+    cut_off = choice.finish_reason == openai_api.CUT_OFF
+    split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
+    message = response["choices"][0].get("message") if "choices" in response else None  # pictures have none
+    thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part and part.strip()]
+    found = replace(
+        found,
+        stripped=split.answer != choice.text,
+        unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
+        # some gateways give `refusal` as the reason why an answer ended
+        declined=choice.finish_reason == "refusal" or (isinstance(message, dict) and bool(message.get("refusal"))),
+        thought_under=answer.key if thoughts else None,
+    )
+    return found, "\n\n".join(thoughts) or None
+
+
+@dataclass(frozen=True)
+class StoredAnswers:
+    """The stored answer to each of HELM's requests to the model."""
+
+    model: EndpointPlan
+    answers: Mapping[str, CachedAnswer]
+    variants: Sequence[Mapping[str, str | None]]
+    """The changes with which requests were answered that the endpoint refused as they were."""
+    cache_db: Path
+
+    @classmethod
+    def of(cls, plan: Plan, also: Callable[[Answer], None] = lambda _answer: None) -> StoredAnswers:
+        """Goes through all stored answers, once; `also` gets each."""
+        model, cache_db = plan.model, plan.rundir.cache_db
+        found = {}
+        for answer in typed_answers(cache_db):
+            also(answer)
+            is_models = answer.role == model.role
+            plain = CachedAnswer(answer.tokens, answer.latency_s)
+            found[answer.key] = cached_answer(answer, model)[0] if is_models else plain
+        return cls(model, found, read_changes(cache_db, model.url, model.model_id), cache_db)
+
+    def to(self, state: output.RequestState) -> CachedAnswer | None:
+        """None where it failed, or is not there any more."""
+        try:
+            body = self.model.body_of(state.request)
+        except UnusableMedium:
+            return None
+        bodies = [body, *(openai_api.changed(body, one) for one in self.variants if one.keys() <= body.keys())]
+        keys = (self.model.key_of(one, state.request.get("random")) for one in bodies)
+        return next((self.answers[one] for one in keys if one in self.answers), None)
+
+    def thought_of(self, answer: CachedAnswer | None) -> str | None:
+        """Read when it is asked for: what models think is many times as long as what they answer."""
+        if answer is None or answer.thought_under is None:
+            return None
+        rows = read_rows(self.cache_db, "SELECT * FROM responses WHERE key = :key", key=answer.thought_under)
+        return next((cached_answer(_typed(row), self.model)[1] for row in rows), None)
+
+    def turns_of(self, state: output.RequestState) -> tuple[Mapping[str, Any], ...]:
+        """The messages that were sent; none where the prompt was all that was."""
+        if state.request.get(output.MULTIMODAL_PROMPT):
+            return ()
+        messages = self.model.body_of(state.request).get("messages") or ()
+        alone = [{"role": "user", "content": state.request.get("prompt", "")}]
+        return () if list(messages) == alone else tuple(messages)
+
+    def logprobs_of(self, state: output.RequestState) -> tuple[tuple[str, float], ...]:
+        return (self.to(state) or UNKNOWN).logprobs
+
+
+_ENDED = (AttemptState.ANSWERED, AttemptState.RETRIED, AttemptState.FAILED)
+
+
+@dataclass
+class _Tally:
+    """Of one role in one run."""
+
+    requests: int = 0
+    cached: int = 0
+    retries: int = 0
+    tokens: list[tuple[int | None, int | None]] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    costs: list[float] = field(default_factory=list)  # of answers that were paid for
+    sources: set[str] = field(default_factory=set)  # who says what they cost
+    prices: set[Price] = field(default_factory=set)
+    unpriced: int = 0
+
+    def add(self, attempt: Mapping[str, Any]) -> None:
+        outcome = attempt["outcome"]
+        self.requests += outcome in (*_ENDED, AttemptState.REFUSED)
+        self.cached += outcome == AttemptState.CACHED
+        self.retries += outcome == AttemptState.RETRIED
+        if outcome == AttemptState.ANSWERED:
+            self.tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
+            self.latencies.append(attempt["latency_s"])
+
+
+def usage_of(plan: Plan, run_id: str, wall_s: float) -> tuple[Usage, list[str], set[str]]:
+    """The usage, with what answers cost as far as it is known; how requests were changed so that the endpoint took
+    them, in the run that paid for them; and the keys of the answers that this run got or took from the cache.
+
+    Others in the file may be of another endpoint's. The key of one that was archived since still stands here.
+    `run_id` is of the helm-run that made the result, and `wall_s` the seconds that it took.
+    """
+    tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)  # by run and role
+    used: set[str] = set()
+    adjusted: dict[str, set[str]] = defaultdict(set)
+    for attempt in read_attempts(plan.rundir.cache_db):
+        tallies[attempt["run_id"], attempt["role"]].add(attempt)
+        if attempt["outcome"] == AttemptState.ANSWERED and attempt["error"]:
+            adjusted[attempt["key"]].update(attempt["error"].split("; "))
+        if attempt["run_id"] == run_id and attempt["outcome"] in (AttemptState.ANSWERED, AttemptState.CACHED):
+            used.add(attempt["key"])
+    # the price of now where the user's own table has one, else that of the run that asked
+    table, stored, hosted = table_prices(plan), read_prices(plan.rundir.cache_db), hosted_roles(plan)
+    for paid in read_paid(plan.rundir.cache_db):
+        tally = tallies[paid.run_id, paid.role]
+        price = table.get(paid.role) or stored.get((paid.run_id, paid.role))
+        known = cost_of(paid.usage, paid.tokens, price)
+        if known is None:
+            tally.unpriced += 1
+            continue
+        tally.costs.append(known[0])
+        tally.sources.add(known[1])
+        if price is not None and known[1] != BY_ENDPOINT:
+            tally.prices.add(price)
+    unpriced = dict.fromkeys(role for (_, role), tally in sorted(tallies.items()) if tally.unpriced and role in hosted)
+    asked = [endpoint.role for endpoint in plan.endpoints]
+    usage = Usage(
+        this_run=_spent_by_role({key: tally for key, tally in tallies.items() if key[0] == run_id}, asked),
+        all_runs=_spent_by_role(tallies, asked),
+        runs=len({run for run, _ in tallies}),
+        wall_s=wall_s,
+        cost_unknown="; ".join(f"{role}: {unknown_price(hosted[role])}" for role in unpriced) or None,
+    )
+    return usage, sorted({how for key in used for how in adjusted[key]}), used
+
+
+def _spent_by_role(tallies: Mapping[tuple[str, str], _Tally], asked: Sequence[str]) -> SpentByRole:
+    """The model and its judges in the order of the plan, then others by name."""
+    by_role: dict[str, list[_Tally]] = defaultdict(list)
+    for (_, role), tally in tallies.items():
+        by_role[role].append(tally)
+    known = dict.fromkeys((*asked, *sorted(by_role, key=lambda role: (role != MODEL_ROLE, role))))
+    roles = {role: _spent(by_role[role]) for role in known if role in by_role}
+    return SpentByRole(_spent(tallies.values()), roles)
+
+
+def _spent(parts: Collection[_Tally]) -> Spent:
+    tokens = [counted for tally in parts for counted in tally.tokens]
+    latencies = [latency for tally in parts for latency in tally.latencies]
+    costs = [cost for tally in parts for cost in tally.costs]
+    prices = {price for tally in parts for price in tally.prices}
+    cost = Cost(
+        value=fsum(costs),
+        source=", ".join(sorted({source for tally in parts for source in tally.sources})),
+        priced_requests=len(costs),
+        unpriced_requests=sum(tally.unpriced for tally in parts),
+        price=next(iter(prices)) if len(prices) == 1 else None,
+    )
+    return Spent(
+        requests=sum(tally.requests for tally in parts),
+        cached=sum(tally.cached for tally in parts),
+        retries=sum(tally.retries for tally in parts),
+        prompt_tokens=_sum_known(prompt for prompt, _ in tokens),
+        completion_tokens=_sum_known(completion for _, completion in tokens),
+        latency_p50_s=percentile(latencies, 0.50),
+        latency_p95_s=percentile(latencies, 0.95),
+        cost=cost if costs else None,
+    )
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    """0 of no answer; None where there were answers and the endpoint counted none."""
+    counts = list(values)
+    known = [value for value in counts if value is not None]
+    return sum(known) if known or not counts else None
+
+
+def response_statistics(cache_db: Path) -> ResponseStatistics:
+    """Of all runs in the folder; judges are no part of it, as they are none of what EvalFactory counts."""
+    spans: dict[str, tuple[float, float]] = {}
+    codes: Counter[int] = Counter()
+    latencies: list[float] = []
+    tokens: list[tuple[int | None, int | None]] = []
+    for attempt in read_attempts(cache_db):
+        if attempt["role"] != MODEL_ROLE or attempt["outcome"] not in _ENDED:
+            continue
+        started, ended = attempt["started"], attempt["started"] + attempt["latency_s"]
+        first, last = spans.get(attempt["run_id"], (started, ended))
+        spans[attempt["run_id"]] = (min(first, started), max(last, ended))
+        if attempt["status"] is None:  # nothing came back
+            continue
+        codes[attempt["status"]] += 1
+        latencies.append(attempt["latency_s"])
+        if attempt["outcome"] == AttemptState.ANSWERED:
+            tokens.append((attempt["prompt_tokens"], attempt["completion_tokens"]))
+    return ResponseStatistics(
+        responses=codes.total(),
+        successful=len(tokens),
+        prompt_tokens=_figures(prompt for prompt, _ in tokens),
+        completion_tokens=_figures(completion for _, completion in tokens),
+        total_tokens=_figures(one + other for one, other in tokens if one is not None and other is not None),
+        latency_s=_figures(latencies),
+        status_codes=dict(sorted(codes.items())),
+        finish_reasons=finish_reasons(cache_db, MODEL_ROLE),
+        runs=tuple(sorted(spans.values())),
+    )
+
+
+def _figures(values: Iterable[float | None]) -> tuple[float | None, float | None]:
+    known = [value for value in values if value is not None]
+    return (sum(known) / len(known), max(known)) if known else (None, None)

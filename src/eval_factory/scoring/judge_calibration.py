@@ -305,7 +305,7 @@ def by_jackknife(
     """The jackknife of clusters (B. Efron, C. Stein, Annals of Statistics 9:586-596, 1981), with t of their effective
     number less one.
 
-    For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.on_a_scale` does: else a sample in
+    For each kind of pair a pseudo-cluster of that kind alone is added, as `intervals.student_t` does: else a sample in
     which a rare fault, or a judge's rare `not met`, is missing by luck knows nothing of it. The interval is that of the
     table with them, and reaches as far as the value.
 

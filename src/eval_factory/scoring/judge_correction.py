@@ -30,7 +30,8 @@ from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
     Ends,
     effective_clusters,
-    mean_on_a_scale,
+    mean_and_variance,
+    mean_end_weight,
     t_quantile,
 )
 from eval_factory.scoring.judge_calibration import FEWEST_ITEMS
@@ -157,7 +158,8 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     # given less what the judge gives for nothing: as uncertain as the run's cases are
     values = [one - (1 - specificity) * all_met for one, all_met in zip(cases.given, cases.possible, strict=True)]
     least, most = (end - (1 - specificity) * possible for end in (cases.lowest, 1.0))
-    _, of_cases = mean_on_a_scale(values, (min(least, *values), max(most, *values)), cases.clusters)
+    scale, size = (min(least, *values), max(most, *values)), mean_end_weight(cases.clusters)
+    _, of_cases = mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
     t = t_quantile(min(units, effective_clusters(cases.clusters)) - 1)
     (of_met, both), (_, of_not_met) = variances.tolist()

@@ -1,16 +1,10 @@
 """The option that an answer to a multiple-choice question states, however it is written.
 
-Labels and texts of options become one sign each, so that one list of patterns reads them all. The readings are tried in
-this order. The first that finds an option decides; where it finds several, none is stated.
-
-1. What opens the answer: an option's label ("B", "(b)", "B. text", "B because"), or an option's text alone.
-2. What is said to be the answer: "the answer is B", "Answer: B", "B is correct", a box of LaTeX, in eight languages.
-   MMLU-Pro's rule of extraction begins so (Y. Wang et al., NeurIPS 2024, arXiv 2406.01574, `evaluate_from_api.py`).
-3. The last line, read as an answer of its own.
-4. What is called an option or stands in brackets: "I choose B", "option B", "(B)".
-
-Before that, of JSON its field `answer` is taken, markup is taken out, and so is an option that is denied or doubted
-("Option D is incorrect", "not A"). Letters that are words state nothing: "A patient", "E. coli".
+Labels and texts of options become one sign each, so that one list of patterns reads them all. Of JSON the field
+`answer` is taken; markup and options that are denied ("not A") are taken out. Then the first of these readings that
+finds an option decides, and where it finds several, none is stated: what opens the answer; what is said to be the
+answer, as in MMLU-Pro's rule (Y. Wang et al., NeurIPS 2024, arXiv 2406.01574, `evaluate_from_api.py`); the last line,
+read as an answer of its own; "option B", "(B)". Letters that are words state nothing: "A patient", "E. coli".
 """
 
 from __future__ import annotations
@@ -93,8 +87,7 @@ def answer_field(text: str) -> str:
 def label_in(answer: str, options: Mapping[str, str]) -> str | None:
     """The label of the option that an answer states; None where it states none, or several.
 
-    Args:
-        options: label, such as A -> the option's text; empty, or the label itself, where it is not known.
+    `options`: label -> the option's text; empty, or the label itself, where it is not known.
     """
     if not options or not answer.strip():
         return None
@@ -170,8 +163,7 @@ def _last_line(text: str) -> set[int]:
 def lenient_metrics(metrics: Iterable[MetricValues], values: Mapping[InstanceKey, float]) -> list[MetricValues]:
     """`exact_match.lenient`, for each split in which HELM computed exact_match of what was not perturbed.
 
-    Args:
-        values: 1 or 0 by the readings. Without an answer an instance has none; it keeps its place, with 0, for bounds.
+    An instance without an answer has no value by the readings; it keeps its slot, with 0, for bounds.
     """
     return [
         MetricValues(

@@ -62,11 +62,7 @@ MARKERS = (
 
 
 def too_unreadable(instances: Instances, max_unreadable: float) -> tuple[str, ...]:
-    """How many answers say nothing, why, and what to set, the most frequent first; nothing where so many may.
-
-    Args:
-        max_unreadable: the greatest share of them that may not, from 0 to 1 (`extra.max_unreadable`).
-    """
+    """How many answers say nothing, why, and what to set, the most frequent first; nothing where so many may."""
     answered = instances.requested - instances.failed
     if not answered or instances.unreadable / answered <= max_unreadable:
         return ()

@@ -1,9 +1,7 @@
 """Statistics of paired values: two models on the same instances, ranks of several. Pure; SciPy's, or with their source.
 
-Right or wrong (0/1) on instances that are independent: the exact McNemar test and Tango's score interval. Everything
-else: the mean difference over clusters (an instance that shares its source with no other is a cluster of its own), with
-Student's t at the effective number of clusters less one (`scoring/intervals.effective_clusters`) as degrees of freedom;
-up to `FEW_CLUSTERS` clusters, the p value is that of flipped signs.
+Which test and interval which values get: docs/compare.md. An instance that shares its source with no other is a cluster
+of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +22,7 @@ def rank_intervals(count: int, shown: Iterable[tuple[int, int]]) -> list[tuple[i
 
     A model's best rank is one more than the models that are shown to be better, its worst leaves behind those that are
     shown to be worse (M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518, 2024),
-    here by paired tests with Holm's correction.
-
-    Args:
-        count: of models.
-        shown: (better, worse) of the pairs whose corrected test shows a difference.
+    here by paired tests with Holm's correction: `shown` is (better, worse) of the pairs that these tell apart.
     """
     above, below = [0] * count, [0] * count
     for better, worse in shown:
@@ -86,15 +80,10 @@ def paired_difference(
     clusters: Sequence[str] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> PairedDifference:
-    """How far b's values are above a's.
+    """How far b's values are above a's, of the same instances in the same order.
 
-    Args:
-        a, b: a value for each instance, in the same order.
-        clusters: what each instance shares its source with.
-        scale: the least and the greatest value that there can be; 0 to 1 if not given and all values lie in it.
-
-    Raises:
-        ValueError: there are no pairs, or not as many of each.
+    The scale is 0 to 1 if not given and all values lie in it. Raises ValueError: there are no pairs, or not as many of
+    each.
     """
     if not a or len(a) != len(b) or (clusters is not None and len(clusters) != len(a)):
         raise ValueError(f"{len(a)} and {len(b)} values, {len(a) if clusters is None else len(clusters)} clusters")
@@ -156,9 +145,6 @@ def tango_interval(b_only: int, a_only: int, count: int, confidence: float = CON
 
     T. Tango, Statistics in Medicine 17:891-908, 1998: all differences that the score test does not reject, with a's
     share of discordant pairs at its constrained maximum (section 3). It has a width where no pair is discordant, too.
-
-    Args:
-        b_only, a_only: instances that b alone has right, that a alone has right.
     """
     from scipy import optimize, stats
 

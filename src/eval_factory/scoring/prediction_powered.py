@@ -15,9 +15,11 @@ answered better or worse. deff is the design effect of clustered answers. Withou
 paper, whose lambda is this one times (N - n) / N. Where the estimate leaves the scale of the score, the people's own
 weighted mean (lambda = 0) takes its place.
 
-Where nearly all answers are right, the few that are not are in no sample, and the variance V says too little. So w
-pseudo-answers stand at each end of the scale (lo, hi) in the interval, after A. Agresti and B. Caffo, The American
-Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
+Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place.
+
+The interval. Where nearly all answers are right, the few that are not are in no sample, and its variance V says too
+little. As in `intervals.student_t`, w pseudo-answers stand at each end of the scale (lo, hi), after A. Agresti and B.
+Caffo, The American Statistician 54:280-288, 2000; with T the estimate and n answers rated of N:
 
     c  = (n T + w (lo + hi)) / (n + 2 w)
     V* = (n^2 V + n (T - c)^2 + w^2 ((lo - c)^2 + (hi - c)^2)) / (n + 2 w)^2

@@ -1,8 +1,7 @@
 """What exactly was run, and with what: versions, data, prompts, target, machine, files, times.
 
 Nothing here names the machine, its user or a path. Whoever verifies a folder has HELM's files and the cache, but
-perhaps not the data, nor logs/, nor as fast a machine: what was taken from those is `Remembered` from the stored result
-then.
+perhaps not the data, nor logs/: what was taken from those is `Remembered` from the stored result then.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +59,6 @@ def platform_of_this() -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def python_version() -> str:
-    return platform.python_version()
-
-
 @lru_cache(maxsize=2)
 def installed_packages(environment: Environment) -> str:
     """Every distribution that is installed, `name==version`, one a line, sorted: what its lock file came to.
@@ -81,13 +76,9 @@ def lock_sha256(environment: Environment) -> str:
 
 
 def began_and_ended(events: Path, run_id: str) -> tuple[str | None, str | None]:
-    """When a helm-run reported its first and its last event, in UTC (ISO 8601); None where it reported none.
-
-    Args:
-        events: logs/events.jsonl, in which other runs stand too, and lines that a kill cut off.
-    """
+    """When a helm-run reported its first and its last event, in UTC (ISO 8601); None where it reported none."""
     times = []
-    try:
+    try:  # other runs stand in the file too, and lines that a kill cut off
         with events.open(encoding="utf-8") as lines:
             for line in lines:
                 with suppress(ValueError, TypeError, KeyError):
@@ -143,9 +134,7 @@ def provenance_of(
 ) -> Provenance:
     """The record of a finished run; files of the scenario and prompts by their SHA-256.
 
-    Args:
-        data_bundle: the record of the bundle as it was when the run began.
-        run_id: of the helm-run that made the result.
+    `data_bundle`: the record of the bundle as it was when the run started.
     """
     data = dataset_files(plan, scenario)
     endpoint, about = plan.evaluation.run.target.api_endpoint, plan.evaluation.task.about
@@ -155,12 +144,16 @@ def provenance_of(
     environment = environment_of(upstream)
     recorded = (*RECORDED_PACKAGES, *([plug_in.package] if plug_in else []))
     started_at, ended_at = began_and_ended(plan.rundir.events, run_id)
+    pictures = None
+    if (side := plan.model.max_image_side) is not None:
+        by = f"resampled by {media.RESAMPLING} of Pillow {environment.version_of('pillow')}"
+        pictures = f"longer side of {side} pixels at most, {by}"
     return Provenance(
         eval_factory=__version__,
-        helm=_version(upstream.package, environment),
+        helm=environment.version_of(upstream.package),
         upstream=upstream.name,
-        python=python_version(),
-        packages={name: version for name in recorded if (version := _version(name, environment))},
+        python=platform.python_version(),
+        packages={name: version for name in recorded if (version := environment.version_of(name))},
         dataset_files=data,
         prompts_sha256=prompts_sha256,
         run_identity=plan.identity,
@@ -182,15 +175,8 @@ def provenance_of(
         answers_public=None if replaced else about.answers_public,
         training_cutoff=endpoint.training_cutoff,
         rescored_from=None if (origin := read_origin(plan.rundir.cache_db)) is None else origin.run_identity,
-        pictures=_pictures(plan.model.max_image_side, environment),
+        pictures=pictures,
     )
-
-
-def _pictures(max_side: int | None, environment: Environment) -> str | None:
-    if max_side is None:
-        return None
-    pillow = _version("pillow", environment)
-    return f"longer side of {max_side} pixels at most, resampled by {media.RESAMPLING} of Pillow {pillow}"
 
 
 def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
@@ -206,12 +192,6 @@ def dataset_files(plan: Plan, scenario: str) -> dict[str, str]:
     if plan.evaluation.run.config.params.extra.judge_passport is not None:
         data[PASSPORT] = sha256_of(plan.rundir.model_configs / PASSPORT)
     return data
-
-
-@cache
-def _version(package: str, environment: Environment) -> str | None:
-    """Read once in a process, as `installed_packages` is: each is a file with a mail's header."""
-    return environment.version_of(package)
 
 
 ELSEWHERE = ("hub:", PACKAGED)  # what names of data begin with that lie outside of the output folder

@@ -1,8 +1,7 @@
 """What can be read from answers: the form that the benchmark asks for, refusals, answers with nothing in them.
 
-The form is taken from the run where the run shows it: the options of a multiple-choice question, or references that are
-single letters. What only the prompt says stands in framework.yml (`answer_labels`, `answer_form`). Open text has no
-form, so no answer is unlike it.
+The form is taken from the run where the run shows it; what only the prompt says stands in framework.yml
+(`answer_labels`, `answer_form`). Open text has no form, so no answer is unlike it.
 """
 
 from __future__ import annotations
@@ -13,16 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.results import Instances, Score
-from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.trivial_answers import MAX_LABEL_LENGTH
-from eval_factory.plan.run_plan import EndpointPlan, Plan
+from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.corrections import DATE_FORMATS, sentence_in
 from eval_factory.scoring.draft import Draft
+from eval_factory.scoring.journal import UNKNOWN, CachedAnswer
 from eval_factory.scoring.lenient import LENIENT, METRIC, label_in, lenient_metrics
 from eval_factory.scoring.notes import Importance, Note, too_unreadable
 from eval_factory.scoring.request_states import has_failed, text_of, was_filtered
@@ -72,11 +70,7 @@ def right_answers(state: output.RequestState) -> list[str]:
 
 
 def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> AnswerForm | None:
-    """The form that a run's answers are asked for in; None for open text, and for what is no text.
-
-    Args:
-        main_metric: letters as references are a form only where an answer has to equal one.
-    """
+    """The form that a run's answers are asked for in; None for open text, and for what is no text."""
     if entry.answer_form is not None:
         return _FORMS[entry.answer_form]
     if entry.answer_labels:
@@ -92,7 +86,7 @@ def answer_form_of(entry: HelmEntry, run: output.HelmRun, main_metric: str) -> A
         )
     if adapter.method != "generation" or main_metric != METRIC:
         return None
-    # where each reference is a single capital letter: all up to the last of them, of which few instances show not all
+    # An answer has to equal a reference, each a single capital letter: all up to the last, for few instances show all.
     last = ""
     for state in run.request_states():
         texts = [ref.output.text.strip() for ref in state.instance.references]
@@ -160,35 +154,6 @@ MAX_IDENTICAL, _ENOUGH_TO_TELL = 0.1, 20
 """Share of the answers that may be equal without a note, and answers from which on a share says something."""
 
 
-@dataclass(frozen=True)
-class Raw:
-    """What an answer was before the thinking was taken out of it."""
-
-    stripped: bool = False  # whether something was taken out: what is scored is not what the endpoint gave
-    unfinished: bool = False  # whether it ends in the middle of the thinking
-    declined: bool = False  # whether the endpoint itself says that the model refused
-
-
-def raw_of(response: Any, model: EndpointPlan) -> tuple[Raw, str | None]:
-    """Of an answer as the endpoint gave it, with what the model thought before it answered: between the markers, or in
-    a field of its own; None: nothing."""
-    try:
-        choice = openai_api.read_answer(response, model.endpoint_type)[0]
-    except openai_api.UnusableAnswer:  # stored by an older version
-        return Raw(), None
-    cut_off = choice.finish_reason == openai_api.CUT_OFF
-    split = model.adapter.without_reasoning(choice.text, cut_off=cut_off)
-    message = response["choices"][0].get("message") if "choices" in response else None  # pictures have none
-    raw = Raw(
-        stripped=split.answer != choice.text,
-        unfinished=split.unfinished or (cut_off and not split.answer.strip() and bool(choice.reasoning)),
-        # some gateways give `refusal` as the reason why an answer ended
-        declined=choice.finish_reason == "refusal" or (isinstance(message, dict) and bool(message.get("refusal"))),
-    )
-    thoughts = [part.strip() for part in (choice.reasoning, split.thought) if part]
-    return raw, "\n\n".join(part for part in thoughts if part) or None
-
-
 SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "prompt_truncated")
 """What is said of an answer, by the names of the counts."""
 
@@ -196,7 +161,7 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 @dataclass
 class Readability:
     form: AnswerForm | None
-    look_up: Callable[[output.RequestState], Raw | None]
+    look_up: Callable[[output.RequestState], CachedAnswer | None]
     """The stored answer to a request; None: it is not there any more."""
     signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
     nothing: set[InstanceKey] = field(default_factory=set)
@@ -211,19 +176,19 @@ class Readability:
             self.signs["prompt_truncated"].add(key)
         if has_failed(state) or was_filtered(state):
             return
-        raw, form, answer = self.look_up(state) or Raw(), self.form, text_of(state)
+        stored, form, answer = self.look_up(state) or UNKNOWN, self.form, text_of(state)
         says = bool(answer.strip())
-        if raw.stripped:
+        if stored.stripped:
             self.signs["thinking_stripped"].add(key)
         # Equal answers are normal where they are labels: options, a form, or short texts.
         if form is None and not state.output_mapping and key[2] is None and len(answer.strip()) > MAX_LABEL_LENGTH:
             self.same[hash(" ".join(answer.casefold().split())), hash(state.instance.input.text)] += 1
         found = form is not None and says and form.reads(state, answer)
-        refused = not found and (raw.declined or is_refusal(answer))
+        refused = not found and (stored.declined or is_refusal(answer))
         self._rate(key, state, "" if refused else answer)
         if refused:
             self.signs["refused"].add(key)
-        elif not found and raw.unfinished:
+        elif not found and stored.unfinished:
             self.signs["thinking_unfinished"].add(key)
         elif not found and says and form is not None:  # open text has no form, so nothing is unlike it
             self.signs["unparsed"].add(key)

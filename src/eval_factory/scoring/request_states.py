@@ -86,11 +86,8 @@ class RepeatedRows:
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:
-        """Whether an earlier instance is the same. The same instance in another trial is no other one.
-
-        Args:
-            choices: the answers to choose from, in any order; they are a part of the question.
-        """
+        """Whether an earlier instance is the same. The same instance in another trial is no other one; the choices are
+        a part of the question, in any order."""
         golds = self._first.setdefault(_hash(question, *sorted(choices)), {})
         first = golds.setdefault(_hash(gold), instance)
         if first != instance:

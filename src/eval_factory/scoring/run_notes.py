@@ -6,16 +6,17 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from eval_factory.core import formats
-from eval_factory.core.results import Instances, Provenance, Score
+from eval_factory.core.results import Provenance, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import read_origin
 from eval_factory.helm import output
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.notes import Importance, Note
-from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.custom_table import note_on_quasi
 from eval_factory.tasks.errata import CORRECTED
 from eval_factory.tasks.framework import About
@@ -23,19 +24,15 @@ from eval_factory.tasks.run_specs import NOT_CONFINED as NOT_CONFINED_RUN_SPECS
 from eval_factory.tasks.run_specs import executed_by
 
 
-def notes_of(
-    plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally, labels: Collection[str]
-) -> list[Note]:
+def notes_of(draft: Draft) -> list[Note]:
     """What the requests and answers of a run say of its scores."""
-    return [
-        *_notes_on_target(plan, tally),
-        *_notes_on_answers(plan, run, instances, tally),
-        *_notes_on_scores(plan, run, instances, tally, labels),
-        *tally.rows.notes(sum(len(ids) for ids in tally.splits.values())),
-    ]
+    asked = sum(len(ids) for ids in draft.tally.splits.values())
+    found = (_notes_on_target(draft), _notes_on_answers(draft), _notes_on_scores(draft), draft.tally.rows.notes(asked))
+    return list(chain.from_iterable(found))
 
 
-def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
+def _notes_on_target(draft: Draft) -> Iterator[Note]:
+    plan, tally = draft.plan, draft.tally
     if plan.model.url.startswith("demo:"):
         measures_nothing = "the target was the embedded demo baseline, not a model: these scores measure nothing"
         yield Note(Importance.NO_RESULT, measures_nothing)
@@ -62,7 +59,8 @@ def _notes_on_target(plan: Plan, tally: Tally) -> Iterator[Note]:
         yield Note(Importance.DOUBTFUL, other)
 
 
-def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally) -> Iterator[Note]:
+def _notes_on_answers(draft: Draft) -> Iterator[Note]:
+    plan, run, instances, tally = draft.plan, draft.run, draft.instances, draft.tally
     if cut_off_empty := len(tally.truncated & tally.empty):
         too_few = openai_api.TOO_FEW_TOKENS.format(granted=run.run_spec.adapter_spec.max_tokens)
         yield Note(Importance.INCOMPLETE, f"{cut_off_empty} of {instances.requested}: {too_few}")
@@ -76,7 +74,7 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
         asks_again = tally.something_to_ask and read_origin(plan.rundir.cache_db) is None
         again = "; the same command asks them again" if asks_again else ""
         yield Note(Importance.INCOMPLETE, f"{instances.failed} instances failed and {how}{again}")
-    for reason, count in Counter(tally.unscorable.values()).most_common():
+    for reason, count in Counter(why for why, _ in tally.unscorable.values()).most_common():
         unscorable = f"{count} of the failed were answered, and HELM cannot score the answer: {reason}"
         kept = "answers are kept in responses/ and not asked for again"
         yield Note(Importance.INCOMPLETE, f"{unscorable}; {kept}")
@@ -86,9 +84,8 @@ def _notes_on_answers(plan: Plan, run: output.HelmRun, instances: Instances, tal
         yield Note(Importance.INCOMPLETE, f"{unjudged} ({default})")
 
 
-def _notes_on_scores(
-    plan: Plan, run: output.HelmRun, instances: Instances, tally: Tally, labels: Collection[str]
-) -> Iterator[Note]:
+def _notes_on_scores(draft: Draft) -> Iterator[Note]:
+    plan, run, tally = draft.plan, draft.run, draft.tally
     judged = "answers" if run.rubric is None else "criteria"
     for judge, counts in tally.judges.items():
         if counts.failed:
@@ -109,13 +106,13 @@ def _notes_on_scores(
         later = "without only_generate, the same command scores the pictures, which are in helm/generated_images"
         yield Note(Importance.NO_RESULT, f"{left_out}; {later}")
     summarizes = run.has_metric("SummarizationMetric")
-    if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in labels):
+    if summarizes and not any(label.startswith(("BERTScore", "summac")) for label in draft.scores):
         yield Note(Importance.BACKGROUND, "BERTScore and SummaC are absent: they need torch, a GPU and their weights")
     if run.has_metric("ToxicityMetric") and not any("toxic" in stat.name.name for stat in run.stats):
         yield Note(Importance.BACKGROUND, "HELM's toxicity metrics are left out: they need the Perspective API")
     # of a custom benchmark its check has said so, with the row
     if tally.nothing_right and plan.evaluation.benchmark is None:
-        which = f"{tally.nothing_right} of {instances.requested} instances"
+        which = f"{tally.nothing_right} of {draft.instances.requested} instances"
         yield Note(Importance.DOUBTFUL, note_on_quasi(which))
     if tally.injected:
         injected = f"{tally.injected} answers speak to their judges (see `injection` in results.jsonl)"
@@ -128,11 +125,7 @@ NO_ROWS = "the database (eicu.sqlite) has no rows: this score says nothing about
 
 
 def notes_on_data(plan: Plan, earlier: Collection[str] = ()) -> list[Note]:
-    """For `validity.notes` of a finished run. Raises HelmError.
-
-    Args:
-        earlier: notes of an earlier collection, which hold where the data are gone.
-    """
+    """`earlier`: notes of an earlier collection, which hold where the data are gone. Raises HelmError."""
     notes, run_spec = [], plan.evaluation.task.helm.run_spec
     limited = output.read_run_record(plan.rundir.helm).limited_records
     if limited is not None:

@@ -1,10 +1,8 @@
 """`extra.stop_when`: what is known at each look at a growing sample, and whether its rule holds.
 
-The sample is looked at when it holds `first` instances, twice, four times as many ..., and when it holds all that may
-be asked. Each look's interval misses the mean in alpha / K of all samples, K being the number of looks: so one of them
-misses it in alpha of them at most (Bonferroni's inequality), wherever and for whatever reason one stops. Confidence
-sequences made by betting (I. Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) hold at every instance, and are wider at
-so few looks: benchmarks/stop_when_coverage.py.
+Each look's interval misses the mean in alpha / K of all samples, K being the number of looks: so one of them misses it
+in alpha of them at most (Bonferroni's inequality), wherever one stops. Confidence sequences made by betting (I.
+Waudby-Smith and A. Ramdas, JRSS B 86:1-27, 2024) are wider at so few looks: benchmarks/stop_when_coverage.py.
 """
 
 from __future__ import annotations

@@ -84,7 +84,6 @@ class _Seen:
     answers_at: Counter[str] = field(default_factory=Counter)
     stated_at: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """Server -> what its answers state."""
-    stated: Counter[str] = field(default_factory=Counter)
     sampling: Counter[str] = field(default_factory=Counter)  # as JSON
     first: float = math.inf
     last: float = -math.inf
@@ -96,11 +95,8 @@ class StatedModels:
     def __init__(
         self, endpoints: Iterable[EndpointSettings], used: Collection[str], servers: Mapping[str, str] | None = None
     ) -> None:
-        """
-        Args:
-            used: keys of the answers that the result is made of, of all roles.
-            servers: key -> URL of the server that answered, where there were several.
-        """
+        """`used`: keys of the answers that the result is made of, of all roles; `servers`: key -> URL of the server
+        that answered, where there were several."""
         self._servers = servers or {}
         self._asked = {endpoint.role: endpoint for endpoint in endpoints}
         self._used = used
@@ -119,8 +115,7 @@ class StatedModels:
             seen.sampling[json.dumps(sampling_of(answer.request), sort_keys=True)] += 1
         stated = stated_model(answer.response)
         if stated is not None:
-            for counted in (seen.stated, seen.stated_at[server]):
-                counted[one_line(stated, MAX_MODEL)] += 1
+            seen.stated_at[server][one_line(stated, MAX_MODEL)] += 1
             seen.other += not same_model(asked.model_id, stated)
 
     def endpoints(self, judge_prompts: Mapping[str, tuple[str, ...] | None]) -> dict[str, AskedEndpoint]:
@@ -138,7 +133,7 @@ class StatedModels:
                 host=host_in(endpoint.url),
                 sampling=tuple(json.loads(fields) for fields, _ in seen.sampling.most_common(MAX_LISTED)),
                 answers=seen.answers_at.total(),
-                stated_models=dict(seen.stated.most_common(MAX_LISTED)),
+                stated_models=dict(sum(seen.stated_at.values(), Counter()).most_common(MAX_LISTED)),
                 other_model=seen.other,
                 prompt_sha256=judge_prompts.get(role),
                 first_answer=utc_of(seen.first),
@@ -160,9 +155,7 @@ def host_in(url: str) -> str:
 def endpoints_of_other_models(endpoints: Mapping[str, AskedEndpoint], most: float) -> tuple[str, ...]:
     """The endpoints that answered with another model too often, each with what to do.
 
-    Args:
-        most: the greatest share of an endpoint's answers, from 0 to 1, that may state another model than was asked for
-            (`extra.max_model_mismatch`).
+    `most`: the greatest share of an endpoint's answers that may state another model (`extra.max_model_mismatch`).
     """
     return tuple(
         f"{_what_was_stated(role, endpoint)}, and max_model_mismatch is {most:g}: turn the gateway's fallback off and"
@@ -174,11 +167,7 @@ def endpoints_of_other_models(endpoints: Mapping[str, AskedEndpoint], most: floa
 
 
 def notes_on_models(endpoints: Mapping[str, AskedEndpoint], judges: Collection[str]) -> Iterator[Note]:
-    """Answers of another model than was asked for; judges that are one model, or the evaluated one.
-
-    Args:
-        judges: the roles of the jury.
-    """
+    """Answers of another model than was asked for; judges (their roles) that are one model, or the evaluated one."""
     for role, endpoint in endpoints.items():
         if endpoint.other_model:
             yield Note(Importance.DOUBTFUL, _what_was_stated(role, endpoint))

@@ -1,8 +1,6 @@
 """The requests of a finished run and their answers, counted: who failed, what was empty, which share a source.
 
-They are gone through once, entry by entry; what stays of an instance is numbers. Two instances of one source are not
-two independent ones: a model that fails at one calculator fails at all its rows. A task says in framework.yml
-(`helm.cluster`) how the source is found (a note, a question, a calculator); `scoring/intervals.py` makes use of it.
+How the source of an instance is found (a note, a question, a calculator) a task says in framework.yml (`helm.cluster`).
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from eval_factory.scoring.scores import InstanceKey
 from eval_factory.tasks.asked_again import is_asked_again
 from eval_factory.tasks.custom_table import QUASI_METRICS, becomes_nothing
 from eval_factory.tasks.framework import ClusterRule
-from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM, JuryForm
+from eval_factory.tasks.jury_form import HELMS_FORM, SHARES_FORM
 
 _MAX_LABEL = 80
 
@@ -89,9 +87,8 @@ class Tally:
     splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Split -> ids of the instances that were asked."""
     failed: set[InstanceKey] = field(default_factory=set)
-    unscorable: dict[InstanceKey, str] = field(default_factory=dict)
-    """Those of the failed that were answered, and why HELM cannot score them; none of them is asked again."""
-    split_of_unscorable: dict[InstanceKey, str | None] = field(default_factory=dict)
+    unscorable: dict[InstanceKey, tuple[str, str | None]] = field(default_factory=dict)
+    """Those of the failed that were answered: why HELM cannot score them, and their split; none is asked again."""
     filtered: set[InstanceKey] = field(default_factory=set)
     empty: set[InstanceKey] = field(default_factory=set)
     truncated: set[InstanceKey] = field(default_factory=set)
@@ -119,8 +116,9 @@ class Tally:
         helm = plan.evaluation.task.helm
         data = output.scenario_folder(plan.rundir.helm, run.scenario_name or helm.scenario)
         benchmark = plan.evaluation.benchmark
+        form = SHARES_FORM if run.jury is not None and run.jury.annotation in names.SHARE_JURIES else HELMS_FORM
         return cls(
-            ratings=Ratings(form=_form_of(run.jury) if benchmark is None else benchmark.jury_form),
+            ratings=Ratings(form=form if benchmark is None else benchmark.jury_form),
             sources=Clusters.of(helm.cluster, data, sources),
             is_quasi=any(stat.name.name in QUASI_METRICS for stat in run.stats),
         )
@@ -160,8 +158,7 @@ class Tally:
         error = (state.result.error if state.result else None) or ""
         self.fail(key, error)
         if error.startswith(names.UNSCORABLE):
-            self.unscorable[key] = error.removeprefix(names.UNSCORABLE)
-            self.split_of_unscorable[key] = state.instance.split
+            self.unscorable[key] = error.removeprefix(names.UNSCORABLE), state.instance.split
         return True
 
     def fail(self, key: InstanceKey, error: str) -> None:
@@ -209,7 +206,3 @@ def notes_on_clusters(rule: ClusterRule | None, labels: Mapping[str, str], main:
         as_much = f"say as much as {alone} independent ones; its interval allows for that"
         notes.append(Note(Importance.BACKGROUND, f"{large} {as_much}"))
     return notes
-
-
-def _form_of(jury: output.JuryNames | None) -> JuryForm:
-    return SHARES_FORM if jury is not None and jury.annotation in names.SHARE_JURIES else HELMS_FORM

@@ -254,8 +254,8 @@ def collect_and_report(
     """Collect the result and write every report of it."""
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
+    from eval_factory.scoring.journal import response_statistics
     from eval_factory.scoring.provenance import installed_packages, with_run_files
-    from eval_factory.scoring.usage import response_statistics
 
     started = time.monotonic()
     commit = resume.commit_of_this()

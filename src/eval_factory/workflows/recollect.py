@@ -32,7 +32,7 @@ from eval_factory.plan.run_plan import KEPT_BY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.scoring.journal import read_answers_by_role
+from eval_factory.scoring.journal import read_answers_by_role, response_statistics
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
@@ -153,7 +153,6 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
     from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import run_files
-    from eval_factory.scoring.usage import response_statistics
 
     shadow = plan.rundir
     runs = [shadow.root / one for one in state.runs]
@@ -200,7 +199,7 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
 
 
 def _remembered(stored: StoredResult, plan: Plan) -> Remembered:
-    """What the stored result says of data, logs and time."""
+    """What the stored result says of data and logs."""
     from eval_factory.scoring import provenance
 
     sources: dict[str, str] = {}

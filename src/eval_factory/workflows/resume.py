@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -215,7 +216,7 @@ def unchanged_result(
     now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(listed, rundir)
     inputs = now.digest_of_inputs({
         "eval_factory": eval_factory.__version__,
-        "python": provenance.python_version(),
+        "python": platform.python_version(),
         "platform": provenance.platform_of_this(),
         "framework_sha256": sha256_of(framework_path()),
         "lock_sha256": provenance.lock_sha256(environment_of(plan.upstream)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eval_factory.analysis.comparison_reasons import REASONS, Side, reasons_against, reasons_of, values_of
+from eval_factory.analysis.comparison_reasons import ACCEPTED_REASONS, Side, reasons_against, reasons_of, values_of
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.reader import StoredResult
 from stored_results import CONFIG, JUDGE, MODEL, PROVENANCE, instance, result
@@ -89,7 +89,7 @@ def test_what_differs_is_a_reason_of_its_own(name: str) -> None:
     assert message in reason.message
     (turned,) = reasons_against(side("B", **second), side("A", **first))
     assert turned.name == name
-    assert name in REASONS
+    assert name in ACCEPTED_REASONS
 
 
 @pytest.mark.parametrize(("name", "first", "second"), [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from eval_factory.analysis.gate_policy import Policy, check_lock, gate_policy_schema, load_policy, lock
+from eval_factory.analysis.gate import Policy, check_lock, gate_policy_schema, load_policy, lock
 from eval_factory.core.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.analysis.gate_policy import load_policy, lock
+from eval_factory.analysis.gate import load_policy, lock
 from eval_factory.analysis.paper import evidence_of_panel, written_for
 from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import _PURPOSES

@@ -304,3 +304,12 @@ def test_of_what_the_leaderboard_did_not_run_there_is_nothing_to_compare_with(fl
 ])  # fmt: skip
 def test_arguments_with_which_the_leaderboard_has_a_result(flags: dict[str, Any]) -> None:
     assert told(flags).medhelm_settings is not None
+
+
+def test_an_entry_may_differ_from_all_others() -> None:
+    note = {"config.type": "mimic_bhc", f"{EXTRA}.data_path": "/data", MODEL: "openai/gpt-5-2025-08-07"}
+    settings = [one.setting for one in deviations(note, {**PLAIN, "max_tokens": 10000}, adapter={"max_tokens": 1024})]
+    assert "max_tokens" not in settings
+    case = {"config.type": "clear", f"{EXTRA}.condition": "chronic_pain", f"{EXTRA}.data_path": "/data"}
+    (found,) = [one for one in deviations(case, asked=101) if one.setting == "limit_samples"]
+    assert found.leaderboard == 100

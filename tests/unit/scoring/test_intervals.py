@@ -27,13 +27,12 @@ from eval_factory.scoring.intervals import (
     few_sources,
     interval_of_mean,
     lower_end,
+    mean_and_variance,
     of_equal_values,
-    on_a_scale,
     percentile,
     student_t,
     t_quantile,
     variance_of,
-    variance_of_mean,
     wilson,
     wilson_clustered,
 )
@@ -73,11 +72,11 @@ def test_cluster_robust_is_statsmodels_with_the_effective_number_for_its_degrees
     values, labels = drawn(clusters, seed)
     stderr, effective = of_a_mean(values, labels), effective_clusters(labels)
     assert 2 < effective < clusters
-    assert math.sqrt(variance_of_mean(values, labels)) == near(stderr)
+    assert math.sqrt(mean_and_variance(values, labels)[1]) == near(stderr)
     found = describe(values, clusters=labels)
     assert (found.stderr, found.design_effect) == near((stderr, stderr**2 / (stats.sem(values) ** 2)))
     half, mean = stats.t.ppf(0.975, effective - 1) * stderr, sum(values) / len(values)
-    assert student_t(values, labels) == near((mean - half, mean + half))
+    assert student_t(values, clusters=labels) == near((mean - half, mean + half))
 
 
 def test_effective_clusters_are_kishs_number_and_fewer_than_two_say_nothing() -> None:
@@ -99,10 +98,10 @@ def test_students_t_is_scipys_and_on_a_scale_it_has_a_pseudo_value_at_each_end()
     values = [5.0, 5.0, 4.0, 5.0, 3.0, 5.0]
     with_ends = DescrStatsW([*values, 1.0, 9.0])
     half = stats.t.ppf(0.975, 5) * with_ends.std_mean
-    assert on_a_scale(values, (1, 9)) == near((with_ends.mean - half, with_ends.mean + half))
-    low, high = on_a_scale([5.0, 5.0, 5.0, 4.9], (1, 5))
+    assert student_t(values, (1, 9)) == near((with_ends.mean - half, with_ends.mean + half))
+    low, high = student_t([5.0, 5.0, 5.0, 4.9], (1, 5))
     assert 1.0 < low < 4.9 < high == 5.0
-    assert on_a_scale([1.0, 1.0, 1.0, 1.1], (1, 5))[0] == 1.0
+    assert student_t([1.0, 1.0, 1.0, 1.1], (1, 5))[0] == 1.0
 
 
 def test_on_a_scale_of_clusters_has_a_pseudo_cluster_at_each_end() -> None:
@@ -111,7 +110,7 @@ def test_on_a_scale_of_clusters_has_a_pseudo_cluster_at_each_end() -> None:
     stderr = of_a_mean([*values, 0, 0, 1, 1], [*labels, 5, 5, 6, 6])
     mean = (sum(values) + 2) / 14
     half = stats.t.ppf(0.975, 4) * stderr
-    assert on_a_scale(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
+    assert student_t(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
 
 
 def test_clustered_proportions_are_wilsons_on_the_effective_number() -> None:
@@ -155,9 +154,9 @@ def test_pseudo_clusters_on_a_scale_are_at_least_of_the_mean_size() -> None:
     totals = [6 - 10 * mean, *(value - mean for value in values[10:]), -size * mean, size * (1 - mean)]
     half = stats.t.ppf(0.975, effective - 1) * math.sqrt(9 / 8 * sum(one**2 for one in totals)) / total
     assert size > 16 / 7
-    assert on_a_scale(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
+    assert student_t(values, (0, 1), labels) == near((max(0, mean - half), min(1, mean + half)))
     equal = [number // 4 for number in range(16)]
-    assert on_a_scale(values, (0, 1), equal) == near(on_a_scale([0.6] * 16, (0, 1), equal), abs=1e-9)
+    assert student_t(values, (0, 1), equal) == near(student_t([0.6] * 16, (0, 1), equal), abs=1e-9)
 
 
 def test_a_scale_of_cases_begins_at_their_mean_lowest_or_at_the_lowest_of_all() -> None:
@@ -185,7 +184,7 @@ _SAMPLES = st.lists(
 def test_the_mean_lies_in_its_interval_and_that_on_the_scale(pairs: list[tuple[float, int]]) -> None:
     values, labels = [value for value, _ in pairs], [label for _, label in pairs]
     mean = sum(values) / len(values)
-    for low, high in (on_a_scale(values, (0, 1)), on_a_scale(values, (0, 1), labels)):
+    for low, high in (student_t(values, (0, 1)), student_t(values, (0, 1), labels)):
         assert 0 <= low <= mean + 1e-9
         assert mean - 1e-9 <= high <= 1
     ones = [float(value > 0.4) for value in values]

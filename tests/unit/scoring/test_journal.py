@@ -10,7 +10,6 @@ import pytest
 
 from eval_factory.endpoint import response_cache
 from eval_factory.scoring import journal
-from eval_factory.scoring.usage import usage_of
 from unit.builders import plan
 
 
@@ -71,7 +70,7 @@ def test_the_answers_of_a_run_are_those_that_it_got_or_took(tmp_path: Path) -> N
         kept.journal(attempt(key, outcome))
     kept.close()
     here = plan({"config.output_dir": str(tmp_path)})
-    _, _, used = usage_of(here, "run", 1.0)
+    _, _, used = journal.usage_of(here, "run", 1.0)
     assert [found.key for found in journal.typed_answers(path) if found.key in used] == ["used again", "new"]
-    assert len(usage_of(here, "before", 1.0)[2]) == 3
-    assert usage_of(plan({"config.output_dir": str(tmp_path / "none")}), "run", 1.0)[2] == set()
+    assert len(journal.usage_of(here, "before", 1.0)[2]) == 3
+    assert journal.usage_of(plan({"config.output_dir": str(tmp_path / "none")}), "run", 1.0)[2] == set()

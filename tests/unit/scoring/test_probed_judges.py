@@ -10,7 +10,7 @@ import pytest
 from eval_factory.core.results import JudgeProbe
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_answers import JudgedProbe, read_judge_probe, write_judge_probe
-from eval_factory.scoring.floors import ProbedJudges
+from eval_factory.scoring.floors import marks_by_jury, marks_by_rubric, report_probe
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft
@@ -21,13 +21,17 @@ def said(score: int) -> dict[str, Any]:
     return {"accuracy": {"score": score, "explanation": "x"}, "clarity": {"score": score + 1, "explanation": "x"}}
 
 
-def run(*, jury: bool) -> output.HelmRun:
+def jury_names() -> output.JuryNames:
     judges = {name: {"model_deployment": name} for name in ("gpt", "claude")}
     arguments = {"metric_name": "medication_qa_accuracy", "scenario_name": "medication_qa", "annotator_models": judges}
     spec = {"class_name": f"x.{names.JURY_METRIC_CLASS_SUFFIX}", "args": arguments}
-    return output.HelmRun(
-        Path(), output.StoredRunSpec.model_validate({"name": "r", "metric_specs": [spec] if jury else []}), []
-    )
+    run_spec = output.StoredRunSpec.model_validate({"name": "r", "metric_specs": [spec]})
+    found = output.HelmRun(Path(), run_spec, []).jury
+    assert found is not None
+    return found
+
+
+MEDICATION = jury_names()
 
 
 def test_a_jurys_marks_are_averaged_by_question() -> None:
@@ -37,7 +41,7 @@ def test_a_jurys_marks_are_averaged_by_question() -> None:
         JudgedProbe("4", {"medication_qa": {"claude": said(2)}}),
     ]  # fmt: skip
     found = draft()
-    ProbedJudges(probes, run(jury=True), None, {"gpt": "gpt", "claude": "claude"}).complete(found)
+    report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt", "claude": "claude"}), found)
     assert found.judge_probe == JudgeProbe(3, near((2.5 + 2.5 + 2.5) / 3), {"gpt": near(2.0), "claude": near(3.0)})
     assert any("padded generic answer, to 3 questions: gpt gives it 2.0000" in note for note in found.notes.texts())
 
@@ -51,15 +55,14 @@ def test_a_rubrics_judges_give_shares_of_the_points() -> None:
         decided = [{"kind": {"criteria_met": one} if one is not None else {"error": "x"}} for one in met]
         probes.append(JudgedProbe(str(at), {"rubric": {"criteria": decided}}))
     found = draft()
-    ProbedJudges([*probes, JudgedProbe("gone", {})], run(jury=False), rubric, {}).complete(found)
+    report_probe(marks_by_rubric([*probes, JudgedProbe("gone", {})], rubric), found)
     assert found.judge_probe == JudgeProbe(3, near((0.75 + 0 + 1) / 3), {"kind": near((0.75 + 0 + 1) / 3)})
 
 
 def test_too_few_marks_are_no_floor_and_a_note() -> None:
     found = draft()
-    ProbedJudges(
-        [JudgedProbe("1", {"medication_qa": {"gpt": said(1)}})], run(jury=True), None, {"gpt": "gpt"}
-    ).complete(found)
+    probe = JudgedProbe("1", {"medication_qa": {"gpt": said(1)}})
+    report_probe(marks_by_jury([probe], MEDICATION, {"gpt": "gpt"}), found)
     assert found.judge_probe is None
     assert any("gave too few marks to a text that says nothing" in note for note in found.notes.texts())
 

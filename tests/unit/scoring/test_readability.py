@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 
 from eval_factory.core.results import Instances, Score, Stats
 from eval_factory.endpoint import openai_api
+from eval_factory.endpoint.response_cache import Answer
 from eval_factory.helm import output
+from eval_factory.scoring.journal import CachedAnswer, cached_answer
 from eval_factory.scoring.notes import Importance
-from eval_factory.scoring.readability import AnswerForm, Raw, Readability, answer_form_of, nothing_is_right, raw_of
+from eval_factory.scoring.readability import AnswerForm, Readability, answer_form_of, nothing_is_right
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.scoring.words import is_refusal
 from eval_factory.tasks.framework import HelmEntry, load_framework
@@ -176,7 +179,11 @@ def answered(told: dict[str, Any], answer: str | None) -> output.RequestState:
 
 
 def read(
-    answer: str | None, form: AnswerForm | None = LETTER, raw: Raw | None = None, right: str = "no", **state: Any
+    answer: str | None,
+    form: AnswerForm | None = LETTER,
+    raw: CachedAnswer | None = None,
+    right: str = "no",
+    **state: Any,
 ) -> Readability:
     readability = Readability(form, lambda _state: raw)
     readability.add(KEY, answered(entry(right, **state), answer))
@@ -191,18 +198,18 @@ def counts(readability: Readability) -> dict[str, int]:
 
 @pytest.mark.parametrize(("answer", "form", "raw", "expected"), [
     ("A", LETTER, None, set()), ("B.", LETTER, None, {"unparsed", "unreadable"}),
-    ("x", NUMBER, Raw(), {"unparsed", "unreadable"}), ("any text", None, None, set()),
-    ("", LETTER, None, {"unreadable"}), (" ", None, None, {"unreadable"}), (None, LETTER, Raw(stripped=True), set()),
+    ("x", NUMBER, CachedAnswer(), {"unparsed", "unreadable"}), ("any text", None, None, set()),
+    ("", LETTER, None, {"unreadable"}), (" ", None, None, {"unreadable"}), (None, LETTER, CachedAnswer(stripped=True), set()),
     (REFUSAL, LETTER, None, {"refused"}), (REFUSAL, None, None, {"refused"}),
-    ("", None, Raw(declined=True), {"refused"}), ("A", LETTER, Raw(declined=True), set()),
-    ("A", LETTER, Raw(stripped=True), {"thinking_stripped"}),
-    ("A", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped"}),
-    ("", LETTER, Raw(stripped=True, unfinished=True), {"thinking_stripped", "thinking_unfinished", "unreadable"}),
-    ("Well.", None, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
-    ("Well.", LETTER, Raw(unfinished=True), {"thinking_unfinished", "unreadable"}),
+    ("", None, CachedAnswer(declined=True), {"refused"}), ("A", LETTER, CachedAnswer(declined=True), set()),
+    ("A", LETTER, CachedAnswer(stripped=True), {"thinking_stripped"}),
+    ("A", LETTER, CachedAnswer(stripped=True, unfinished=True), {"thinking_stripped"}),
+    ("", LETTER, CachedAnswer(stripped=True, unfinished=True), {"thinking_stripped", "thinking_unfinished", "unreadable"}),
+    ("Well.", None, CachedAnswer(unfinished=True), {"thinking_unfinished", "unreadable"}),
+    ("Well.", LETTER, CachedAnswer(unfinished=True), {"thinking_unfinished", "unreadable"}),
 ])  # fmt: skip
 def test_each_answer_is_counted_for_what_it_is(
-    answer: str | None, form: AnswerForm | None, raw: Raw | None, expected: set[str]
+    answer: str | None, form: AnswerForm | None, raw: CachedAnswer | None, expected: set[str]
 ) -> None:
     readability = read(answer, form, raw)
     assert counts(readability).keys() == expected
@@ -288,17 +295,19 @@ def chat(content: str | None, reason: str = "stop", **message: Any) -> dict[str,
 
 
 @pytest.mark.parametrize(("response", "expected"), [
-    (chat("B"), Raw()), (chat(" B ", "length"), Raw()), (chat("<think>hm</think>B"), Raw(stripped=True)),
-    (chat("<think>hm", "length"), Raw(stripped=True, unfinished=True)),
-    (chat("<thi", "length"), Raw(stripped=True, unfinished=True)), (chat("<thi"), Raw()),
-    (chat("", "length", reasoning_content="hm"), Raw(unfinished=True)),
-    (chat(None, "length", reasoning_content="hm"), Raw(unfinished=True)),
-    (chat("", "stop", reasoning_content="hm"), Raw()), (chat("", "length"), Raw()),
-    (chat("B", "length", reasoning_content="hm"), Raw()), (chat("", refusal="No."), Raw(declined=True)),
-    (chat("", "refusal"), Raw(declined=True)), ({"choices": []}, Raw()),
+    (chat("B"), CachedAnswer()), (chat(" B ", "length"), CachedAnswer()), (chat("<think>hm</think>B"), CachedAnswer(stripped=True)),
+    (chat("<think>hm", "length"), CachedAnswer(stripped=True, unfinished=True)),
+    (chat("<thi", "length"), CachedAnswer(stripped=True, unfinished=True)), (chat("<thi"), CachedAnswer()),
+    (chat("", "length", reasoning_content="hm"), CachedAnswer(unfinished=True)),
+    (chat(None, "length", reasoning_content="hm"), CachedAnswer(unfinished=True)),
+    (chat("", "stop", reasoning_content="hm"), CachedAnswer()), (chat("", "length"), CachedAnswer()),
+    (chat("B", "length", reasoning_content="hm"), CachedAnswer()), (chat("", refusal="No."), CachedAnswer(declined=True)),
+    (chat("", "refusal"), CachedAnswer(declined=True)), ({"choices": []}, CachedAnswer()),
 ])  # fmt: skip
-def test_what_an_answer_was_before(response: dict[str, Any], expected: Raw) -> None:
-    assert raw_of(response, plan().model)[0] == expected
+def test_what_an_answer_was_before(response: dict[str, Any], expected: CachedAnswer) -> None:
+    found, thought = cached_answer(Answer("k", "model", "m", {}, response, 1.0, 0.5), plan().model)
+    assert replace(found, tokens=(None, None), latency_s=None, thought_under=None) == expected
+    assert found.thought_under == (None if thought is None else "k")
 
 
 def score(value: float, metric: str = "exact_match") -> Score:
@@ -319,13 +328,13 @@ def test_each_count_is_told_by_its_own_note() -> None:
     for readability, importance, begins in (
         (read("B."), Importance.INCOMPLETE,
          f"1 of 4 answers are {UNPARSED}; 1 of them state one option in other words or signs, which exact_match.len"),
-        (read("", raw=Raw(unfinished=True)), Importance.INCOMPLETE,
+        (read("", raw=CachedAnswer(unfinished=True)), Importance.INCOMPLETE,
          "1 of 4 answers were cut off while the model was thinking"),
         (read("A", prompt_truncated=True), Importance.INCOMPLETE,
          "1 of 5 prompts were cut to max_length (300 tokens): the model saw"),
         (read(REFUSAL), Importance.DOUBTFUL,
          "1 of 4 answers decline to answer; they count as HELM's metrics score them"),
-        (read("A", raw=Raw(stripped=True)), Importance.DOUBTFUL,
+        (read("A", raw=CachedAnswer(stripped=True)), Importance.DOUBTFUL,
          "thinking (<think> to </think>, or another model's markers) was taken out of 1 of 4 answers before they"),
     ):  # fmt: skip
         ((weight, text),) = texts(readability)

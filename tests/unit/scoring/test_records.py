@@ -16,8 +16,9 @@ from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.collect import collect
-from eval_factory.scoring.readability import Raw, Readability, raw_of
-from eval_factory.scoring.records import CachedAnswer, InstanceRecords, StoredAnswers
+from eval_factory.scoring.journal import CachedAnswer, StoredAnswers, cached_answer
+from eval_factory.scoring.readability import Readability
+from eval_factory.scoring.records import InstanceRecords
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
@@ -73,16 +74,16 @@ def test_an_answer_is_found_by_its_request_and_what_a_judge_thought_is_no_matter
     keep(here, state(1, "yes"), role="gpt")
     asked = [output.RequestState.model_validate(state(number, "yes")) for number in range(3)]
     answers = StoredAnswers.of(here)
-    assert [answers.raw_to(one) for one in asked] == [Raw(stripped=True), Raw(), None]
-    assert there(answers.to(asked[1])).raw == Raw()
+    first, of_a_judge, none = map(answers.to, asked)
+    assert (there(first).stripped, there(of_a_judge), none) == (True, CachedAnswer((3, 4), 0.5), None)
 
 
 def test_an_answer_is_found_by_its_request_as_the_endpoint_took_it(here: Plan) -> None:
     asked = output.RequestState.model_validate(state(0, "yes"))
     key = here.model.key_of(changed(here.model.body_of(asked.request), {"temperature": None}), None)
-    known = CachedAnswer((3, 4), 0.5, Raw())
+    known = CachedAnswer((3, 4), 0.5)
     for variants, found in (([{"nothing": None}, {"temperature": None}], known), ([{"top_p": None}], None), ([], None)):
-        assert StoredAnswers(here.model, {key: known}, variants).to(asked) is found
+        assert StoredAnswers(here.model, {key: known}, variants, here.rundir.cache_db).to(asked) is found
 
 
 def test_options_have_a_lenient_score_beside_helms(here: Plan) -> None:
@@ -107,8 +108,10 @@ def test_thinking_is_between_the_markers_or_in_a_field_of_its_own(here: Plan) ->
         ({"content": THOUGHT, "reasoning": "first"}, "first\n\nhm"), ({"content": "<think> </think>yes"}, None),
         ({"content": "yes"}, None),
     ):  # fmt: skip
-        assert raw_of({"choices": [{"message": message, "finish_reason": "stop"}]}, here.model)[1] == thought
-    assert raw_of({"choices": []}, here.model) == (Raw(), None)
+        response = {"choices": [{"message": message, "finish_reason": "stop"}]}
+        assert cached_answer(Answer("k", "model", "m", {}, response, 1.0, 0.5), here.model)[1] == thought
+    unusable = Answer("k", "model", "m", {}, {"choices": []}, 1.0, 0.5)
+    assert cached_answer(unusable, here.model) == (CachedAnswer(latency_s=0.5), None)
 
 
 def test_turns_are_told_where_the_prompt_is_not_all_that_was_sent(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from eval_factory.core.results import Instances, JudgeCounts, Score, Stats
 from eval_factory.endpoint import openai_api
 from eval_factory.endpoint.response_cache import create_or_check, write_origin
 from eval_factory.helm.names import RUN_RECORD_FILE
-from eval_factory.helm.output import RequestState
+from eval_factory.helm.output import HelmRun, RequestState
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import provenance_of
 from eval_factory.scoring.run_notes import (
@@ -30,10 +31,11 @@ from eval_factory.scoring.run_notes import (
     notes_on_data,
     notes_on_labels,
 )
+from eval_factory.scoring.scores import InstanceKey
 from eval_factory.scoring.tally import Tally
 from eval_factory.tasks.framework import About
 from eval_factory.tasks.jury_form import JuryForm
-from unit.builders import plan
+from unit.builders import draft, plan
 from unit.scoring.test_media_states import about
 from unit.scoring.test_tally import judged_plan, jury_of, key, run_of
 
@@ -54,11 +56,17 @@ WHOLE = 1000
 """Instances of the builders' task."""
 
 
+def made(here: Plan, run: HelmRun, seen: Tally | None = None, labels: Collection[str] = (), **counts: int) -> Draft:
+    scores = {label: Score(1.0, Stats(1, 1.0, None, None, None, None, None)) for label in labels}
+    instances = replace(NOTHING, **counts)
+    return draft(run, plan=here, tally=seen or asked(WHOLE), scores=scores, instances=instances)
+
+
 def told(
     folder: Path, flags: dict[str, Any] | None = None, seen: Tally | None = None, **counts: int
 ) -> list[tuple[Importance, str]]:
     here = plan(flags)
-    return list(notes_of(here, run_of(folder), replace(NOTHING, **counts), seen or asked(WHOLE), ()))
+    return list(notes_of(made(here, run_of(folder), seen, (), **counts)))
 
 
 @pytest.mark.parametrize(("flags", "found", "known"), [
@@ -130,12 +138,14 @@ def test_what_is_said_of_a_run(
 def test_answers_that_ran_out_of_tokens_are_said_with_what_was_granted(tmp_path: Path) -> None:
     seen = replace(asked(WHOLE), truncated={key(0), key(1), key(2)}, empty={key(1), key(2), key(3)})
     run = run_of(tmp_path, adapter_spec={"max_tokens": 17})
-    (note,) = notes_of(plan(), run, replace(NOTHING, requested=9), seen, ())
+    (note,) = notes_of(made(plan(), run, seen, requested=9))
     assert note == (Importance.INCOMPLETE, f"2 of 9: {openai_api.TOO_FEW_TOKENS.format(granted=17)}")
 
 
 def test_why_helm_cannot_score_answers_is_said_the_most_frequent_first(tmp_path: Path) -> None:
-    unscorable = {key(0): "one", key(1): "two", key(2): "two"}
+    unscorable: dict[InstanceKey, tuple[str, str | None]] = {
+        key(0): ("one", None), key(1): ("two", None), key(2): ("two", None),
+    }  # fmt: skip
     seen = replace(asked(WHOLE), failed=set(unscorable), unscorable=unscorable)
     said = "of the failed were answered, and HELM cannot score the answer:"
     kept = "answers are kept in responses/ and not asked for again"
@@ -161,9 +171,9 @@ def test_whether_judges_saw_the_pictures_is_said(tmp_path: Path) -> None:
     here, seen = judged_plan("m", one="judge/one"), Tally()
     run = with_extra(here.evaluation.run, {"judges_see_images": True})
     sees = replace(here, evaluation=replace(here.evaluation, run=run))
-    assert "judges_see_images has no effect" in str(list(notes_of(sees, run_of(tmp_path), NOTHING, seen, ())))
+    assert "judges_see_images has no effect" in str(list(notes_of(made(sees, run_of(tmp_path), seen))))
     seen.add(key(0), RequestState.model_validate(about(0, "gone.jpg")))
-    found = [str(list(notes_of(of, run_of(tmp_path), NOTHING, seen, ()))) for of in (here, sees, plan())]
+    found = [str(list(notes_of(made(of, run_of(tmp_path), seen)))) for of in (here, sees, plan())]
     assert ["without the questions' pictures" in text for text in found] == [True, False, False]
 
 
@@ -180,19 +190,18 @@ def test_scores_that_need_a_gpu_or_an_outer_service_are_said_to_be_absent(
     tmp_path: Path, metric: str, labels: Collection[str], said: list[str]
 ) -> None:
     specs = [{"class_name": "helm.x.First"}, {"class_name": f"helm.x.{metric}Metric"}]
-    notes = notes_of(plan(), run_of(tmp_path, metrics=labels, metric_specs=specs), NOTHING, asked(WHOLE), labels)
+    notes = notes_of(made(plan(), run_of(tmp_path, metrics=labels, metric_specs=specs), labels=labels))
     assert notes == [(Importance.BACKGROUND, text) for text in said]
 
 
 def test_zero_is_no_mark_of_a_jury(tmp_path: Path) -> None:
     here = judged_plan("org/model", a="judge/a")
     again = replace(asked(WHOLE), failed={key(0)})
-    instances = replace(NOTHING, requested=2, failed=1)
     run = run_of(tmp_path, metric_specs=[jury_of(here)])
     zero = plan({"config.type": "aci_bench", "config.params.extra.on_failure": "zero"})
 
-    def of_failed(made: Plan) -> str:
-        (text,) = [one.text for one in notes_of(made, run, instances, again, ()) if "failed" in one.text]
+    def of_failed(of: Plan) -> str:
+        (text,) = [one.text for one in notes_of(made(of, run, again, requested=2, failed=1)) if "failed" in one.text]
         return text
 
     assert of_failed(zero) == (

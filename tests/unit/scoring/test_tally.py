@@ -271,7 +271,7 @@ def test_an_answer_that_helm_cannot_score_is_failed_with_its_reason_and_split(tm
     unscorable = failed(1, f"{names.UNSCORABLE}ValueError", instance={"split": "valid"})
     seen = seen_of(tmp_path, failed(0), unscorable, failed(2, None))
     assert seen.failed == {key(0), key(1), key(2)}
-    assert (seen.unscorable, seen.split_of_unscorable) == ({key(1): "ValueError"}, {key(1): "valid"})
+    assert seen.unscorable == {key(1): ("ValueError", "valid")}
 
 
 def test_instances_whose_right_answer_is_nothing_count_for_quasi_metrics(tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_what_can_still_be_answered_is_asked_again() -> None:
     ):  # fmt: skip
         judges = {name: JudgeCounts(9, 9 - count, count) for name, count in zip("ab", unheard, strict=True)}
         tally = Tally(judges=judges, failed=set(map(key, range(failures))))
-        tally.unscorable = dict.fromkeys(map(key, range(unscorable)), "why")
+        tally.unscorable = dict.fromkeys(map(key, range(unscorable)), ("why", None))
         assert tally.something_to_ask is expected
 
 

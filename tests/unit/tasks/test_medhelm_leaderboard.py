@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from eval_factory.data.sources import load_sources
-from eval_factory.scoring.comparability import LeaderboardEntry, load_medhelm_leaderboard
+from eval_factory.scoring.comparability import load_medhelm_leaderboard
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import load_index
 
@@ -42,23 +40,3 @@ def test_the_revision_is_unknown_where_helm_takes_a_branch() -> None:
         listing = task.listing is not None and task.listing.upstream is not None
         if name in entries and (listing or any(file.upstream for file in task.files)):
             assert entries[name].newest_data, name
-
-
-@pytest.mark.parametrize(
-    ("given", "not_run"),
-    [
-        ({}, None), ({"subject": "a"}, None), ({"subject": "b"}, "subject=b"),
-        ({"subject": "a", "language": "es"}, "language=es"), ({"number": 1}, None),
-    ],
-)  # fmt: skip
-def test_arguments_with_which_it_has_a_result(given: dict[str, object], not_run: str | None) -> None:
-    entry = LeaderboardEntry(max_tokens=1, arguments={"subject": ("a",), "number": ("1",)})
-    assert entry.argument_not_run(given) == not_run
-
-
-def test_an_entry_may_differ_from_all_others() -> None:
-    plain = LeaderboardEntry(max_tokens=1)
-    own = LeaderboardEntry(max_tokens=1, max_eval_instances=100, num_output_tokens={"b": 3})
-    board = load_medhelm_leaderboard().model_copy(update={"num_output_tokens": {"a": 1, "b": 2}})
-    assert (board.most_instances(plain), board.most_instances(own)) == (1000, 100)
-    assert (board.tokens_by_model(plain), board.tokens_by_model(own)) == ({"a": 1, "b": 2}, {"a": 1, "b": 3})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_another_program(name: str, folder: RunDir, tmp_path: Path, monkeypatch:
         "program": (resume, "program_of_this", lambda: "0" * 64),
         "framework": (resume, "framework_path", lambda: other),
         "packages": (provenance, "installed_packages", lambda _environment: "numpy==0\n"),
-        "python": (provenance, "python_version", lambda: "3.0.0"),
+        "python": (platform, "python_version", lambda: "3.0.0"),
         "machine": (provenance, "platform_of_this", lambda: {"machine": "other"}),
     }
     plan = plan_of(folder)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Cost, Price
-from eval_factory.core.results import Spent
+from eval_factory.core.results import Spent, Usage
 from eval_factory.endpoint.paid_answers import write_prices
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.scoring.usage import chosen_cost, response_statistics, tally_costs, usage_of
+from eval_factory.scoring.journal import response_statistics, usage_of
 from unit.builders import plan
 
 THEN = Price(1.0, 0.0, source="genai-prices 1")
@@ -42,22 +42,30 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
+def used(cache_db: Path, run: str) -> Usage:
+    return usage_of(plan({"config.output_dir": str(cache_db.parent)}), run, 1.0)[0]
+
+
 def test_the_price_is_that_of_the_run_that_paid(tmp_path: Path) -> None:
-    costs = tally_costs(folder(tmp_path), {})
-    for role in ("model", None):
-        assert chosen_cost(costs, "old", role) == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
-    assert chosen_cost(costs, "new", "model") == Cost(2.25, "endpoint, genai-prices 2", 2, 0, price=LATER)
-    assert chosen_cost(costs, "new", "gpt") == Cost(0.5, "endpoint", 1, 1)
-    every = chosen_cost(costs, None, None)
-    assert every == Cost(3.75, "endpoint, genai-prices 1, genai-prices 2", 4, 1, price=None)
+    path = folder(tmp_path)
+    old, new = used(path, "old").this_run, used(path, "new")
+    assert old.total.cost == old.roles["model"].cost == Cost(1.0, "genai-prices 1", 1, 0, price=THEN)
+    cost = Cost(2.25, "endpoint, genai-prices 2", 2, 0, price=LATER)
+    assert new.this_run.roles["model"].cost == cost
+    assert new.this_run.roles["gpt"].cost == Cost(0.5, "endpoint", 1, 1)
+    every = Cost(3.75, "endpoint, genai-prices 1, genai-prices 2", 4, 1, price=None)
+    assert new.all_runs.total.cost == every
 
 
-def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path) -> None:
-    costs = tally_costs(folder(tmp_path), {"model": TABLE})
-    assert chosen_cost(costs, "old", "model") == Cost(5.0, "table", 1, 0, price=TABLE)
-    assert chosen_cost(costs, None, "model") == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)
-    answered(tmp_path / "other.db", "new", "model", 1, cost=0.25)
-    uncounted = chosen_cost(tally_costs(tmp_path / "other.db", {"model": TABLE}), None, None)
+def test_the_users_table_of_now_goes_before_the_price_of_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_factory.scoring.journal.table_prices", lambda _plan: {"model": TABLE})
+    found = used(folder(tmp_path), "old")
+    assert found.this_run.roles["model"].cost == Cost(5.0, "table", 1, 0, price=TABLE)
+    assert found.all_runs.roles["model"].cost == Cost(10.25, "endpoint, table", 3, 0, price=TABLE)
+    other = tmp_path / "other" / "cache.db"
+    other.parent.mkdir()
+    answered(other, "new", "model", 1, cost=0.25)
+    uncounted = used(other, "new").all_runs.total.cost
     assert uncounted == Cost(0.25, "endpoint", 1, 0), "a price that was not counted by is not named"
 
 
