@@ -20,7 +20,7 @@ from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.http_wire import CUT, WANTS_TLS, Hold, Reply, TransportError, Wire, tls_failed
+from eval_factory.endpoint.http_wire import CUT, Reply, TransportError, Wire, tls_failed
 from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
@@ -114,10 +114,6 @@ class _Origin:
         return cls(*_address(parts), parse_url(proxy) if proxy else None)
 
     @property
-    def is_plain(self) -> bool:
-        return self.scheme == "http" and self.proxy is None
-
-    @property
     def proxy_fields(self) -> tuple[tuple[str, str], ...]:
         if self.proxy is None or not self.proxy.auth:
             return ()
@@ -152,12 +148,7 @@ class Transport:
         first = _Origin.of(url)
         self._origins = {(first.scheme, first.host, first.port): first}
         self._ids = AnswerIds(say)
-        self._on_new: set[int] = set()
-        """Hashes of questions that lost a connection by what was no answer to them: others may bring the same, so the
-        next try has a new one."""
         self._context: ssl.SSLContext | None = None
-        self._may_be_tls = first.is_plain
-        """No answer came over plain HTTP so far, and TLS was not tried."""
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
@@ -179,26 +170,9 @@ class Transport:
         fields = (*(headers or {}).items(), *(origin.proxy_fields if by_proxy else ()))
         head = _head(method, parts, by_proxy, fields)
         length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
-        return bridge.wait_for(self._answered(origin, head + length + data, data))
+        return bridge.wait_for(self._attempt(origin, head + length + data, data))
 
-    async def _answered(self, origin: _Origin, request: bytes, question: bytes) -> Reply:
-        hold = Hold()
-        try:
-            reply = await self._attempt(origin, request, question, hold)
-        except _LoginWantedError:
-            return Reply(PROXY_LOGIN, {}, b"")
-        except BaseException as error:
-            hold.end()
-            is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
-            if is_cut and self._may_be_tls and origin.is_plain:
-                self._may_be_tls = False
-                if await _speaks_tls(origin):
-                    raise TransportError(WANTS_TLS, unreachable=True) from None
-            raise
-        self._may_be_tls = False
-        return reply
-
-    async def _attempt(self, origin: _Origin, request: bytes, question: bytes, hold: Hold) -> Reply:
+    async def _attempt(self, origin: _Origin, request: bytes, question: bytes) -> Reply:
         wire: Wire | None = None
 
         def late() -> TransportError:
@@ -207,20 +181,16 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, late):
-                wire = origin.usable() if hash(question) not in self._on_new else None
-                wire = wire or await self._connected(origin)
-                await wire.exchange(request, hold)
-                body = await wire.body(hold)
+                wire = origin.usable() or await self._connected(origin)
+                await wire.exchange(request)
+                body = wire.body()
                 asked = question and wire.status < 300
                 if asked and self._ids.is_known(question, body, first=wire.answers == 1):
                     wire.close()
                     raise TransportError("an answer came that was given before, to another question", stray=True)
-                self._on_new.discard(hash(question))
-                return Reply(wire.status, wire.headers(), body, hold)
-        except TransportError as error:
-            if (error.malformed or error.stray) and wire is not None and not wire.is_open:
-                self._on_new.add(hash(question))
-            raise
+                return Reply(wire.status, wire.headers(), body)
+        except _LoginWantedError:
+            return Reply(PROXY_LOGIN, {}, b"")
         finally:
             if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
                 origin.idle.append(wire)
@@ -253,7 +223,7 @@ class Transport:
             name = f"[{origin.host}]" if ":" in origin.host else origin.host
             target = f"{name}:{origin.port}"
             lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, origin.proxy_fields), "", ""]
-            await wire.exchange("\r\n".join(lines).encode("latin-1"), Hold(), tunnel=True)
+            await wire.exchange("\r\n".join(lines).encode("latin-1"), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
         if wire.status == PROXY_LOGIN:
@@ -288,19 +258,6 @@ async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
     except (OSError, UnicodeError) as error:
         raise TransportError("no connection could be made", unreachable=True) from error
-
-
-async def _speaks_tls(origin: _Origin) -> bool:
-    """Most servers of TLS hang up on whoever speaks plain HTTP."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
-    try:
-        with _Deadline(1.0, lambda: TransportError(NOT_IN_TIME)):
-            _, writer = await asyncio.open_connection(origin.host, origin.port, ssl=context)
-        writer.transport.abort()
-    except (OSError, UnicodeError, TransportError):
-        return False
-    return True
 
 
 _parsed = lru_cache(64)(parse_url)
