@@ -14,9 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
-import subprocess
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +25,7 @@ from typing import Any, Protocol
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
-from eval_factory.executors.process import start_listening
+from eval_factory.executors.process import JsonProcess
 
 
 @dataclass(frozen=True)
@@ -116,14 +114,9 @@ GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a
 
 class LocalRuns:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """
-        Args:
-            argv: of the process that begins runs.
-            log: for what that process itself writes on standard error.
-        """
+        """`argv`: of the process that starts runs; `log`: for what it writes on standard error."""
         self._argv, self._env, self._log = argv, env, log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._rest = b""
+        self._process: JsonProcess | None = None
         self._events: deque[Mapping[str, Any]] = deque()
         """What was reported, and not yet taken."""
         self._states: dict[str, RunState] = {}
@@ -138,23 +131,19 @@ class LocalRuns:
         self._kill(self._pids)
         self.clean_up()
 
-    def start(self) -> None:
-        """Begin the process itself, if it is not there: it takes a second or two to import what runs need."""
+    def start(self) -> JsonProcess:
+        """Start the process itself, if it is not there: it takes a second or two to import what runs need."""
         if self._process is None:
-            self._process = start_listening(self._argv, self._env, log=self._log)
-            self._rest = b""
+            self._process = JsonProcess(self._argv, self._env, log=self._log)
+        return self._process
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
-        self.start()
         for run in runs:
             self._states[run.name] = Waiting()
-            if self._process is not None and self._process.stdin is not None:
-                with contextlib.suppress(BrokenPipeError):  # it is gone: `look` finds out
-                    self._process.stdin.write(run.line().encode())
-                    self._process.stdin.flush()
+            self.start().send(asdict(run))
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        self._hear(seconds)
+        self._take_events(seconds)
         return dict(self._states)
 
     def end(self, names: Collection[str] | None = None) -> None:
@@ -169,39 +158,27 @@ class LocalRuns:
                 if name in chosen and pid not in reported:
                     _send(pid, signal.SIGTERM)
                     reported.add(pid)
-            self._hear(0.2)
+            self._take_events(0.2)
         self._kill(chosen)
 
     def clean_up(self) -> None:
-        """The process that begins runs ends, and with it any run that is left."""
+        """The process that starts runs ends, and with it any run that is left."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        try:
-            process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        if process is not None:
+            process.end(GRACE_S)
 
     def _kill(self, names: Collection[str]) -> None:
         for name, pid in self._pids.items():
             if name in names:
                 _send(pid, signal.SIGKILL)
 
-    def _hear(self, seconds: float) -> None:
+    def _take_events(self, seconds: float) -> None:
         """One event of each run: whoever looks sees that a run was started, however short it was."""
-        stream = None if self._process is None else self._process.stdout
-        if not self._events and stream is None:
+        if self._process is None and not self._events:
             time.sleep(seconds)
-        elif not self._events and stream is not None and select.select([stream], [], [], seconds)[0]:
-            data = os.read(stream.fileno(), 65536)
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            self._events += map(json.loads, lines)
-            if not data:  # the process that begins runs is gone, and they end with it; the next run gets a new one
+        elif self._process is not None and not self._events:
+            self._events += self._process.received(seconds)
+            if self._process.is_silent:  # it is gone, and its runs end with it; the next run gets a new one
                 self.clean_up()
                 self._pids.clear()
                 lost = [name for name, state in self._states.items() if isinstance(state, (Waiting, Started))]
