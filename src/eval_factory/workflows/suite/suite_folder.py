@@ -20,9 +20,9 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.core.rundir import OF_ONE_RUN, Holder, RunDir, SuiteDir, is_running, open_lock, suite_dir
 from eval_factory.core.safe_files import refuse_foreign, write_atomic
+from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import SlurmRuns, SlurmStore, active
-from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
 
 _MOST_NAMED = 3
 

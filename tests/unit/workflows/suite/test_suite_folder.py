@@ -14,9 +14,9 @@ from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
 from eval_factory.core.rundir import SuiteDir
+from eval_factory.endpoint.shared_limits import PREFIX, SOCKET
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import suite_folder as module
-from eval_factory.workflows.suite.limit_server import PREFIX, SOCKET
 from eval_factory.workflows.suite.suite_folder import find_suite, holder_now, remembered, take_away, write_configs
 from stored_results import right_or_wrong
 from suite_by_hand import started, suite_folder
