@@ -27,8 +27,7 @@ from eval_factory.core.helm_run_settings import ALL_FILES, MEDHELM_HOME, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.executors.answer_tail import AnswerTail
-from eval_factory.executors.progress import EventTail
+from eval_factory.executors.progress import AnswerTail, EventTail
 
 if TYPE_CHECKING:
     from eval_factory.executors.progress_display import ProgressDisplay
