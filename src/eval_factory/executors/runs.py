@@ -12,7 +12,6 @@ where its standard input does, and so do its runs.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -38,22 +38,12 @@ class RunSpec:
     debug: bool = False
     probed: tuple[str, ...] | None = None  # roles whose endpoints are known to answer; None: the run asks them itself
     limits: SharedLimitsSettings | None = None  # what its requests share with those of others
-    served_at: str | None = None
-    """The addresses of its model's servers, with blanks between them, where somebody has started some."""
+    served_at: str | None = None  # the addresses of its model's servers, with blanks between them
     asks: Mapping[str, Any] = field(default_factory=dict)  # what only the executor that it is for reads
 
-    def line(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
 
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> RunSpec:
-        """What `asdict` made of one, and JSON of that."""
-        probed, limits = fields["probed"], fields["limits"]
-        typed = {
-            "probed": None if probed is None else tuple(probed),
-            "limits": None if limits is None else SharedLimitsSettings(**limits),
-        }
-        return cls(**{**fields, **typed})
+RUN_SPEC = TypeAdapter(RunSpec)
+"""Reads its JSON, which `asdict` makes."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
@@ -24,7 +25,7 @@ from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.core.this_process import collect_rarely, end_with_parent
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.runs import RUN_SPEC, RunSpec
 from eval_factory.workflows.options import Options
 
 _MODULE = "eval_factory.workflows.suite.cell_process"
@@ -124,7 +125,7 @@ def serve(commands: int, events: int, *, fork: bool) -> None:
                 return
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                spec = RunSpec.of(json.loads(line))
+                spec = RUN_SPEC.validate_json(line)
                 pid = _forked(spec, woken) if fork else _started(spec)
                 names[pid] = spec.name
                 say(name=spec.name, pid=pid)
@@ -148,12 +149,12 @@ def _forked(spec: RunSpec, woken: int) -> int:
 def _started(spec: RunSpec) -> int:
     from eval_factory.executors.process import start_python
 
-    return start_python(["-m", _MODULE, ONE_CELL, str(os.getpid())], said=spec.line())
+    return start_python(["-m", _MODULE, ONE_CELL, str(os.getpid())], said=json.dumps(asdict(spec)) + "\n")
 
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == [ONE_CELL]:
-        spec = RunSpec.of(json.loads(sys.stdin.readline()))
+        spec = RUN_SPEC.validate_json(sys.stdin.readline())
         code = be_the_cell(spec, int(arguments[1]))
         os._exit(code)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
