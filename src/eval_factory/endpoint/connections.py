@@ -26,8 +26,7 @@ from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
 OTHER_ADDRESS_S = 0.25  # a host's next address is tried beside the one before after so long (RFC 8305)
-MAX_ANSWERS, MAX_IDS = 100, 10_000
-"""Of one connection: no more are shifted by an answer that nobody asked for. Of ids: a late answer comes soon."""
+MAX_ANSWERS = 100  # of one connection: no more are shifted by an answer that nobody asked for
 PROXY_LOGIN = 407
 NOT_IN_TIME = "no connection in time"
 PROXY_FAILED = "the proxy refused or could not be reached"
@@ -38,43 +37,6 @@ NOT_UNIQUE = (
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
 """A field of a JSON document: within a text, its quotes would be escaped."""
 _PORTS = {"http": 80, "https": 443}
-
-
-class AnswerIds:
-    """Tells an answer that came before from a new one, by the `id` of its completion.
-
-    A late second answer to one question shifts all that follow on its connection: each is taken for the answer to the
-    next question.
-    """
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._known: dict[int, tuple[int, int, bool]] = {}
-        """Hash of an id -> hashes of question and answer, and whether it came again."""
-        self._are_unique = True
-
-    def is_known(self, question: bytes, answer: bytes, *, first: bool) -> bool:
-        """Whether this was the answer to another question, as far as ids can tell. `first`: on its connection.
-
-        Servers that give one id to many answers, or random ones of few, are found out and believed: by a new
-        connection that brings a known id with another answer, or by an id that comes a third time.
-        """
-        ids = _ID.findall(answer) if self._are_unique else None
-        if not ids:
-            return False
-        name, asked, answered = hash(tuple(ids)), hash(question), hash(answer)
-        before = self._known.setdefault(name, (asked, answered, False))
-        if len(self._known) > MAX_IDS:
-            del self._known[next(iter(self._known))]
-        if before[0] == asked:
-            return False
-        if not before[2] and not (first and before[1] != answered):
-            self._known[name] = (*before[:2], True)
-            return True
-        self._are_unique = False
-        self._known.clear()
-        self._say(NOT_UNIQUE)
-        return False
 
 
 class _Deadline:
@@ -147,7 +109,9 @@ class Transport:
         certificates()
         first = _Origin.of(url)
         self._origins = {(first.scheme, first.host, first.port): first}
-        self._ids = AnswerIds(say)
+        self._say = say
+        self._ids_are_unique, self._suspected = True, set[int]()
+        """Whether ids tell an answer from another, as far as is known; hashes of those that came twice."""
         self._context: ssl.SSLContext | None = None
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
@@ -184,8 +148,7 @@ class Transport:
                 wire = origin.usable() or await self._connected(origin)
                 await wire.exchange(request)
                 body = wire.body()
-                asked = question and wire.status < 300
-                if asked and self._ids.is_known(question, body, first=wire.answers == 1):
+                if question and wire.status < 300 and self._is_stray(wire, question, body):
                     wire.close()
                     raise TransportError("an answer came that was given before, to another question", stray=True)
                 return Reply(wire.status, wire.headers(), body)
@@ -196,6 +159,25 @@ class Transport:
                 origin.idle.append(wire)
             elif wire is not None:
                 wire.close()
+
+    def _is_stray(self, wire: Wire, question: bytes, answer: bytes) -> bool:
+        """Whether this was the answer to an earlier question on its connection, as far as the completion's `id` tells.
+
+        A late second answer to one question shifts all that follow: each is taken for the answer to the next question.
+        An id that comes a third time is a server's that gives one to many answers: its ids tell nothing.
+        """
+        ids = _ID.findall(answer) if self._ids_are_unique else None
+        if not ids:
+            return False
+        name, asked = hash(tuple(ids)), hash(question)
+        is_known = wire.questions.setdefault(name, asked) != asked
+        if name in self._suspected:
+            self._ids_are_unique = False
+            self._say(NOT_UNIQUE)
+            return False
+        if is_known:
+            self._suspected.add(name)
+        return is_known
 
     async def _connected(self, origin: _Origin) -> Wire:
         wire = Wire()

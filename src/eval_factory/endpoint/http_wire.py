@@ -71,6 +71,8 @@ class Wire(asyncio.Protocol):
     def __init__(self) -> None:
         self.is_open = True
         self.answers = 0
+        self.questions: dict[int, int] = {}
+        """Hash of an answer's id -> that of its question."""
         self.has_begun = False
         """Whether the status of an answer came."""
         self._transport: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,21 +59,10 @@ class ReplyReader:
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
 
-    def shown(self, reply: Reply) -> str:
-        """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        if len(reply.data) > MAX_ERROR:
-            return f"an error of {len(reply.data)} bytes"
-        with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
-            said = openai_api.parse_answer(reply.data)
-            safe = self._redactor.tree(said)
-            if safe != said:
-                return json.dumps(safe, ensure_ascii=False)
-        return self._redactor.text(reply.data.decode("utf-8", "replace"))
-
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
         if len(reply.data) > MAX_ERROR:
-            return self.shown(reply)
+            return f"an error of {len(reply.data)} bytes"
         said = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))

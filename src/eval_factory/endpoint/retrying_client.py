@@ -278,8 +278,8 @@ class RetryingClient:
             sent = openai_api.changed(body, changes) if changes else body
             reply = self._send(sent, turn.server, refused)
             try:
-                error = self._reader.shown(reply)[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else ""
-                wanted = replies.changes_asked_for(error, sent)
+                error = reply.data[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else b""
+                wanted = replies.changes_asked_for(error.decode("utf-8", "replace"), sent)
                 if not wanted:
                     answer = self._usable(reply, sent, turn)
                     self._changes.update(own_changes)
@@ -356,7 +356,7 @@ class RetryingClient:
         if reply.status in RETRIED_STATUSES:
             headers = replies.headers_of(reply)
             if reply.status in TOO_MANY:
-                self._servers.too_many(turn, _asked(headers))
+                turn.server.admission.too_many(turn.slot, _asked(headers))
             named = " (rate limit)" if reply.status == 429 else ""
             raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, headers, said=text)
         if reply.status == PROXY_LOGIN:
