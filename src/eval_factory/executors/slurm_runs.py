@@ -35,7 +35,6 @@ from eval_factory.executors.slurm import (
     can_never_start,
     clean_up_name,
     clean_up_script,
-    reason_in_words,
     reason_name,
 )
 
@@ -400,9 +399,9 @@ class SlurmRuns:
             return Started(where)
         if task.state != "PENDING":
             return Waiting(where)
+        reason = reason_name(task.reason)
         if can_never_start(task.reason):
-            return Waiting(where, reason_name(task.reason), for_ever=True)
-        reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
+            return Waiting(where, reason, for_ever=True)
         if task.reason not in NO_REASON | self._reasons:  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")

@@ -101,7 +101,7 @@ def runs(tmp_path: Path) -> Runs:
     ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
     ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
     ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
-    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
+    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources")),
     ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
     ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
     ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
@@ -125,7 +125,7 @@ def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, reason="JobHeldUser"), task(runs.two.job_name, 0, reason="None")]
     for _ in range(3):
         runs.look()
-    held = "JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
+    held = "JobHeldUser"
     assert runs.said == [f"{runs.one.job_name} waits in Slurm: {held}"]
 
 
