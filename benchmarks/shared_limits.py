@@ -18,8 +18,7 @@ from contextlib import AbstractContextManager
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import LocalAdmission
-from eval_factory.endpoint.shared_limits import SharedLimits
-from eval_factory.workflows.suite.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 
 GROUP = "g"
 Slot = Callable[[], AbstractContextManager[object]]

@@ -128,7 +128,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "no message": {"choices": [{"foo": 1}]},
     "half a surrogate pair": answer("B \ud83d", reasoning_content="\ud83d"),
     "not finite": {**answer("B"), "logprobs": [float("nan"), float("inf")]},
-    "six megabytes": answer("B" * 6_000_000),
     "odd usage": {**answer("B"), "usage": {"prompt_tokens": 10**30, "completion_tokens": True}},
 }
 

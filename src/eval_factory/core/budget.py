@@ -56,6 +56,11 @@ def total(parts: Iterable[Spending]) -> Spending:
 class SpendingLimit(Protocol):
     """What a client asks before it sends a request, and tells what an answer took."""
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Until its time is over; None: it has no end."""
+        ...
+
     def begin(self) -> str | None:
         """None: it may be sent, and is counted. Else the name of the limit that is reached."""
         ...
@@ -104,6 +109,10 @@ class SpendingTrackers:
     """Several budgets that all have to allow a request: a run's own, and that of the suite that it is part of."""
 
     trackers: Sequence[SpendingLimit]
+
+    @property
+    def seconds_left(self) -> float | None:
+        return min((left for tracker in self.trackers if (left := tracker.seconds_left) is not None), default=None)
 
     def begin(self) -> str | None:
         """Those before the one that refuses have counted a request that is not sent: at most one for each thread."""

@@ -20,14 +20,13 @@ from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.http_wire import CUT, WANTS_TLS, Hold, Reply, TransportError, Wire, tls_failed
+from eval_factory.endpoint.http_wire import CUT, Reply, TransportError, Wire, tls_failed
 from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
 CONNECT_TIMEOUT_S = 10.0
 OTHER_ADDRESS_S = 0.25  # a host's next address is tried beside the one before after so long (RFC 8305)
-MAX_ANSWERS, MAX_IDS = 100, 10_000
-"""Of one connection: no more are shifted by an answer that nobody asked for. Of ids: a late answer comes soon."""
+MAX_ANSWERS = 100  # of one connection: no more are shifted by an answer that nobody asked for
 PROXY_LOGIN = 407
 NOT_IN_TIME = "no connection in time"
 PROXY_FAILED = "the proxy refused or could not be reached"
@@ -38,43 +37,6 @@ NOT_UNIQUE = (
 _ID = re.compile(rb'"id"\s*:\s*"((?:[^"\\]|\\.)+)"')
 """A field of a JSON document: within a text, its quotes would be escaped."""
 _PORTS = {"http": 80, "https": 443}
-
-
-class AnswerIds:
-    """Tells an answer that came before from a new one, by the `id` of its completion.
-
-    A late second answer to one question shifts all that follow on its connection: each is taken for the answer to the
-    next question.
-    """
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._known: dict[int, tuple[int, int, bool]] = {}
-        """Hash of an id -> hashes of question and answer, and whether it came again."""
-        self._are_unique = True
-
-    def is_known(self, question: bytes, answer: bytes, *, first: bool) -> bool:
-        """Whether this was the answer to another question, as far as ids can tell. `first`: on its connection.
-
-        Servers that give one id to many answers, or random ones of few, are found out and believed: by a new
-        connection that brings a known id with another answer, or by an id that comes a third time.
-        """
-        ids = _ID.findall(answer) if self._are_unique else None
-        if not ids:
-            return False
-        name, asked, answered = hash(tuple(ids)), hash(question), hash(answer)
-        before = self._known.setdefault(name, (asked, answered, False))
-        if len(self._known) > MAX_IDS:
-            del self._known[next(iter(self._known))]
-        if before[0] == asked:
-            return False
-        if not before[2] and not (first and before[1] != answered):
-            self._known[name] = (*before[:2], True)
-            return True
-        self._are_unique = False
-        self._known.clear()
-        self._say(NOT_UNIQUE)
-        return False
 
 
 class _Deadline:
@@ -114,10 +76,6 @@ class _Origin:
         return cls(*_address(parts), parse_url(proxy) if proxy else None)
 
     @property
-    def is_plain(self) -> bool:
-        return self.scheme == "http" and self.proxy is None
-
-    @property
     def proxy_fields(self) -> tuple[tuple[str, str], ...]:
         if self.proxy is None or not self.proxy.auth:
             return ()
@@ -151,13 +109,10 @@ class Transport:
         certificates()
         first = _Origin.of(url)
         self._origins = {(first.scheme, first.host, first.port): first}
-        self._ids = AnswerIds(say)
-        self._on_new: set[int] = set()
-        """Hashes of questions that lost a connection by what was no answer to them: others may bring the same, so the
-        next try has a new one."""
+        self._say = say
+        self._ids_are_unique, self._suspected = True, set[int]()
+        """Whether ids tell an answer from another, as far as is known; hashes of those that came twice."""
         self._context: ssl.SSLContext | None = None
-        self._may_be_tls = first.is_plain
-        """No answer came over plain HTTP so far, and TLS was not tried."""
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
@@ -179,26 +134,9 @@ class Transport:
         fields = (*(headers or {}).items(), *(origin.proxy_fields if by_proxy else ()))
         head = _head(method, parts, by_proxy, fields)
         length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
-        return bridge.wait_for(self._answered(origin, head + length + data, data))
+        return bridge.wait_for(self._attempt(origin, head + length + data, data))
 
-    async def _answered(self, origin: _Origin, request: bytes, question: bytes) -> Reply:
-        hold = Hold()
-        try:
-            reply = await self._attempt(origin, request, question, hold)
-        except _LoginWantedError:
-            return Reply(PROXY_LOGIN, {}, b"")
-        except BaseException as error:
-            hold.end()
-            is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
-            if is_cut and self._may_be_tls and origin.is_plain:
-                self._may_be_tls = False
-                if await _speaks_tls(origin):
-                    raise TransportError(WANTS_TLS, unreachable=True) from None
-            raise
-        self._may_be_tls = False
-        return reply
-
-    async def _attempt(self, origin: _Origin, request: bytes, question: bytes, hold: Hold) -> Reply:
+    async def _attempt(self, origin: _Origin, request: bytes, question: bytes) -> Reply:
         wire: Wire | None = None
 
         def late() -> TransportError:
@@ -207,25 +145,39 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, late):
-                wire = origin.usable() if hash(question) not in self._on_new else None
-                wire = wire or await self._connected(origin)
-                await wire.exchange(request, hold)
-                body = await wire.body(hold)
-                asked = question and wire.status < 300
-                if asked and self._ids.is_known(question, body, first=wire.answers == 1):
+                wire = origin.usable() or await self._connected(origin)
+                await wire.exchange(request)
+                body = wire.body()
+                if question and wire.status < 300 and self._is_stray(wire, question, body):
                     wire.close()
                     raise TransportError("an answer came that was given before, to another question", stray=True)
-                self._on_new.discard(hash(question))
-                return Reply(wire.status, wire.headers(), body, hold)
-        except TransportError as error:
-            if (error.malformed or error.stray) and wire is not None and not wire.is_open:
-                self._on_new.add(hash(question))
-            raise
+                return Reply(wire.status, wire.headers(), body)
+        except _LoginWantedError:
+            return Reply(PROXY_LOGIN, {}, b"")
         finally:
             if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
                 origin.idle.append(wire)
             elif wire is not None:
                 wire.close()
+
+    def _is_stray(self, wire: Wire, question: bytes, answer: bytes) -> bool:
+        """Whether this was the answer to an earlier question on its connection, as far as the completion's `id` tells.
+
+        A late second answer to one question shifts all that follow: each is taken for the answer to the next question.
+        An id that comes a third time is a server's that gives one to many answers: its ids tell nothing.
+        """
+        ids = _ID.findall(answer) if self._ids_are_unique else None
+        if not ids:
+            return False
+        name, asked = hash(tuple(ids)), hash(question)
+        is_known = wire.questions.setdefault(name, asked) != asked
+        if name in self._suspected:
+            self._ids_are_unique = False
+            self._say(NOT_UNIQUE)
+            return False
+        if is_known:
+            self._suspected.add(name)
+        return is_known
 
     async def _connected(self, origin: _Origin) -> Wire:
         wire = Wire()
@@ -253,7 +205,7 @@ class Transport:
             name = f"[{origin.host}]" if ":" in origin.host else origin.host
             target = f"{name}:{origin.port}"
             lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, origin.proxy_fields), "", ""]
-            await wire.exchange("\r\n".join(lines).encode("latin-1"), Hold(), tunnel=True)
+            await wire.exchange("\r\n".join(lines).encode("latin-1"), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
         if wire.status == PROXY_LOGIN:
@@ -288,19 +240,6 @@ async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:
         await loop.create_connection(lambda: wire, host, port, happy_eyeballs_delay=delay)
     except (OSError, UnicodeError) as error:
         raise TransportError("no connection could be made", unreachable=True) from error
-
-
-async def _speaks_tls(origin: _Origin) -> bool:
-    """Most servers of TLS hang up on whoever speaks plain HTTP."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
-    try:
-        with _Deadline(1.0, lambda: TransportError(NOT_IN_TIME)):
-            _, writer = await asyncio.open_connection(origin.host, origin.port, ssl=context)
-        writer.transport.abort()
-    except (OSError, UnicodeError, TransportError):
-        return False
-    return True
 
 
 _parsed = lru_cache(64)(parse_url)

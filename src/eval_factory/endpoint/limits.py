@@ -32,13 +32,6 @@ MINUTE_S = 60.5
 is busy) than the first of the next, and the endpoint counts arrivals."""
 _Key = TypeVar("_Key", bound=Hashable)
 
-_PREFIXES = ("", "llm_provider-")
-_RESETS = (
-    "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "anthropic-ratelimit-requests-reset",
-    "anthropic-ratelimit-tokens-reset", "anthropic-ratelimit-input-tokens-reset",
-    "anthropic-ratelimit-output-tokens-reset", "x-ratelimit-reset", "ratelimit-reset",
-)  # fmt: skip
-"""Headers that say when a limit is over; with `remaining` for `reset`, what is left of it."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?\Z")
 """OpenAI's: 1s, 6m0s, 1h2m3.5s, 120ms."""
@@ -49,17 +42,13 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 def asked_pause(headers: Mapping[str, str]) -> float | None:
     """Seconds that the headers of an error ask to wait; None where they say nothing that can be read."""
     known = {name.lower(): value for name, value in headers.items() if len(value) <= 64}
-    for prefix in _PREFIXES:
+    for prefix in ("", "llm_provider-"):
         milliseconds = _number(known.get(f"{prefix}retry-after-ms"))
         pause = _until(known.get(f"{prefix}retry-after")) if milliseconds is None else milliseconds / 1000
         if pause is not None:
             return pause
-    for prefix in _PREFIXES:
-        resets = {name: pause for name in _RESETS if (pause := _until(known.get(prefix + name))) is not None}
-        left = {name: _number(known.get(prefix + name.replace("reset", "remaining"))) for name in resets}
-        if resets:
-            return max([pause for name, pause in resets.items() if left[name] == 0] or resets.values())
-    return None
+    resets = (_until(value) for name, value in known.items() if "ratelimit" in name and "reset" in name)
+    return max((pause for pause in resets if pause is not None), default=None)
 
 
 def _until(value: str | None) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +16,10 @@ from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint import media, openai_api, pictures
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.http_wire import MAX_BODY, Reply, TransportError
-from eval_factory.endpoint.limits import granted_tokens
+from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.proxies import proxy_variable
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
-MAX_TOKEN, MAX_TOKEN_WITH_LOGPROBS = 256, 2 << 10
-"""Bytes of one token of an answer, where JSON writes it with escapes; with its log probability, and its rivals'."""
-MAX_REST = 4 << 20  # bytes of what else an answer may hold; what a model thinks is not always counted in its tokens
 MAX_ERROR = 1 << 20  # bytes of an error that is looked into
 _OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
 """Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
@@ -48,12 +43,8 @@ class ReplyReader:
     def __init__(self, redactor: Redactor, endpoint_type: str) -> None:
         self._redactor, self._type = redactor, endpoint_type
 
-    def answer(self, reply: Reply, sent: Mapping[str, Any]) -> openai_api.Completion:
-        """The answer to the request `sent`. Raises openai_api.UnusableAnswer."""
-        if len(reply.data) > MAX_REST and len(reply.data) > largest_answer(sent):
-            raise openai_api.UnusableAnswer(
-                f"the answer has {len(reply.data)} bytes, more than the {granted_tokens(sent)} tokens granted can be"
-            )
+    def answer(self, reply: Reply) -> openai_api.Completion:
+        """Raises openai_api.UnusableAnswer."""
         try:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
             # what looks like a key may be the model's answer.
@@ -68,21 +59,10 @@ class ReplyReader:
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
 
-    def shown(self, reply: Reply) -> str:
-        """The body of an error, redacted whole: who cuts a key, or reads it with JSON's escapes, does not know it."""
-        if len(reply.data) > MAX_ERROR:
-            return f"an error of {len(reply.data)} bytes"
-        with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
-            said = openai_api.parse_answer(reply.data)
-            safe = self._redactor.tree(said)
-            if safe != said:
-                return json.dumps(safe, ensure_ascii=False)
-        return self._redactor.text(reply.data.decode("utf-8", "replace"))
-
     def said(self, reply: Reply, sent: Mapping[str, Any]) -> str:
         """What an error says, fit to be shown. Of an error object the message alone: the rest may hold prompts."""
         if len(reply.data) > MAX_ERROR:
-            return self.shown(reply)
+            return f"an error of {len(reply.data)} bytes"
         said = None
         with contextlib.suppress(openai_api.UnusableAnswer, RecursionError):
             said = foreign_text.said_in(self._redactor.tree(openai_api.parse_answer(reply.data)))
@@ -91,13 +71,6 @@ class ReplyReader:
         if media.has_media(sent):
             said = re.sub(_BASE64, "[...]", said)  # some servers quote what they cannot read
         return foreign_text.one_line(said, ERROR_TEXT_LIMIT, prompt=foreign_text.texts_in(sent))
-
-
-def largest_answer(body: Mapping[str, Any]) -> int:
-    """Bytes that the answer to a request may have: it is stored complete, in several files."""
-    granted = granted_tokens(body)
-    each = MAX_TOKEN if body.get("logprobs") in (None, False) else MAX_TOKEN_WITH_LOGPROBS
-    return min(MAX_BODY, MAX_REST + granted * each) if granted else MAX_BODY
 
 
 OPTIONAL_PARAMS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")

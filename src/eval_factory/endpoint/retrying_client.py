@@ -24,7 +24,7 @@ from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, media, openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.http_wire import MAX_MALFORMED, Reply, TransportError
+from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
 from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
 from eval_factory.endpoint.servers import Server, Servers, Turn
@@ -121,7 +121,7 @@ class _Tries:
         self._retries, self._waits = retries, retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self._malformed = self.moves = 0
+        self.moves = 0
 
     def pause_after(self, error: TransportError, server: Server, *, was_there: bool) -> float | None:
         """Seconds to the next try; None where there is none.
@@ -133,9 +133,6 @@ class _Tries:
         now = time.monotonic()
         if error.stray:
             return 0.0
-        self._malformed += error.malformed
-        if self._malformed >= MAX_MALFORMED:
-            return None
         self._limited_since = (self._limited_since or now) if error.status == 429 else None
         if self._limited_since is not None and server.tolerates_limit(self._limited_since):
             self._waits = self._waits.increment("POST")
@@ -281,8 +278,8 @@ class RetryingClient:
             sent = openai_api.changed(body, changes) if changes else body
             reply = self._send(sent, turn.server, refused)
             try:
-                error = self._reader.shown(reply)[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else ""
-                wanted = replies.changes_asked_for(error, sent)
+                error = reply.data[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else b""
+                wanted = replies.changes_asked_for(error.decode("utf-8", "replace"), sent)
                 if not wanted:
                     answer = self._usable(reply, sent, turn)
                     self._changes.update(own_changes)
@@ -292,8 +289,6 @@ class RetryingClient:
             except EndpointUnusable:
                 refused(reply.status)
                 raise
-            finally:
-                reply.hold.end()
 
     def _send(self, body: Mapping[str, Any], server: Server, refused: Callable[[int], None]) -> Reply:
         sign_in = self._servers.sign_in
@@ -349,7 +344,7 @@ class RetryingClient:
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
-                return self._reader.answer(reply, sent)
+                return self._reader.answer(reply)
             except openai_api.UnusableAnswer as error:
                 if reply.status == 202:  # asked again, it would do the work again
                     raise RequestFailed(HELD_BACK, 202) from error
@@ -361,7 +356,7 @@ class RetryingClient:
         if reply.status in RETRIED_STATUSES:
             headers = replies.headers_of(reply)
             if reply.status in TOO_MANY:
-                self._servers.too_many(turn, _asked(headers))
+                turn.server.admission.too_many(turn.slot, _asked(headers))
             named = " (rate limit)" if reply.status == 429 else ""
             raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, headers, said=text)
         if reply.status == PROXY_LOGIN:

@@ -17,7 +17,7 @@ from eval_factory.core.secrets import Redactor, filled
 from eval_factory.core.urls import reached, request_url
 from eval_factory.endpoint.connections import Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, limit_names
-from eval_factory.endpoint.limits import AdaptiveLimit, Admission, LocalAdmission, Ticket
+from eval_factory.endpoint.limits import Admission, LocalAdmission, Ticket
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
@@ -46,7 +46,6 @@ class Server:
         """Patient: a 429 costs no retry for a while."""
         self.under_way = self.refusals = self.failures = 0
         """Refusals and failures: without an answer between; failures of requests under way together are one."""
-        self.limit = AdaptiveLimit(settings.parallelism)
         self.failed_at = self.absent_until = self.paused_until = 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
         self._limited_since: float | None = None
@@ -68,7 +67,6 @@ class Server:
 
     def answered(self) -> None:
         self.has_answered, self.refusals, self.failures, self._limited_since = True, 0, 0, None
-        self.limit.answered()
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class Servers:
             ready = [server for server in self.all if server.may_be_asked(now)]
             ready = [server for server in ready if server is not avoid] or ready or list(self.all)
             order = {server: (index - turn) % number for index, server in enumerate(self.all)}
-            chosen = min(ready, key=lambda server: (server.under_way / server.limit.slots, order[server]))
+            chosen = min(ready, key=lambda server: (server.under_way, order[server]))
             chosen.under_way += 1
             return chosen
 
@@ -137,12 +135,6 @@ class Servers:
                 server.absent_until = now + absence
             server.paused_until = max(server.paused_until, now + (pause or 0.0))
             return any(other.is_well(now) for other in self.all if other is not server)
-
-    def too_many(self, turn: Turn, pause: float | None) -> None:
-        """The server refused the request of this turn: it has too many."""
-        turn.server.admission.too_many(turn.slot, pause)
-        with self._lock:
-            turn.server.limit.too_many(turn.since, time.monotonic())
 
     def stop(self) -> None:
         """No request will be sent any more."""

@@ -1,8 +1,8 @@
-"""Limits that several helm-run processes share, as one of them asks for its part.
+"""Limits that the runs of a suite share: their server, in the suite's process, and how a helm-run asks it.
 
-A server in the process that runs them (`eval_factory.workflows.suite.limit_server`) listens at a Unix socket. A process
-has one connection for all its threads; when it closes, whatever the reason, its slots are free again. Where the server
-is gone nothing is sent any more: to go on without limits would break them. Messages are JSON, one a line:
+The server listens at a Unix socket in a folder that only this user can enter. A process has one connection for all its
+threads; when it closes, whatever the reason, its slots are free again. Where the server is gone nothing is sent any
+more: to go on without limits would break them. Messages are JSON, one a line:
 
     {"do": "slot", "id": 1, "group": G}                   answered {"id": 1} when it is this request's turn
     {"do": "too_many", "id": 1, "pause": seconds or null}
@@ -11,26 +11,38 @@ is gone nothing is sent any more: to go on without limits would break them. Mess
     {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a limit's name or null}
     {"do": "spend", "tokens": 20, "cost": 0.01}
 
-The first message to a process lists the limits, and says whether there is a budget. When the budget's time is over,
-`{"over": "max_wall_s"}` goes to all: who waits for a pause to end asks nothing meanwhile.
+The first message to a process lists the limits, and says whether there is a budget, and for how many seconds yet.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
+import os
+import shutil
 import socket
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
 from typing import Any, cast
 
-from eval_factory.core.budget import SpendingLimit
+from typing_extensions import Self
+
+from eval_factory.core.budget import SpendingLimit, SpendingTracker
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.endpoint import bridge
 from eval_factory.endpoint.endpoint_settings import LimitOf
-from eval_factory.endpoint.limits import Admission, Ticket
+from eval_factory.endpoint.limits import Admission, LiveLimit, Ticket
 from eval_factory.endpoint.replies import EndpointUnusable
 
+MAX_PATH = 100  # bytes of a socket's path: Linux takes 107, macOS 103 (`sun_path`)
+MAX_LINE = 65536
+PREFIX, SOCKET = "eval-factory-", "s"
+SHORT_FOLDER = "/tmp"  # noqa: S108 - a folder of a name that nobody can know is made in it, for this user alone
 GREETING_WITHIN_S = 60.0  # the server may be a busy process; that it is none at all shows at once
 _LOST = "what shares the limits among several runs is gone\n  run its command again: what was answered is kept"
 
@@ -44,11 +56,11 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
 
     def __init__(self, settings: SharedLimitsSettings) -> None:
         self._groups, self._limits, self._has_budget = settings.groups, dict[str, LimitOf](), True
-        self._is_lost, self._over = False, ""
-        self._watching: list[Callable[[str], None]] = []
+        self._is_lost = False
+        self._end: float | None = None  # of the budget's time (monotonic)
         self.asked: dict[int, Ticket] = {}
         """What is to be answered, or has a slot, by its number, which no other has meanwhile."""
-        self._lock, self._sending = threading.Lock(), threading.Lock()
+        self._sending = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
         self._lines = self._socket.makefile("rb")
         try:
@@ -56,7 +68,8 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
             self._socket.connect(settings.address)
             greeting = json.loads(self._lines.readline())
             self._limits = {name: LimitOf(**most) for name, most in greeting["groups"].items()}
-            self._has_budget = greeting["budget"]
+            self._has_budget, left = greeting["budget"], greeting["seconds_left"]
+            self._end = None if left is None else time.monotonic() + left
             self._socket.settimeout(None)
         except (OSError, ValueError, TypeError, KeyError):
             self._lines.close()
@@ -74,12 +87,10 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         """The budget of all together; None where there is none."""
         return self if self._has_budget else None
 
-    def watch(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` with the name of the limit when the time of all is over, at once where it is already."""
-        with self._lock:
-            self._watching.append(stop)
-        if self._over:
-            stop(self._over)
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the budget; None where it has no end."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
 
     def begin(self) -> str | None:
         """Of the budget: one more request is counted. Else the name of the limit that is reached.
@@ -127,14 +138,8 @@ class SharedLimits(AbstractContextManager["SharedLimits"]):
         with suppress(OSError, ValueError), self._lines:  # closed, here or there
             for line in self._lines:
                 message = json.loads(line)
-                if "over" not in message:
-                    if (ticket := self.asked.get(message["id"])) is not None:  # else it was interrupted meanwhile
-                        ticket.give(message.get("reached"))
-                    continue
-                with self._lock:
-                    self._over, watching = str(message["over"]), list(self._watching)
-                for stop in watching:
-                    stop(self._over)
+                if (ticket := self.asked.get(message["id"])) is not None:  # else it was interrupted meanwhile
+                    ticket.give(message.get("reached"))
         self.close()
 
 
@@ -154,3 +159,95 @@ class _DistantLimit:
     def release(self, ticket: Ticket, *, answered: bool) -> None:
         if self._limits.asked.pop(id(ticket), None) is not None:
             self._limits.send(do="leave", id=id(ticket), answered=answered)
+
+
+class LimitServer:
+    """Serves from `with` on to its end, in the loop's thread."""
+
+    def __init__(self, limits: Mapping[str, LimitOf], budget: SpendingTracker | None = None) -> None:
+        """`limits`: by the name of the group that shares them; `budget`: of all together."""
+        self.limits, self.budget = {name: LiveLimit(most) for name, most in limits.items()}, budget
+        self._groups = {name: vars(most) for name, most in limits.items()}
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._priorities = itertools.count()
+        self.address = ""
+        """The path of its socket, once it serves."""
+        self._end = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises OSError: a socket cannot be made."""
+        with ExitStack() as end:
+            # only this user can enter it, and a socket's path in it is short enough; what is killed leaves it behind,
+            # with nothing but the socket's name in it
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            if len(os.fsencode(folder / SOCKET)) > MAX_PATH:
+                folder.rmdir()
+                folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=SHORT_FOLDER))
+            end.callback(shutil.rmtree, folder, ignore_errors=True)
+            self.address = str(folder / SOCKET)
+            # `backlog`: processes that connect at the same moment
+            server = bridge.wait_for(asyncio.start_unix_server(self._serve, self.address, limit=MAX_LINE, backlog=128))
+            end.callback(lambda: bridge.wait_for(self._close(server)))
+            self._end = end.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.close()
+
+    async def _close(self, server: asyncio.Server) -> None:
+        server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0)  # connections are closed in the loop's next round
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One process, until it is gone or sends what is no message of ours."""
+        # A process that came earlier has its slots first: so it ends, and scores while the next ones ask.
+        client = _Client(self, writer, next(self._priorities))
+        self._writers.add(writer)
+        left = None if self.budget is None else self.budget.seconds_left
+        client.send({"groups": self._groups, "budget": self.budget is not None, "seconds_left": left})
+        with suppress(ValueError, TypeError, KeyError, OSError):
+            while line := await reader.readline():
+                client.take(json.loads(line))
+        client.release_all()
+        self._writers.discard(writer)
+        writer.transport.abort()
+
+
+class _Client:
+    """A process that asks the server."""
+
+    def __init__(self, server: LimitServer, writer: asyncio.StreamWriter, priority: int) -> None:
+        self._server, self._writer, self._priority = server, writer, priority
+        self._tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
+        """Of each of its requests that waits or has a slot, by number."""
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """Raises ValueError, TypeError or KeyError where it is no message of ours."""
+        budget, what, number = self._server.budget, message["do"], message.get("id")
+        if what == "begin":
+            self.send({"id": number, "reached": None if budget is None else budget.begin()})
+        elif what == "spend":
+            if budget is not None:
+                budget.spend(tokens=message["tokens"], cost=message["cost"])
+        elif what in ("slot", "rate"):
+            limit, ticket = self._tickets[message["id"]] = self._server.limits[message["group"]], Ticket()
+            ticket.add_done_callback(lambda _: self.send({"id": number}))
+            limit.acquire(ticket, message["tokens"] if what == "rate" else None, self._priority)
+        elif what == "too_many":
+            if number in self._tickets:
+                limit, ticket = self._tickets[number]
+                limit.too_many(ticket, message["pause"])
+        elif what != "leave":
+            raise ValueError(what)
+        elif number in self._tickets:
+            limit, ticket = self._tickets.pop(number)
+            limit.release(ticket, answered=message["answered"])
+
+    def release_all(self) -> None:
+        for limit, ticket in self._tickets.values():
+            limit.release(ticket)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self._writer.write(json.dumps(message).encode() + b"\n")

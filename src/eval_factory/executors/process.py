@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -25,8 +27,7 @@ from eval_factory.core.helm_run_settings import ALL_FILES, MEDHELM_HOME, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.executors.answer_tail import AnswerTail
-from eval_factory.executors.progress import EventTail
+from eval_factory.executors.progress import AnswerTail, EventTail
 
 if TYPE_CHECKING:
     from eval_factory.executors.progress_display import ProgressDisplay
@@ -166,21 +167,54 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
         leader.wait(TERMINATE_GRACE_S)
 
 
-def start_listening(argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> subprocess.Popen[bytes]:
-    """Start a program that learns what to do on its standard input, and answers on its standard output.
+class JsonProcess:
+    """A program that reads lines of JSON on its standard input, writes lines of JSON, and ends where its input does.
 
-    It has a group of its own, so that Ctrl-C does not reach it, and is to end where its standard input does. What it
-    says on standard error is added to `log`.
+    It has a group of its own, so that Ctrl-C does not reach it. Its standard error is added to `log`.
     """
-    with _appended(log) as errors:
-        return subprocess.Popen(
-            list(argv),
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> None:
+        with _appended(log) as errors:
+            self._process = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None  # noqa: S101 - for mypy, both
+        assert self._process.stdout is not None  # noqa: S101
+        self._input, self._output, self._rest = self._process.stdin, self._process.stdout, b""
+        self.is_silent = False  # whether it writes nothing any more: it has ended
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended: `received` finds out
+            self._input.write((json.dumps(message) + "\n").encode())
+            self._input.flush()
+
+    def received(self, seconds: float) -> list[dict[str, Any]]:
+        """What it has written; waits for so many seconds until there is something."""
+        if self.is_silent or not select.select([self._output], [], [], seconds)[0]:
+            return []
+        data = os.read(self._output.fileno(), 65536)
+        self.is_silent = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close_input(self) -> None:
+        with contextlib.suppress(OSError):
+            self._input.close()
+
+    def end(self, grace_s: float) -> None:
+        """Returns when it has ended: by itself within so many seconds, or killed."""
+        self.close_input()
+        self._output.close()
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def start_with_input(argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path) -> subprocess.Popen[bytes]:

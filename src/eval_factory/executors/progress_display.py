@@ -6,12 +6,11 @@ import time
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
-from rich.text import Text
 
 from eval_factory.core.foreign_text import own_lines
-from eval_factory.executors.progress import duration, figures_text
+from eval_factory.executors.progress import figures_text
 
 _PLAIN_INTERVAL_S = 10.0
 REFRESHES_PER_S = 4
@@ -32,11 +31,12 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
-            cut = Column(no_wrap=True, overflow="ellipsis")  # the phase, where a terminal is very narrow
+            texts = [  # cut where a terminal is very narrow
+                TextColumn(text, markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+                for text in ("{task.description}", "{task.fields[figures]}")
+            ]
             self._bar = Progress(
-                TextColumn("{task.description}", markup=False, table_column=cut),
-                BarOfKnownLength(bar_width=None, table_column=Column(ratio=1)),
-                FiguresColumn(self._console),
+                texts[0], BarColumn(bar_width=None, table_column=Column(ratio=1)), texts[1],
                 console=self._console, transient=True, expand=True, refresh_per_second=REFRESHES_PER_S,
             )  # fmt: skip
 
@@ -58,12 +58,14 @@ class ProgressDisplay:
             if self._bar is not None:
                 if self._task is not None:
                     self._bar.remove_task(self._task)
-                self._task = self._bar.add_task(phase, total=total, event=None)
+                self._task = self._bar.add_task(phase, total=total, figures="")
                 self._bar.start()
         elif event["event"] == "progress":
             total, now, elapsed = event["total"], time.monotonic(), event["time"] - self._phase_started
             if self._bar is not None and self._task is not None:
-                self._bar.update(self._task, completed=event["done"], total=total or None, event=(event, elapsed))
+                room = self._console.width - len(self._bar.tasks[0].description) - NARROWEST_BAR - 2
+                figures = figures_text(event, elapsed, room)
+                self._bar.update(self._task, completed=event["done"], total=total or None, figures=figures)
             elif (total and event["done"] >= total) or now - self._last_line >= _PLAIN_INTERVAL_S:
                 self._last_line = now
                 self.say(f"  {figures_text(event, elapsed)}")
@@ -71,24 +73,3 @@ class ProgressDisplay:
             self.say(event["line"])
         elif event["event"] == "warning":
             self.say(f"warning: {event['message']}")
-
-
-class BarOfKnownLength(BarColumn):
-    """No bar where nobody knows how much there is to do."""
-
-    def render(self, task: Task) -> Any:
-        return Text() if task.total is None else super().render(task)
-
-
-class FiguresColumn(ProgressColumn):
-    """As many figures as there is room for beside the phase and a short bar; else how long it takes."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(Column(no_wrap=True, overflow="ellipsis", justify="right"))
-        self._console = console
-
-    def render(self, task: Task) -> Text:
-        if task.fields["event"] is None:
-            return Text(duration(task.elapsed or 0.0))
-        event, elapsed = task.fields["event"]
-        return Text(figures_text(event, elapsed, self._console.width - len(task.description) - NARROWEST_BAR - 2))

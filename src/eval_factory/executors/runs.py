@@ -10,16 +10,16 @@ A local run is a process that reads its `RunSpec` on standard input, and ends wi
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import TypeAdapter
 from typing_extensions import Self
 
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -36,22 +36,12 @@ class RunSpec:
     debug: bool = False
     probed: tuple[str, ...] | None = None  # roles whose endpoints are known to answer; None: the run asks them itself
     limits: SharedLimitsSettings | None = None  # what its requests share with those of others
-    served_at: str | None = None
-    """The addresses of its model's servers, with blanks between them, where somebody has started some."""
+    served_at: str | None = None  # the addresses of its model's servers, with blanks between them
     asks: Mapping[str, Any] = field(default_factory=dict)  # what only the executor that it is for reads
 
-    def line(self) -> str:
-        return json.dumps(asdict(self)) + "\n"
 
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> RunSpec:
-        """What `asdict` made of one, and JSON of that."""
-        probed, limits = fields["probed"], fields["limits"]
-        typed = {
-            "probed": None if probed is None else tuple(probed),
-            "limits": None if limits is None else SharedLimitsSettings(**limits),
-        }
-        return cls(**{**fields, **typed})
+RUN_SPEC = TypeAdapter(RunSpec)
+"""Reads its JSON, which `asdict` makes."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +120,9 @@ class LocalRuns:
     def begin(self, runs: Sequence[RunSpec]) -> None:
         for run in runs:
             argv = [*self._argv, str(os.getpid())]
-            self._processes[run.name] = start_with_input(argv, self._env, run.line(), log=self._log)
+            self._processes[run.name] = start_with_input(
+                argv, self._env, RUN_SPEC.dump_json(run).decode(), log=self._log
+            )
             self._new.add(run.name)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:

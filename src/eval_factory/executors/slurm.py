@@ -1,4 +1,4 @@
-"""Slurm: its commands, the reasons why a task waits, and the batch scripts of arrays of tasks."""
+"""Slurm: its commands, which reasons to wait never end, and the batch scripts of arrays of tasks."""
 
 from __future__ import annotations
 
@@ -120,21 +120,6 @@ NEVER = frozenset(
 """What one task asks for is not to be had, or Slurm itself has given up: nothing but another request helps."""
 _ONE_TASK_ALONE = re.compile(r"(QOS|Assoc)Max\w+Per(Job|Node)(Limit)?|QOSMin\w+")
 """Limits of a single job. Those of a user, an account or a group (`PerUser`, `Grp`) are free again when others end."""
-_WORDS = {
-    "BeginTime": "its time to start has not come; Slurm waits two minutes where a task could not start",
-    "Cleaning": "it is put back into the queue after a lost node",
-    "JobHeldAdmin": "an administrator holds it, and has to release it",
-    "JobHeldUser": "you hold it: scontrol release {job} lets it go on",
-    "Licenses": "licenses that others use",
-    "NodeDown": "a node that is down",
-    "PartitionDown": "its partition is down",
-    "PartitionInactive": "its partition is inactive",
-    "Priority": "others come first",
-    "Prolog": "its node is made ready",
-    "ReqNodeNotAvail": "its nodes are down, drained or reserved",
-    "Resources": "nodes that others use",
-}
-_LIMITS = re.compile(r"(QOS|Assoc|Max)\w*")
 NO_REASON = frozenset({"", "None", "JobArrayTaskLimit"})
 """Nothing is said yet, or the suite's own `tasks_at_once` has been reached."""
 
@@ -143,15 +128,6 @@ def can_never_start(reason: str) -> bool:
     """Whether a task that waits for this has to be submitted in another way. What is held may be released: it waits."""
     name = reason_name(reason).replace(" ", "_")
     return name in NEVER or _ONE_TASK_ALONE.fullmatch(name) is not None
-
-
-def reason_in_words(reason: str, job: str) -> str:
-    """`Priority: others come first`; Slurm's own words where there are no plainer ones."""
-    name = reason_name(reason)
-    found = _WORDS.get(name.partition(",")[0])
-    if found is None and _LIMITS.fullmatch(name):
-        found = "a limit of the account or QOS, until other jobs have ended"
-    return name if found is None else f"{name}: {found.format(job=job)}"
 
 
 def reason_name(reason: str) -> str:

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.formats import counted, first_of
 from eval_factory.core.rundir import OF_ONE_RUN, PRIVATE, RunSuiteDir, SuiteDir
@@ -33,7 +35,6 @@ from eval_factory.executors.slurm import (
     can_never_start,
     clean_up_name,
     clean_up_script,
-    reason_in_words,
     reason_name,
 )
 
@@ -56,9 +57,8 @@ class SlurmAsks:
     group: str  # runs of one group ask one endpoint
     resources: Mapping[str, Any]  # every key of suite.slurm. Runs with the same go into one array
     at_once: int
-    servers: int = 1  # of a model, that each task starts as steps; the resources are asked for each of them
-    together: bool = False  # all runs of its group are done by one task: they ask one server, which the task starts
-    serve: Mapping[str, Any] | None = None  # how its task starts the server of its model
+    serve: Mapping[str, Any] | None = None
+    """How the servers of its model are started, as steps of the one task that does all runs of its group."""
     max_processes: int = 1
     max_attempts: int = 1
     max_outage_s: float = 0.0
@@ -66,6 +66,11 @@ class SlurmAsks:
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
         return cls(**run.asks)
+
+    @property
+    def servers(self) -> int:
+        """The resources are asked for each of them."""
+        return 1 if self.serve is None else int(self.serve["replicas"])
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,9 @@ class Wave:
 
     def of_task(self, index: int) -> tuple[RunSpec, ...]:
         return self.runs if self.together else self.runs[index : index + 1]
+
+
+_WAVE = TypeAdapter(Wave)
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ def arrays(runs: Iterable[RunSpec], largest: int) -> Iterator[Sequence[RunSpec]]
         key = json.dumps([asks.group, asks.resources, asks.servers], sort_keys=True)
         alike.setdefault(key, []).append(run)
     for same in alike.values():
-        size = len(same) if SlurmAsks.of(same[0]).together else largest
+        size = largest if SlurmAsks.of(same[0]).serve is None else len(same)
         for start in range(0, len(same), size):
             yield same[start : start + size]
 
@@ -157,7 +165,7 @@ class SlurmStore:
     def new_wave(self, suite_id: str, runs: Sequence[RunSpec]) -> Wave:
         """Its list is on disk before anything is submitted. Only who holds the suite calls it."""
         number = 1 + max((wave.number for wave in self.waves()), default=0)
-        wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).together)
+        wave = Wave(number, f"ef-{suite_id}-w{number}", tuple(runs), SlurmAsks.of(runs[0]).serve is not None)
         write_atomic(self.wave_file(number), json.dumps(asdict(wave)), mode=PRIVATE)
         self.logs(number).mkdir(parents=True, exist_ok=True)
         return wave
@@ -218,8 +226,7 @@ def end_of_start(start: Path) -> Path:
 
 
 def read_wave(path: Path) -> Wave:
-    fields = json.loads(path.read_text(encoding="utf-8"))
-    return Wave(**{**fields, "runs": tuple(map(RunSpec.of, fields["runs"]))})
+    return _WAVE.validate_json(path.read_bytes())
 
 
 def write_environment(path: Path, env: Mapping[str, str], secrets: Iterable[str]) -> None:
@@ -244,7 +251,7 @@ def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStor
     job = BatchJob(
         servers=asks.servers,
         name=name,
-        tasks=1 if asks.together else len(array),
+        tasks=len(array) if asks.serve is None else 1,
         at_once=asks.at_once,
         log=store.logs(number).absolute(),
         resources={**asks.resources, "python": asks.resources["python"] or sys.executable},
@@ -392,9 +399,9 @@ class SlurmRuns:
             return Started(where)
         if task.state != "PENDING":
             return Waiting(where)
+        reason = reason_name(task.reason)
         if can_never_start(task.reason):
-            return Waiting(where, reason_name(task.reason), for_ever=True)
-        reason = reason_in_words(task.reason, f"{task.job_id}_{task.index}")
+            return Waiting(where, reason, for_ever=True)
         if task.reason not in NO_REASON | self._reasons:  # which task squeue names changes all the time
             self._reasons.add(task.reason)
             self._say(f"{task.job_name} waits in Slurm: {reason}")

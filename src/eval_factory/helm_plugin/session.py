@@ -75,14 +75,17 @@ class RunSpending:
             self.is_countable = False
         self.spend(tokens=sum(tokens), cost=cost or 0.0)
 
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self._tracker is None else self._tracker.seconds_left
+
     def watch(self, stop: Callable[[str], None]) -> None:
         """Call `stop` when the time is over: who waits for a pause to end would not look at the clock."""
-        if self._budget.max_wall_s is None:
-            return
-        left = max(0.0, self._budget.max_wall_s - (time.monotonic() - STARTED))
-        timer = threading.Timer(min(left, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
-        timer.daemon = True
-        timer.start()
+        left = self.seconds_left
+        if left is not None:
+            timer = threading.Timer(min(left, threading.TIMEOUT_MAX), stop, (MAX_WALL,))
+            timer.daemon = True
+            timer.start()
 
 
 @dataclass
@@ -191,8 +194,6 @@ def session_for(root: Path) -> Session:
             session = Session(cache, events, redactor, spending, limits=limits, jury_form=form)
             session.asks_model = settings.asks_model
             spending.watch(session.ask_no_more)
-            if limits is not None:
-                limits.watch(session.ask_no_more)
             _sessions[root] = session
         return session
 

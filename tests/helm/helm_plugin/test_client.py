@@ -22,11 +22,10 @@ from eval_factory.core.logs import FATAL, LIMIT_REACHED, WARNING
 from eval_factory.endpoint import response_cache
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, LimitOf
-from eval_factory.endpoint.shared_limits import SharedLimits
+from eval_factory.endpoint.shared_limits import LimitServer, SharedLimits
 from eval_factory.helm_plugin import client, session
 from eval_factory.helm_plugin.client import Endpoint, EndpointClient, EndpointStopped
 from eval_factory.scoring import journal
-from eval_factory.workflows.suite.limit_server import LimitServer
 from in_the_loop import WAYS
 from scripted_endpoint import ADAPTER, ScriptedEndpoint
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -314,12 +315,12 @@ def test_a_folder_that_somebody_holds_is_not_written_to(trial: Trial) -> None:
 
 
 DRIVER = """
-import json, os, sys
+import os, sys
 from pathlib import Path
-from eval_factory.executors.runs import LocalRuns, RunSpec, Started
+from eval_factory.executors.runs import RUN_SPEC, LocalRuns, Started
 from eval_factory.workflows.suite.run_suite import CELL_PROCESS
 runs = LocalRuns(CELL_PROCESS, os.environ, Path(sys.argv[1]))
-runs.begin([RunSpec.of(json.loads(sys.argv[2]))])
+runs.begin([RUN_SPEC.validate_json(sys.argv[2])])
 while True:
     for state in runs.look(1.0).values():
         if isinstance(state, Started):
@@ -330,7 +331,7 @@ while True:
 @pytest.mark.parametrize("trial", ["local"], indirect=True)
 def test_runs_here_end_with_who_began_them(trial: Trial) -> None:
     run = trial.run("orphan")
-    argv = [sys.executable, "-c", DRIVER, str(trial.folder / "log"), run.line()]
+    argv = [sys.executable, "-c", DRIVER, str(trial.folder / "log"), json.dumps(asdict(run))]
     with subprocess.Popen(argv, env=ENV, stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         pid = int(driver.stdout.readline())

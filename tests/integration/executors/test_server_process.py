@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.executors import served
-from eval_factory.executors.served import _GONE, _READY, ServedModel, ServerFailedError, ServerSpec, answers, free_port
+from eval_factory.executors.served import ServedModel, ServerFailedError, ServerGuard, ServerSpec, answers, free_port
 from integration.support import is_running, wait_until
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -88,14 +93,14 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
     with ServedModel(spec_of(tmp_path, "child"), said.append) as server:
         server.start()
         assert (server.lost(), server.is_ready()) == (None, True)
+        before = server.addresses
         first, child = pids(tmp_path)
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: server.lost() is not None)
         wait_until(lambda: not is_running(child))  # ignores SIGTERM
-        before = server.addresses
-        server.start_again()
+        server.wait_until_ready()
         assert said[-3].endswith("the server of small was ended by signal 9; it is started again (1 of 1)")
-        assert server.addresses != before
+        assert server.addresses == before
         assert server.is_ready()
         seen = json.loads((tmp_path / "environment.json").read_text())
         assert (seen["GIVEN"], "HOME" in seen) == ("x", False)
@@ -103,7 +108,7 @@ def test_one_that_dies_is_started_again_so_often(tmp_path: Path) -> None:
         wait_until(lambda: server.lost() is not None)
         at_last = r"small was ended by signal 9, and is not started again \(serve.max_restarts: 1\)"
         with pytest.raises(ServerFailedError, match=at_last):
-            server.start_again()
+            server.wait_until_ready()
     assert not any(map(is_running, pids(tmp_path)))
 
 
@@ -115,35 +120,36 @@ def test_one_that_hangs(tmp_path: Path) -> None:
         os.kill(pids(tmp_path)[0], signal.SIGSTOP)
         wait_until(lambda: server.lost() is not None)
         assert "hangs: http://127.0.0.1:" in (server.lost() or "")
-        server.start_again()
+        server.wait_until_ready()
         assert server.lost() is None
     assert not any(map(is_running, pids(tmp_path)))
 
 
-@pytest.mark.parametrize("words", [["slow=0"], ["slow=30"]], ids=["which cannot have it", "which is slow"])
-def test_a_port_that_somebody_else_takes(tmp_path: Path, words: list[str]) -> None:
-    """The other one answers the health URL, too. Nothing but the test has the server begin at a port that is taken."""
-    said: list[str] = []
-    taken, mine, others = free_port(), tmp_path / "mine", tmp_path / "others"
-    mine.mkdir()
-    others.mkdir()
-    with subprocess.Popen([sys.executable, str(TESTS / "model_server.py"), str(taken), str(others)]) as other:
-        try:
-            wait_until(lambda: answers(f"http://127.0.0.1:{taken}/health"))
-            with ServedModel(spec_of(mine, *(f"{word}@{taken}" for word in words)), said.append) as server:
-                (one,) = server._servers
-                one.state, one.address = _GONE, f"http://127.0.0.1:{taken}"
-                one.begin(same_port=True)
-                wait_until(lambda: one.read_states(said.append) == _READY)
-                assert server.lost() == "is at another port now"
-                server.start_again()
-                assert server.lost() is None
-                assert not server.addresses[0].endswith(str(taken))
-            assert is_running(other.pid)
-        finally:
-            other.kill()
-    assert said[1] == f"the server of small: somebody else has taken port {taken}; another is tried"
-    assert not any(map(is_running, pids(mine)))
+def test_a_port_that_somebody_else_takes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing but the test has the server begin at a port that is taken."""
+    taken, free = socket.socket(), free_port()
+    taken.bind(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    ports = iter([port, free])
+    spec = spec_of(tmp_path, max_restarts=0)
+    order = {**asdict(spec), "called": "the server", "replica": 0, "log": str(tmp_path / "log"), "asked_from": "here"}
+    with taken, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served, "free_port", lambda: next(ports))
+        guard = ServerGuard(order, io.StringIO())
+
+        def serve() -> None:
+            with suppress(PrerequisiteError):  # it is ended before the guard sees that it is ready
+                guard.serve()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        wait_until(lambda: answers(f"http://127.0.0.1:{free}/health"))
+        guard.end_with(io.BytesIO())
+        thread.join()
+    said = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    assert {"text": f"the server: somebody else has taken port {port}; another is tried"} in said
+    assert [one["address"].rpartition(":")[2] for one in said if "address" in one] in ([], [str(free)])
+    assert not any(map(is_running, pids(tmp_path)))
 
 
 def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_asked_meanwhile(tmp_path: Path) -> None:
@@ -152,20 +158,20 @@ def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_as
         server.start()
         addresses = server.addresses
         assert len({*addresses}) == 3
-        assert server.watch() is None
+        assert server.lost() is None
         os.kill(pids(tmp_path)[0], signal.SIGKILL)
-        wait_until(lambda: server.watch() is not None or len(server.addresses) < 3)
+        wait_until(lambda: server.lost() is not None or len(server.addresses) < 3)
         assert server.lost() is None
         assert server.is_ready()
-        wait_until(lambda: server.watch() is None and len(server.addresses) == 3)
+        wait_until(lambda: server.lost() is None and len(server.addresses) == 3)
         assert server.addresses == addresses
         os.kill(pids(tmp_path)[3], signal.SIGKILL)
-        wait_until(lambda: server.watch() is None and "others go on" in said[-1])
+        wait_until(lambda: server.lost() is None and "others go on" in said[-1])
         assert len(server.addresses) == 2
         for pid in pids(tmp_path)[1:3]:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: server.lost() is not None)
-        server.start_again()
+        server.wait_until_ready()
         assert len(server.addresses) == 2
     again = [line for line in said if "started again" in line]
     number = again[0].partition("(replica ")[2][0]
@@ -193,11 +199,11 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
         server.start()
         guard = server._servers[0]._guard
         assert guard is not None
-        guard.kill()
-        wait_until(lambda: server.lost() == "is gone: what looked after it was killed")
-        server.start_again()
-        assert server.is_ready()
-    assert not any(map(is_running, pids(tmp_path)))
+        guard._process.kill()
+        wait_until(lambda: "is gone: what looked after it was killed" in str(server.lost()))
+        with pytest.raises(ServerFailedError, match="small is gone"):
+            server.wait_until_ready()
+    wait_until(lambda: not any(map(is_running, pids(tmp_path))))
 
 
 def test_one_on_another_machine_that_cannot_be_asked_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def in_base64(data: bytes) -> str:
 
 
 def read(body: Any) -> Completion:
-    return ReplyReader(Redactor(), "images").answer(Reply(200, {}, json.dumps(body).encode()), {"prompt": "x"})
+    return ReplyReader(Redactor(), "images").answer(Reply(200, {}, json.dumps(body).encode()))
 
 
 def test_what_is_asked() -> None:

@@ -7,41 +7,16 @@ from typing import Any
 import pytest
 
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import replies
-from eval_factory.endpoint.http_wire import MAX_BODY, Reply
+from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.openai_api import UnusableAnswer
-from eval_factory.endpoint.replies import ReplyReader, RequestFailed, changes_asked_for, largest_answer
-
-
-def answer_of(size: int) -> Reply:
-    before, after = '{"choices": [{"message": {"content": "', '"}, "finish_reason": "stop"}]}'
-    return Reply(200, {}, f"{before}{'B' * (size - len(before + after))}{after}".encode())
-
-
-def test_an_answer_is_no_larger_than_its_tokens_can_be() -> None:
-    reader, granted = ReplyReader(Redactor(), "chat"), {"max_tokens": 10}
-    largest = largest_answer(granted)
-    assert largest == replies.MAX_REST + 10 * replies.MAX_TOKEN
-    assert reader.answer(answer_of(largest), granted).choices
-    with pytest.raises(UnusableAnswer, match=f"{largest + 1} bytes, more than the 10 tokens"):
-        reader.answer(answer_of(largest + 1), granted)
-    assert reader.answer(answer_of(largest + 1), {"max_tokens": 11}).choices
-
-
-@pytest.mark.parametrize(("logprobs", "each"), [
-    (None, replies.MAX_TOKEN), (False, replies.MAX_TOKEN), (True, replies.MAX_TOKEN_WITH_LOGPROBS),
-    (5, replies.MAX_TOKEN_WITH_LOGPROBS),
-])  # fmt: skip
-def test_log_probabilities_take_more(logprobs: object, each: int) -> None:
-    assert largest_answer({"max_tokens": 3, "n": 2, "logprobs": logprobs}) == replies.MAX_REST + 6 * each
-    assert largest_answer({}) == largest_answer({"max_tokens": 10**9}) == MAX_BODY, "the limit of the wire"
+from eval_factory.endpoint.replies import ReplyReader, RequestFailed, changes_asked_for
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 def test_a_number_that_is_not_finite_is_no_answer(number: str) -> None:
     said = f'{{"choices": [{{"message": {{"content": "B"}}, "finish_reason": "stop"}}], "x": [{{"y": {number}}}]}}'
     with pytest.raises(UnusableAnswer, match="not finite"):
-        ReplyReader(Redactor(), "chat").answer(Reply(200, {}, said.encode()), {})
+        ReplyReader(Redactor(), "chat").answer(Reply(200, {}, said.encode()))
 
 
 def test_an_error_is_told_on_one_line_without_the_rest_of_its_object() -> None:
@@ -63,7 +38,7 @@ KEY = "KeyCanary0123456789"
 def test_a_key_in_an_answer_is_not_kept_however_it_is_written(written: str, coding: str) -> None:
     document = f'{{"choices": [{{"message": {{"content": "B: {written}."}}, "finish_reason": "stop"}}]}}'
     for redactor, is_kept in ((Redactor([KEY]), False), (Redactor(["another-canary-0123"]), True)):
-        completion = ReplyReader(redactor, "chat").answer(Reply(200, {}, document.encode(coding)), {})
+        completion = ReplyReader(redactor, "chat").answer(Reply(200, {}, document.encode(coding)))
         text = completion.choices[0].text
         assert (text == json.loads(document)["choices"][0]["message"]["content"]) is is_kept
         assert ("REDACTED" in text) is not is_kept

@@ -136,15 +136,6 @@ def test_a_pause_that_was_asked_for_is_kept_whatever_else_is_answered(clock: Clo
     assert "a" in chosen(found, 6)
 
 
-def test_one_that_has_too_many_gets_fewer(clock: Clock) -> None:
-    found = three()
-    for _ in range(5):
-        with found.turn() as turn:
-            clock.now += 1
-            found.too_many(replace(turn, server=found.all[0], since=clock.now), None)
-    assert (found.all[0].limit.slots, chosen(found, 5).count("a")) == (1, 1)
-
-
 def test_where_all_failed_all_are_asked(clock: Clock) -> None:
     found = three()
     assert [found.failed(server, clock.now, None) for server in found.all] == [True, True, False]

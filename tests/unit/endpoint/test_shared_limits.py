@@ -12,19 +12,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from eval_factory.core.budget import Budget, Spending, SpendingLimit, SpendingTracker
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
+from eval_factory.endpoint import shared_limits
 from eval_factory.endpoint.endpoint_settings import LimitOf
 from eval_factory.endpoint.limits import Admission
 from eval_factory.endpoint.replies import EndpointUnusable
-from eval_factory.endpoint.shared_limits import LimitsLost, SharedLimits
-from eval_factory.workflows.suite import limit_server
-from eval_factory.workflows.suite.limit_server import LimitServer
+from eval_factory.endpoint.shared_limits import LimitServer, LimitsLost, SharedLimits
 from in_the_loop import insiders
 
 NOT_S = 0.1
@@ -253,7 +251,7 @@ def test_one_budget_for_all() -> None:
 
 def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "g" * 20_000
-    monkeypatch.setattr(limit_server, "MAX_LINE", 30_000)
+    monkeypatch.setattr(shared_limits, "MAX_LINE", 30_000)
     with (
         LimitServer({name: LimitOf(1)}) as server,
         SharedLimits(SharedLimitsSettings(server.address, {"model": name})) as limits,
@@ -262,18 +260,13 @@ def test_a_line_that_is_longer_than_a_read_is_one_message(monkeypatch: pytest.Mo
         take(admission_of(limits))()
 
 
-def test_when_the_time_of_all_is_over_everybody_is_told() -> None:
-    """Who watches when it ends, who watches later, and who connects later."""
-    told: SimpleQueue[tuple[str, str]] = SimpleQueue()
-    with LimitServer({}, SpendingTracker(Budget(max_wall_s=0.0))) as server, processes(server, 2) as (early, late):
-        early.watch(lambda limit: told.put(("early", limit)))
-        assert told.get(timeout=30) == ("early", "max_wall_s")
-        late.watch(lambda limit: told.put(("late", limit)))
-        assert told.get(timeout=30) == ("late", "max_wall_s")
+def test_how_much_time_all_have_is_known_to_each() -> None:
+    with LimitServer({}, SpendingTracker(Budget(max_wall_s=90.0))) as server, processes(server, 1) as (one,):
+        left = one.seconds_left
+        assert left is not None
+        assert 60 < left <= 90
     with LimitServer({}, SpendingTracker(Budget(max_requests=1))) as server, processes(server, 1) as (one,):
-        one.watch(lambda limit: told.put(("no limit of time", limit)))
-        assert budget_of(one).begin() is None
-        assert told.empty()
+        assert one.seconds_left is None
 
 
 class Asker:
@@ -336,7 +329,7 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
 
 @pytest.mark.parametrize("line", [
     b"GET / HTTP/1.1\n", b"[]\n", b'{"do": "quit"}\n', b'{"do": "slot", "id": 1}\n', b'{"do": "slot", "group": "g"}\n',
-    b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (limit_server.MAX_LINE + 1),
+    b'{"do": "slot", "id": 2, "group": "no"}\n', b"\xff\n", b"x" * (shared_limits.MAX_LINE + 1),
 ])  # fmt: skip
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
     with LimitServer({"g": LimitOf(1)}) as server, asking(server, 2) as (stranger, a):
@@ -366,10 +359,10 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
 
 
 @pytest.mark.parametrize(("length", "short"), [
-    (limit_server.MAX_PATH - len("/eval-factory-12345678/s"), False), (limit_server.MAX_PATH, True),
+    (shared_limits.MAX_PATH - len("/eval-factory-12345678/s"), False), (shared_limits.MAX_PATH, True),
 ])  # fmt: skip
 def test_a_socket_has_a_short_path_in_any_folder(length: int, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tempfile.TemporaryDirectory(dir=limit_server.SHORT_FOLDER) as base:
+    with tempfile.TemporaryDirectory(dir=shared_limits.SHORT_FOLDER) as base:
         folder = Path(base, "x" * (length - len(base) - 1))
         folder.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(folder))

@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
-from eval_factory.executors.answer_tail import AT_ONCE, AnswerTail
+from eval_factory.executors.progress import AT_ONCE, AnswerTail
 
 KEY = "a-known-key-value-1"
 CHAT = {"message": {"content": "<think>hm</think>Mrs Doe has\n\x1b[2J\u202e" + KEY + " and " + "x" * 22 + KEY}}

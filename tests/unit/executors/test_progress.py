@@ -129,8 +129,8 @@ def test_a_terminal_has_a_bar_with_the_figures_that_fit(columns: int, figures: s
     assert [line for line in lines if line.endswith(" ...") or "warning" in line] == SAID
     bars = [line for line in lines if line.startswith("asking the model \u2501")]
     assert bars[-1].endswith(f" {figures}")
-    assert all(len(line) == columns for line in bars)
-    assert any(re.fullmatch(r"loading data +\d+ s", line) for line in lines), "no bar where the end is not known"
+    assert len(bars[-1]) == columns
+    assert any(line.startswith("loading data \u2501") for line in lines), "it moves, where the end is not known"
 
 
 @pytest.mark.parametrize("columns", [1, 5, 12])

@@ -44,7 +44,7 @@ def test_an_array_for_each_endpoint_and_resources_and_no_larger_than_slurm_takes
     assert found == [["t/a/0", "t/c/0"], ["t/e/0"], ["t/b/0"], ["t/d/0"]]
     assert [len(array) for array in arrays(plan, 1000)] == [3, 1, 1]
     # What is done together is one task, however much it is.
-    plan = [run_of(f"t/{name}/0", together=True) for name in "abc"]
+    plan = [run_of(f"t/{name}/0", serve={"replicas": 1}) for name in "abc"]
     assert list(arrays(plan, 2)) == [plan]
     wave, only = Wave(3, "ef-x-w3", tuple(plan), together=True), task("ef-x-w3", 0)
     assert active([only], [wave]) == {run.name: only for run in plan}
@@ -61,7 +61,7 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     first = store.new_wave(name, [A, unprobed])
     assert store.waves() == [first] == [Wave(1, f"ef-{name}-w1", (A, unprobed))]
     assert store.logs(1).is_dir()
-    together = store.new_wave(name, [run_of("t/d/0", together=True)])
+    together = store.new_wave(name, [run_of("t/d/0", serve={"replicas": 1})])
     found = [(wave.number, len(wave.runs), wave.together) for wave in store.waves()]
     assert found == [(1, 2, False), (2, 1, True)]
     assert store.task_log(first, unprobed).name == "1.log"
@@ -101,7 +101,7 @@ def runs(tmp_path: Path) -> Runs:
     ("RUNNING", "None", Started("Slurm: {} task 0, RUNNING")),
     ("COMPLETING", "PartitionConfig", Started("Slurm: {} task 0, COMPLETING")),
     ("PENDING", "None", Waiting("Slurm: {} task 0, PENDING")),
-    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources: nodes that others use")),
+    ("PENDING", "Resources", Waiting("Slurm: {} task 0, PENDING", "Resources")),
     ("PENDING", "JobArrayTaskLimit", Waiting("Slurm: {} task 0, PENDING", "JobArrayTaskLimit")),
     ("PENDING", "(PartitionTimeLimit)", Waiting("Slurm: {} task 0, PENDING", "PartitionTimeLimit", for_ever=True)),
     ("PENDING", "launch failed requeued held", Waiting("Slurm: {} task 0, PENDING", "launch failed requeued held", for_ever=True)),
@@ -125,7 +125,7 @@ def test_what_is_waited_for_is_said_once(runs: Runs) -> None:
     runs.scripted.tasks = [task(runs.one.job_name, 0, reason="JobHeldUser"), task(runs.two.job_name, 0, reason="None")]
     for _ in range(3):
         runs.look()
-    held = "JobHeldUser: you hold it: scontrol release 7_0 lets it go on"
+    held = "JobHeldUser"
     assert runs.said == [f"{runs.one.job_name} waits in Slurm: {held}"]
 
 
@@ -181,7 +181,7 @@ def test_the_script_begins_the_worker_with_this_python(tmp_path: Path) -> None:
     assert f"--output={store.logs(3)}/%a.log" in text
     other = run_of("t/a/0", resources={**RESOURCES, "python": "/opt/python"})
     assert "exec /opt/python -m" in script_of([other], "n", 1, store, ("-m", "worker"))
-    servers = run_of("t/a/0", together=True, servers=3, at_once=1)
+    servers = run_of("t/a/0", serve={"replicas": 3}, at_once=1)
     assert "#SBATCH --array=0-0%1\n#SBATCH --ntasks=3\n" in script_of([servers, servers], "n", 1, store, ())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def answer(prompt: int | None, completion: int | None, **usage: Any) -> Completi
 def spending(tmp_path: Path, **limits: Any) -> tuple[RunSpending, SpendingTracker]:
     told = HelmRunSettings(budget=Budget(**limits), prices=PRICES)
     ResponseCache(tmp_path / "cache.db", "run").close()
-    tracker = SpendingTracker(told.budget)
+    tracker = SpendingTracker(told.budget, began=session.STARTED, clock=lambda: time.monotonic())
     return RunSpending(told, tmp_path / "cache.db", "run", tracker), tracker
 
 

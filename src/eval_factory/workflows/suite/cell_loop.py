@@ -369,13 +369,13 @@ class CellLoop:
 
     def _look_at_server(self) -> None:
         """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
-        if self.server is None or not (self._waiting or self._running) or self.server.watch() is None:
+        if self.server is None or not (self._waiting or self._running) or self.server.lost() is None:
             return
         self._without_server |= self._running.keys()
         self.executor.end()
         self._take(self.executor.look())
         try:
-            self.server.start_again()
+            self.server.wait_until_ready()
         except ServerFailedError as error:
             self.work.journal.say(str(error))
             reason = str(error).split("\n")[0]

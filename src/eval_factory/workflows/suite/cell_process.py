@@ -7,7 +7,6 @@ A `RunSpec` is on its standard input; PARENT is the id of the process that start
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -23,7 +22,7 @@ from eval_factory.core.safe_files import json_line, write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.core.this_process import collect_rarely, end_with_parent, interrupt_on_signals
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.executors.runs import RunSpec
+from eval_factory.executors.runs import RUN_SPEC, RunSpec
 from eval_factory.workflows.evaluate import evaluate
 from eval_factory.workflows.options import Options, code_of_error, end_record, failure_record
 
@@ -52,7 +51,7 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
 
 def main(parent: int) -> int:
     collect_rarely()  # the records of a run live to its end
-    spec = RunSpec.of(json.loads(sys.stdin.readline()))
+    spec = RUN_SPEC.validate_json(sys.stdin.readline())
     end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupt_on_signals()

@@ -25,6 +25,7 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import is_place, names_a_secret
 from eval_factory.core.this_process import not_to_be_hung_up
+from eval_factory.endpoint.shared_limits import LimitServer
 from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.runs import LocalRuns
 from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
@@ -43,7 +44,6 @@ from eval_factory.workflows.suite.finished_cells import (
     spent_before,
     take_over,
 )
-from eval_factory.workflows.suite.limit_server import LimitServer
 from eval_factory.workflows.suite.planned_cells import PlannedCell, limits_of, plan_cells, redactor_of_all
 from eval_factory.workflows.suite.slurm_suite import refuse_what_slurm_cannot, run_on_slurm
 from eval_factory.workflows.suite.suite_folder import held, write_configs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, variables_of
-from eval_factory.core.errors import BusyError, ConfigError, InterruptedRunError, NotReportableError
-from eval_factory.core.formats import first_of
+from eval_factory.core.errors import ConfigError, InterruptedRunError, NotReportableError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import to_yaml
-from eval_factory.core.rundir import PRIVATE
+from eval_factory.core.rundir import PRIVATE, SuiteDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor, names_a_secret
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
-from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, active, arrays, cell_of
+from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, arrays, cell_of, refuse_cells_in_slurm
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
 from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.context import HUB_TOKEN, start_over
@@ -52,7 +50,7 @@ def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
     runs.store.begin()
     if work.options.fresh:
-        begin_anew(work.left, runs.store, slurm)
+        begin_anew(work.left, folder, slurm)
     run = SlurmRun(work, runs)
     try:
         while True:
@@ -205,8 +203,6 @@ def specs_of(cells: Sequence[PlannedCell], suite: Suite, store: SlurmStore, opti
             group=planned.group,
             resources=resources,
             at_once=at_once[planned.group],
-            servers=1 if serve is None else serve["replicas"],
-            together=serve is not None,
             serve=serve,
             max_processes=min(suite.max_processes, resources["cpus"]),
             max_attempts=suite.max_attempts,
@@ -254,22 +250,10 @@ def secrets_of(cells: Iterable[PlannedCell], suite: Suite) -> set[str]:
     return names
 
 
-def begin_anew(cells: Sequence[PlannedCell], store: SlurmStore, slurm: Slurm) -> None:
+def begin_anew(cells: Sequence[PlannedCell], folder: SuiteDir, slurm: Slurm) -> None:
     """`--fresh`: delete answers and results of these cells; of none where one of them is in Slurm.
-
-    Raises:
-        BusyError: one of them waits or runs in Slurm, or somebody works in its folder.
-        QueueUnknownError: Slurm does not say.
-    """
-    queued = {cell_of(name) for name in active(slurm.queue(), store.waves())}
-    busy = [planned.cell.name for planned in cells if planned.cell.name in queued]
-    if busy:
-        folder = shlex.quote(str(store.suite.named))
-        raise BusyError(
-            f"--fresh: in Slurm already: {first_of(busy, 3)}\n"
-            "  without --fresh the command takes them over; to begin again, end them first:"
-            f" eval-factory suite cancel {folder}"
-        )
+    Raises as `refuse_cells_in_slurm`; BusyError: somebody works in the folder of one."""
+    refuse_cells_in_slurm(folder, [planned.cell.name for planned in cells], slurm)
     for planned in cells:
         rundir = planned.plan.rundir
         if rundir.marker.is_file():

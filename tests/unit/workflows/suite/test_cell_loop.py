@@ -124,10 +124,10 @@ class Server:
     def addresses(self) -> tuple[str, ...]:
         return f"http://127.0.0.1:{20_000 + len(self.again)}", "http://127.0.0.1:9"
 
-    def watch(self) -> str | None:
+    def lost(self) -> str | None:
         return self.lost_now
 
-    def start_again(self) -> None:
+    def wait_until_ready(self) -> None:
         why = self.lost_now or ""
         self.again.append(why)
         self.lost_now = None

@@ -100,7 +100,7 @@ def test_it_is_submitted_and_the_next_step_is_said(run: Run) -> None:
     assert run.rundir.marker.is_file()
     assert isinstance(run.again(), Submitted)
     assert len(run.slurm.submitted) == 1, "what is queued is not submitted again"
-    with pytest.raises(BusyError, match="--fresh: in Slurm already"):
+    with pytest.raises(BusyError, match="in Slurm already"):
         run.again(fresh=True)
 
 

@@ -58,7 +58,7 @@ def test_what_jobs_do_is_said_of_their_cells(jobs: Jobs) -> None:
     found = jobs.look()
     name = jobs.wave.job_name
     assert told(found) == [
-        ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING, Resources: nodes that others use"),
+        ("running", f"Slurm: {name} task 0, RUNNING"), ("waiting", f"Slurm: {name} task 1, PENDING, Resources"),
         ("running", f"Slurm: {name} task 2, COMPLETING"), ("missing", TASK_GONE),
     ]  # fmt: skip
     assert (found.state, found.pid, found.host) == ("running", None, None)

@@ -275,10 +275,11 @@ def test_fresh_forgets_what_was_done_and_submits_it_all(again: Invocation) -> No
 def test_fresh_is_refused_while_a_cell_is_in_slurm_and_while_nobody_knows(again: Invocation, silent: bool) -> None:
     again.end(0)
     again.slurm.silent = int(silent)
-    with pytest.raises(QueueUnknownError if silent else BusyError) as caught:
+    with pytest.raises(PrerequisiteError if silent else BusyError) as caught:
         again.run(fresh=True)
     if not silent:
-        assert str(caught.value).split("\n")[0] == "--fresh: in Slurm already: b/sample_medical_qa"
+        assert "in Slurm already: ef-" in str(caught.value)
+        assert "(b/sample_medical_qa, PENDING)" in str(caught.value)
         assert f"eval-factory suite cancel {again.folder.root}" in str(caught.value)
     assert again.rundir(0).evaluation_config.exists()
 
@@ -363,7 +364,7 @@ def test_the_cells_of_a_served_model_are_one_task_with_all_of_its_limits(tmp_pat
     )
     first, second = asked(suite, cells)
     assert [(one.group, one.at_once) for one in (first, second)] == [("server of a", 1), ("b.example/v1", 3)]
-    assert (first.together, second.together, second.serve) == (True, False, None)
+    assert second.serve is None
     assert (first.serve, first.max_processes, first.max_outage_s) == (suite.serve["a"], 2, 3600.0)
     assert suite.serve["a"]["max_restarts"] == 5
 

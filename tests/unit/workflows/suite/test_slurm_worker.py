@@ -85,7 +85,7 @@ class Task:
             config.write_text(yaml.safe_dump({"config": {"type": "x", "output_dir": str(folder / name[:3])}}))
             log = self.dir.cell_log("t", name[2])
             log.parent.mkdir(parents=True, exist_ok=True)
-            asks: dict[str, Any] = {"together": serves, "serve": SERVE if serves else None}
+            asks: dict[str, Any] = {"serve": SERVE if serves else None}
             run = run_of(name, max_processes=3, max_attempts=3, max_outage_s=9.0, **asks)
             probed = () if serves else None
             runs.append(RunSpec(**{**vars(run), "run_config": str(config), "log": str(log), "probed": probed}))
