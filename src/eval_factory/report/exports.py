@@ -20,7 +20,6 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.safe_files import write_atomic
 from eval_factory.report.documents import without_nulls
 from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
 from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_table
@@ -97,13 +96,6 @@ def hub_dataset(task: Task) -> str | None:
     """The data set's id on the Hugging Face Hub, where the task's data are from there."""
     found = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
     return found[1] if found else None
-
-
-def write_hub_entry(stored: StoredResult, repository: Path, text: str) -> Path:
-    """Into a model repository; a file for each task."""
-    path = repository / ".eval_results" / f"{stored.result.task}.yaml"
-    write_atomic(path, text)
-    return path
 
 
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
