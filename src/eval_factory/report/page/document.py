@@ -22,7 +22,7 @@ from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
-from eval_factory.report.drawing import page_css, plot_template, svg
+from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, PageMedia, media_columns
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
@@ -144,7 +144,6 @@ def compile_templates() -> None:
     """Those of a run's page, and the sentences of its methods text; the first page would compile them."""
     for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
-    plot_template()
     for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
         papers.template_of(text)
 
