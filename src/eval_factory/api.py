@@ -212,14 +212,8 @@ def compare(
     margin: float | None = None,
     allow: Collection[str] = (),
 ) -> Compared:
-    """Compare the results in output folders, each with each, on the instances that both answered.
-
-    Args:
-        folders: output folders; of a suite of one benchmark, its folder.
-        margin: a difference that does not matter, in the metric's own unit.
-        allow: names of reasons against a comparison that are accepted.
-
-    Results that cannot be compared raise nothing: `reasons` says why.
+    """Compare the results in output folders, each with each, on the instances that both answered. `margin`: in the
+    metric's own unit; `allow`: names of reasons against it. What cannot be compared raises nothing: `reasons` says why.
     """
     from eval_factory.analysis.comparison import compare as compare_results
     from eval_factory.report.reader import compared_runs
@@ -228,10 +222,8 @@ def compare(
 
 
 def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
-    """Hold results against a policy (its YAML file): output folders, or folders of output folders.
-
-    A limit that is not kept raises nothing: `outcome`, and `exit_code`, say so.
-    """
+    """Hold output folders, or folders of them, against a policy (its YAML file). A limit that is not kept raises
+    nothing: `outcome`, and `exit_code`, say so."""
     from eval_factory.analysis.gate import check_lock, evaluate_policy, load_policy
 
     read = load_policy(Path(policy))
@@ -250,18 +242,13 @@ def calibrate(
     probes: int | None = None,
     screen: TextIO | None = None,
 ) -> Calibrated:
-    """Hold judges' decisions against physicians'.
+    """Hold judges' decisions against physicians', as the command `calibrate`.
 
     Args:
         labels: JSON lines in the form of HealthBench's meta-evaluation; or the folder of a run whose answers people
             rated: its judges are held against them.
-        judge_labels: the fields with the decisions of judges who are not asked.
         judge: of one field, what its judge is called; of a run config, the judges to ask; all where none is named.
         to: a folder for the passports: new, empty, or with those of the same labels. Who asks judges needs one.
-        judges_from: the run config of a rubric, whose judges are asked.
-        probes: answers that they are asked about again, changed; 50 if not given.
-
-    Raises NotReportableError: a judge left too much without a decision.
     """
     from eval_factory.workflows import calibrate as work
 

@@ -24,19 +24,7 @@ _TO = click.option(
 )
 
 
-class _DataGroup(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:
-        """A folder that may not be written to, a full disk: the file system's own words, and which path."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            paths = " -> ".join(str(path) for path in (error.filename, error.filename2) if path is not None)
-            raise PrerequisiteError(f"{paths or 'file system'}: {error.strerror or error}") from error
-
-
-@click.group("data", cls=_DataGroup)
+@click.group("data")
 def data() -> None:
     """Data bundles: all that runs of some tasks read, to run without a network."""
 

@@ -283,7 +283,8 @@ def eee(folders: tuple[Path, ...], output: Path, organization: str, relationship
 @click.option("--allow_not_reportable", is_flag=True, help="Export a score that may not be reported; its notes say it.")
 def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bool) -> None:
     """The main score as an entry of .eval_results/ in a model repository of the Hugging Face Hub."""
-    from eval_factory.report.exports import hub_entry, write_hub_entry
+    from eval_factory.core.safe_files import write_atomic
+    from eval_factory.report.exports import hub_entry
     from eval_factory.report.reader import load_result, one_run
 
     stored = load_result(one_run(folder, "export hf"))
@@ -291,7 +292,9 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
     if output is None:
         sys.stdout.write(text)
     else:
-        click.echo(str(write_hub_entry(stored, output, text)))
+        path = output / ".eval_results" / f"{stored.result.task}.yaml"
+        write_atomic(path, text)
+        click.echo(str(path))
 
 
 @export.command("inspect")

@@ -25,8 +25,8 @@ from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Ledger, Line
 from eval_factory.monitor.measured import SHARES
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
-from eval_factory.report.drawing import FONT_SIZE, Circle, Colour, Drawing, Polygon, Rect, Shape, Text, svg
-from eval_factory.report.drawing import Line as Segment
+from eval_factory.report import drawing
+from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
 from eval_factory.report.evidence_packs import pack_markdown, pack_page, runs_of_panel
 from eval_factory.report.plot_kinds import Axis, axis_of
 
@@ -153,7 +153,7 @@ class _Epoch:
         y = axis_of([*values.values(), low, high, edge], LOWEST, TOP)
         is_named = alarm is not None and alarm["what"] in (HARM, CHANGED) and limit["name"] in alarm["names"]
         plot = _Plot(self, y, alarm if is_named else None)
-        plot.shapes.append(Rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid"))
+        plot.shapes.append(drawing.rect(LEFT, y.x(high), RIGHT - LEFT, y.x(low) - y.x(high), "grid"))
         plot.frame({tick: f"{tick:.6g}" for tick in y.ticks()})
         plot.level(mean, "ink")
         plot.level(edge, "second")
@@ -178,7 +178,7 @@ class _Epoch:
         plot.frame({10.0**power: f"{10.0**power:,.6g}" for power in range(int(y.low), int(y.high) + 1)})
         for name, level in levels.items():
             plot.level(level, "second")
-            plot.shapes.append(Text(LEFT + 5, plot.at(level) - 5, f"{name} at {level:g}"))
+            plot.shapes.append(drawing.words(LEFT + 5, plot.at(level) - 5, f"{name} at {level:g}"))
         for name, found in zip(names, each, strict=True):
             plot.line(found, name, "faint" if is_harm else "data")
         if is_harm:
@@ -207,24 +207,26 @@ class _Plot:
 
     def frame(self, ticks: Mapping[float, str]) -> None:
         for value, shown in ticks.items():
-            self.shapes.append(Segment(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
-            self.shapes.append(Text(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end"))
-        self.shapes.append(Segment(LEFT, BOTTOM, RIGHT, BOTTOM))
-        self.shapes.append(Text((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
+            self.shapes.append(drawing.line(LEFT, self.at(value), RIGHT, self.at(value), "grid"))
+            self.shapes.append(drawing.words(LEFT - 6, self.at(value) + FONT_SIZE / 3, shown, "end"))
+        self.shapes.append(drawing.line(LEFT, BOTTOM, RIGHT, BOTTOM))
+        self.shapes.append(drawing.words((LEFT + RIGHT) / 2, BOTTOM + 38, "look", "middle"))
         step = 1 + len(self.epoch.numbered) // 15
         for one in self.epoch.numbered:
             if one["look"] % step == 0:
-                self.shapes.append(Text(self.x(one["look"]), BOTTOM + 18, str(one["look"]), "middle"))
+                self.shapes.append(drawing.words(self.x(one["look"]), BOTTOM + 18, str(one["look"]), "middle"))
             if one["kind"] == NOT_MADE:
                 self._sign(one, "x", f"not made: {one['reason']}")
         for key, name, side in (("since", "since", -4), ("look", "alarm", 4)):
             if self.alarm is not None and self.alarm[key] is not None:
                 x = self.x(self.alarm[key])
-                self.shapes.append(Segment(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
-                self.shapes.append(Text(x + side, TOP - 11, name, "end" if side < 0 else "start"))
+                self.shapes.append(drawing.line(x, TOP - 20, x, BOTTOM, "ink", dashed=side < 0))
+                self.shapes.append(drawing.words(x + side, TOP - 11, name, "end" if side < 0 else "start"))
 
     def level(self, value: float, colour: Colour) -> None:
-        self.shapes.append(Segment(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second"))
+        self.shapes.append(
+            drawing.line(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second")
+        )
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
         """Broken where a look was not made, or has no value."""
@@ -232,7 +234,7 @@ class _Plot:
         is_main = colour == "data"
         for a, b in pairwise(one["look"] for one in self.epoch.numbered):
             if a in made and b in made:
-                self.shapes.append(Segment(*made[a], *made[b], colour, 2 if is_main else 1))
+                self.shapes.append(drawing.line(*made[a], *made[b], colour, 2 if is_main else 1))
         for one in self.epoch.looks:
             value = values[one["look"]]
             if value is None:
@@ -242,20 +244,20 @@ class _Plot:
             shown = _e_value(value) if self.is_log else formats.score(value)
             title = one_line(f"look {_named(one)}: {name} {shown}")
             if is_main and self.alarm is not None and one["look"] == self.alarm["look"]:
-                self.shapes.append(Polygon(((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)), "second", title))
+                self.shapes.append(drawing.polygon(((x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)), "second", title))
             else:
-                self.shapes.append(Circle(x, y, 4 if is_main else 2.5, colour, title))
+                self.shapes.append(drawing.circle(x, y, 4 if is_main else 2.5, colour, title))
 
     def _sign(self, look: Line, sign: str, why: str) -> None:
         title = one_line(f"look {_named(look)}: {why}")
-        self.shapes.append(Text(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title))
+        self.shapes.append(drawing.words(self.x(look["look"]), BOTTOM - 6, sign, "middle", title=title))
 
     def ends(self, labels: Sequence[tuple[float, str]]) -> None:
         """Words at the right edge, none over another."""
         above = math.inf
         for value, text in sorted(labels):
             above = min(above - FONT_SIZE, self.at(value))
-            self.shapes.append(Text(RIGHT + 6, above + FONT_SIZE / 3, text))
+            self.shapes.append(drawing.words(RIGHT + 6, above + FONT_SIZE / 3, text))
 
     def drawing(self, title: str) -> Drawing:
         words = "Its figures are in the tables of this page."

@@ -12,13 +12,11 @@ import io
 import logging
 import math
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
-
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import one_line, printable
@@ -26,6 +24,7 @@ from eval_factory.core.safe_files import atomic_file, write_atomic
 
 WIDTH = 640.0  # of every drawing: 6.7 inches, the width of a page's text
 FONT_SIZE = 13.0
+DASH = 5.0  # length of a dash, and of the gap behind it
 ELLIPSIS = "…"
 MAX_TITLE = 2_000  # characters of a label that its tooltip has
 
@@ -34,55 +33,43 @@ Anchor = Literal["start", "middle", "end"]
 
 
 @dataclass(frozen=True)
-class Line:
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    colour: Colour = "ink"
-    width: float = 1.0
-    dashed: bool = False
+class Shape:
+    """An element of SVG."""
 
-
-@dataclass(frozen=True)
-class Rect:
-    x: float
-    y: float
-    width: float
-    height: float
-    fill: Colour
+    tag: Literal["line", "rect", "circle", "polygon", "text"]
+    colour: Colour  # of a line, or of what is filled
+    place: Mapping[str, Any]  # its attributes in SVG, numbers or texts
     title: str = ""  # shown where a reader's pointer is; SVG only
+    words: str = ""
 
 
-@dataclass(frozen=True)
-class Circle:
-    x: float
-    y: float
-    radius: float
-    fill: Colour
-    title: str = ""
+def line(
+    x1: float, y1: float, x2: float, y2: float, colour: Colour = "ink", width: float = 1.0, *, dashed: bool = False
+) -> Shape:
+    dash = {"stroke-dasharray": DASH} if dashed else {}
+    return Shape("line", colour, {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke-width": width, **dash})
 
 
-@dataclass(frozen=True)
-class Polygon:
-    points: tuple[tuple[float, float], ...]
-    fill: Colour
-    title: str = ""
+def rect(x: float, y: float, width: float, height: float, fill: Colour, title: str = "") -> Shape:
+    return Shape("rect", fill, {"x": x, "y": y, "width": width, "height": height}, title)
 
 
-@dataclass(frozen=True)
-class Text:
-    """`y` is the baseline."""
-
-    x: float
-    y: float
-    text: str
-    anchor: Anchor = "start"
-    colour: Colour = "ink"
-    title: str = ""  # the uncut text, where `text` is cut
+def circle(x: float, y: float, radius: float, fill: Colour, title: str = "") -> Shape:
+    return Shape("circle", fill, {"cx": x, "cy": y, "r": radius}, title)
 
 
-Shape = Line | Rect | Circle | Polygon | Text
+def polygon(points: Iterable[tuple[float, float]], fill: Colour, title: str = "") -> Shape:
+    return Shape("polygon", fill, {"points": " ".join(f"{_number(x)},{_number(y)}" for x, y in points)}, title)
+
+
+def words(x: float, y: float, text: str, anchor: Anchor = "start", colour: Colour = "ink", *, title: str = "") -> Shape:
+    """`y` is the baseline; `title` the uncut text, where `text` is cut."""
+    return Shape("text", colour, {"x": x, "y": y, "text-anchor": anchor}, title, text)
+
+
+def _number(value: float | str) -> str:
+    """To a hundredth of a pixel."""
+    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -110,20 +97,20 @@ def fitted(text: str, width: float) -> str:
     return line.rstrip() + ELLIPSIS
 
 
-def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Text:
+def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "start") -> Shape:
     """A foreign text in so much room, with the uncut text as its title where it was cut."""
     shown = fitted(text, width)
     uncut = one_line(text, MAX_TITLE)
-    return Text(x, y, shown, anchor, title="" if shown == uncut else uncut)
+    return words(x, y, shown, anchor, title="" if shown == uncut else uncut)
 
 
-def hatching(x: float, y: float, width: float, height: float, colour: Colour) -> Iterator[Line]:
+def hatching(x: float, y: float, width: float, height: float, colour: Colour) -> Iterator[Shape]:
     """Lines from lower left to upper right over a rectangle, cut at its edges."""
     step = 6.0
     offset = step
     while offset < width + height:
         left, right = max(0.0, offset - height), min(width, offset)
-        yield Line(x + left, y + (offset - left), x + right, y + (offset - right), colour)
+        yield line(x + left, y + (offset - left), x + right, y + (offset - right), colour)
         offset += step
 
 
@@ -133,16 +120,39 @@ COLOURS: Mapping[Colour, str] = {
 """On white."""
 DARK_COLOURS: Mapping[Colour, str] = {"faint": "#b0b0b0", "grid": "#484848", "data": "#56b4e9", "second": "#e69f00"}
 """In a page that is dark."""
-DASH = 5.0  # length of a dash, and of the gap behind it
 _OF_THE_PAGE: Mapping[Colour, str] = {**COLOURS, "ink": "currentColor", "paper": "none"}
 
 
 def svg(drawing: Drawing, *, standalone: bool = False) -> str:
     """One `<svg>` element, with a title and a description in words; no ids, no scripts, nothing from elsewhere.
     `standalone`: as a file of its own: valid XML with its namespace, its size, and on white."""
-    colours = COLOURS if standalone else _OF_THE_PAGE
-    text = plot_template().render(drawing=drawing, standalone=standalone, colours=colours)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n' if standalone else text
+    width, height, colours = _number(drawing.width), _number(drawing.height), _OF_THE_PAGE
+    beginning, own, paper = "", "", ""
+    if standalone:
+        colours = COLOURS
+        beginning = '<?xml version="1.0" encoding="UTF-8"?>\n'
+        own = f' xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        paper = f'<rect width="{width}" height="{height}" fill="{colours["paper"]}"/>\n'
+    elements = "\n".join(_element(shape, colours) for shape in drawing.shapes)
+    return (
+        f'{beginning}<svg{own} class="plot" viewBox="0 0 {width} {height}" role="img"'
+        f' font-family="system-ui, Helvetica, Arial, sans-serif" font-size="{_number(FONT_SIZE)}">\n'
+        f"<title>{_escaped(drawing.title)}</title>\n<desc>{_escaped(drawing.description)}</desc>\n"
+        f"{paper}{elements}\n</svg>" + ("\n" if standalone else "")
+    )
+
+
+def _element(shape: Shape, colours: Mapping[Colour, str]) -> str:
+    kind = "stroke" if shape.tag == "line" else "fill"
+    attributes = {**shape.place, kind: colours[shape.colour], "class": f"plot-{kind}-{shape.colour}"}
+    written = " ".join(f'{name}="{_number(value)}"' for name, value in attributes.items())
+    title = f"<title>{_escaped(shape.title)}</title>" if shape.title else ""
+    inside = _escaped(shape.words) + title
+    return f"<{shape.tag} {written}>{inside}</{shape.tag}>" if inside else f"<{shape.tag} {written}/>"
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))
 
 
 def page_css() -> str:
@@ -154,17 +164,6 @@ def page_css() -> str:
     dark = " ".join(f"--plot-{name}: {colour};" for name, colour in DARK_COLOURS.items())
     rules.append(f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}")
     return "\n".join(rules)
-
-
-@cache
-def plot_template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("eval_factory.report.page", "."), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, finalize=lambda value: printable(value) if isinstance(value, str) else value,
-    )  # fmt: skip
-    environment.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # a hundredth of a pixel
-    environment.globals |= {"kind_of": lambda shape: type(shape).__name__, "dash": DASH, "font_size": FONT_SIZE}
-    return environment.get_template("plot.svg.j2")
 
 
 DPI = 300  # that journals ask for
@@ -215,22 +214,25 @@ def png(drawing: Drawing) -> bytes:
 def _artist(shape: Shape, **how: Any) -> Any:
     from matplotlib import font_manager, get_data_path, lines, patches, text
 
-    if isinstance(shape, Line):
-        ends = (shape.x1, shape.x2), (shape.y1, shape.y2)
-        dash = DASH / shape.width  # matplotlib takes it in widths of the line
-        how |= {"linestyle": (0, (dash, dash)) if shape.dashed else "solid", "solid_capstyle": "butt"}
-        return lines.Line2D(*ends, linewidth=shape.width * _POINTS, color=COLOURS[shape.colour], **how)
-    if isinstance(shape, Text):
+    colour, place = COLOURS[shape.colour], shape.place
+    if shape.tag == "line":
+        width = place["stroke-width"]
+        dash = DASH / width  # matplotlib takes it in widths of the line
+        how |= {"linestyle": (0, (dash, dash)) if "stroke-dasharray" in place else "solid", "solid_capstyle": "butt"}
+        ends = (place["x1"], place["x2"]), (place["y1"], place["y2"])
+        return lines.Line2D(*ends, linewidth=width * _POINTS, color=colour, **how)
+    if shape.tag == "text":
         # the font that matplotlib brings along: no machine need have any
         file = Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-        how |= {"color": COLOURS[shape.colour], "fontsize": FONT_SIZE * _POINTS}
+        how |= {"color": colour, "fontsize": FONT_SIZE * _POINTS}
         how |= {"fontproperties": font_manager.FontProperties(fname=file)}
-        anchor = {"start": "left", "middle": "center", "end": "right"}[shape.anchor]
+        anchor = {"start": "left", "middle": "center", "end": "right"}[place["text-anchor"]]
         how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
-        return text.Text(shape.x, shape.y, shape.text, **how)
-    how |= {"facecolor": COLOURS[shape.fill], "linewidth": 0}
-    if isinstance(shape, Rect):
-        return patches.Rectangle((shape.x, shape.y), shape.width, shape.height, **how)
-    if isinstance(shape, Circle):
-        return patches.Circle((shape.x, shape.y), shape.radius, **how)
-    return patches.Polygon(shape.points, **how)
+        return text.Text(place["x"], place["y"], shape.words, **how)
+    how |= {"facecolor": colour, "linewidth": 0}
+    if shape.tag == "rect":
+        return patches.Rectangle((place["x"], place["y"]), place["width"], place["height"], **how)
+    if shape.tag == "circle":
+        return patches.Circle((place["cx"], place["cy"]), place["r"], **how)
+    points = [tuple(map(float, point.split(","))) for point in place["points"].split()]
+    return patches.Polygon(points, **how)

@@ -20,7 +20,7 @@ from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError, NotReportableError, PrerequisiteError
 from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.rundir import RunDir
-from eval_factory.core.safe_files import write_atomic
+from eval_factory.core.safe_files import atomic_file
 from eval_factory.report.documents import without_nulls
 from eval_factory.report.papers import OWN_FILES, PARTS_OF_DATA
 from eval_factory.report.reader import ANY, TEXT, StoredResult, frame, instance_table
@@ -97,13 +97,6 @@ def hub_dataset(task: Task) -> str | None:
     """The data set's id on the Hugging Face Hub, where the task's data are from there."""
     found = re.fullmatch(r"Hugging Face ([\w.-]+/[\w.-]+)", task.about.source)
     return found[1] if found else None
-
-
-def write_hub_entry(stored: StoredResult, repository: Path, text: str) -> Path:
-    """Into a model repository; a file for each task."""
-    path = repository / ".eval_results" / f"{stored.result.task}.yaml"
-    write_atomic(path, text)
-    return path
 
 
 def hub_entry(stored: StoredResult, *, task_id: str, allow_not_reportable: bool) -> str:
@@ -292,13 +285,11 @@ def write_parquet(stored: StoredResult, path: Path) -> int:
     for row in rows:
         row |= {name: json.dumps(row[name], ensure_ascii=False) for name in as_json if row[name] is not None}
     table = frame({name: TEXT if kind == ANY else kind for name, kind in columns.items()}, rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.part")
     try:
-        table.to_parquet(unfinished, index=False)
+        with atomic_file(path) as file:
+            table.to_parquet(file.buffer, index=False)
     except ImportError as error:
         raise PrerequisiteError(f"Parquet needs pyarrow ({error})\n  pip install pyarrow") from None
-    unfinished.replace(path)
     return len(rows)
 
 

@@ -9,22 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from eval_factory.core import formats
-from eval_factory.report.drawing import (
-    FONT_SIZE,
-    WIDTH,
-    Circle,
-    Colour,
-    Drawing,
-    Line,
-    Polygon,
-    Rect,
-    Shape,
-    Text,
-    fitted,
-    hatching,
-    label,
-    text_width,
-)
+from eval_factory.report import drawing
+from eval_factory.report.drawing import FONT_SIZE, WIDTH, Colour, Drawing, Shape, fitted, hatching, label, text_width
 
 LABEL_HEIGHT = 46.0  # of ticks, their numbers and the axis' label, below the axis
 ROW = 24.0
@@ -73,11 +59,11 @@ class Axis:
         """Grid lines from `top` to the axis at `bottom`; below it numbers and the axis' name."""
         for tick in self.ticks():
             x = self.x(tick)
-            yield Line(x, top, x, bottom, "grid")
-            yield Line(x, bottom, x, bottom + 4, "ink")
+            yield drawing.line(x, top, x, bottom, "grid")
+            yield drawing.line(x, bottom, x, bottom + 4, "ink")
             shown = f"{0.0 if abs(tick) < 1e-9 * (self.high - self.low) else tick:.6g}"
-            yield Text(x, bottom + 6 + FONT_SIZE, shown, "middle")
-        yield Line(self.left, bottom, self.right, bottom, "ink")
+            yield drawing.words(x, bottom + 6 + FONT_SIZE, shown, "middle")
+        yield drawing.line(self.left, bottom, self.right, bottom, "ink")
         middle = (self.left + self.right) / 2
         yield label(middle, bottom + 40, name, 2 * min(middle, WIDTH - middle) - 16, anchor="middle")
 
@@ -149,8 +135,8 @@ def interval_plot(
     row, labels = 74.0, list[Shape]()
     for mark, on_the_right in _in_rows(axis, marks):
         x, text = axis.x(mark.value), mark.text(axis)
-        shapes.append(Line(x, middle - 16, x, row, "second", 1.5, dashed=True))
-        shapes.append(Polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text))
+        shapes.append(drawing.line(x, middle - 16, x, row, "second", 1.5, dashed=True))
+        shapes.append(drawing.polygon(((x, row - 6), (x + 6, row + 6), (x - 6, row + 6)), "second", text))
         labels.append(_beside(axis, x, row, text, on_the_right=on_the_right))
         words.append(text)
         row += ROW
@@ -189,7 +175,7 @@ def dot_plot(
     bottom = top + ROW * len(shown) + 4
     shapes = [*axis.shapes(top - 4, bottom, axis_label)]
     if overall is not None:
-        shapes.append(Line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True))
+        shapes.append(drawing.line(axis.x(overall), top - 4, axis.x(overall), bottom, "ink", 1.5, dashed=True))
         shapes.append(_over(axis, f"all: {axis.number(overall)}", overall, top - 10))
     for number, row in enumerate(shown):
         shapes += _row(axis, row, top + ROW * (number + 0.5))
@@ -203,7 +189,9 @@ def dot_plot(
     if elsewhere:
         who = f"{formats.counted(elsewhere, 'instance')} {'is' if elsewhere == 1 else 'are'}"
         foot.append(f"{who} in groups too small for a score, or in none")
-    shapes += [Text(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)]
+    shapes += [
+        drawing.words(_LEFT, bottom + LABEL_HEIGHT + ROW * number + FONT_SIZE, text) for number, text in enumerate(foot)
+    ]
     return Drawing(title, "; ".join([*words, *foot]) + ".", bottom + LABEL_HEIGHT + ROW * len(foot), tuple(shapes))
 
 
@@ -216,12 +204,14 @@ def difference_plot(
     axis = axis_of([], _LABEL_ROOM + _COUNT_ROOM, WIDTH - _NUMBERS_ROOM, (-reach, reach))
     top, bottom = 30.0, 34.0 + ROW
     shapes: list[Shape] = [*axis.shapes(top - 4, bottom, axis_label)]
-    shapes.append(Line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
+    shapes.append(drawing.line(axis.x(0), top - 4, axis.x(0), bottom, "ink", 1.5))
     lower, upper = names if higher_is_better else names[::-1]
     around = text_width(" is better") + 16
     left, right = fitted(lower, axis.x(0) - around), fitted(upper, WIDTH - axis.x(0) - around)
-    shapes.append(Text(axis.x(0) - 8, top - 12, f"{left} is better", "end", title="" if left == lower else lower))
-    shapes.append(Text(axis.x(0) + 8, top - 12, f"{right} is better", title="" if right == upper else upper))
+    shapes.append(
+        drawing.words(axis.x(0) - 8, top - 12, f"{left} is better", "end", title="" if left == lower else lower)
+    )
+    shapes.append(drawing.words(axis.x(0) + 8, top - 12, f"{right} is better", title="" if right == upper else upper))
     shapes += _row(axis, row, top + ROW / 2)
     words = f"{row.label}: {row.text(axis)}; {upper} is better above zero, {lower} below."
     return Drawing(title, words, bottom + LABEL_HEIGHT, tuple(shapes))
@@ -230,34 +220,34 @@ def difference_plot(
 def _row(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     yield label(_LEFT, y + _MIDDLE, row.label, _LABEL_ROOM - 12)
     if row.count is not None:
-        yield Text(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
+        yield drawing.words(axis.left - 14, y + _MIDDLE, f"n={row.count}", "end", "faint")
     yield from _dot(axis, row, y)
-    yield Text(axis.right + 12, y + _MIDDLE, row.text(axis))
+    yield drawing.words(axis.right + 12, y + _MIDDLE, row.text(axis))
 
 
 def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
     """A whisker with ends, and a dot; a diamond where it stands out."""
     if row.interval is not None:
         low, high = (axis.x(end) for end in row.interval)
-        yield Line(low, y, high, y, "data", 2.5)
-        yield from (Line(end, y - 5, end, y + 5, "data", 2.5) for end in (low, high))
+        yield drawing.line(low, y, high, y, "data", 2.5)
+        yield from (drawing.line(end, y - 5, end, y + 5, "data", 2.5) for end in (low, high))
     text = f"{row.label}: {row.text(axis)}"
     x = axis.x(row.value)
     if row.stands_out:
-        yield Polygon(((x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)), "second", text)
+        yield drawing.polygon(((x, y - 8), (x + 8, y), (x, y + 8), (x - 8, y)), "second", text)
     else:
-        yield Circle(x, y, 5.5, "data", text)
+        yield drawing.circle(x, y, 5.5, "data", text)
 
 
 def _hatched(left: float, right: float, y: float, height: float, title: str = "") -> Iterator[Shape]:
-    yield Rect(left, y, right - left, height, "grid", title)
+    yield drawing.rect(left, y, right - left, height, "grid", title)
     yield from hatching(left, y, right - left, height, "faint")
 
 
-def _over(axis: Axis, text: str, value: float, y: float) -> Text:
+def _over(axis: Axis, text: str, value: float, y: float) -> Shape:
     """Centred over its value, and inside the axis."""
     half = text_width(text) / 2
-    return Text(min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle")
+    return drawing.words(min(max(axis.x(value), axis.left + half), axis.right - half), y, text, "middle")
 
 
 def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
@@ -272,7 +262,7 @@ def _in_rows(axis: Axis, marks: Sequence[Mark]) -> list[tuple[Mark, bool]]:
     return [(mark, axis.x(mark.value) * 2 < axis.left + axis.right) for mark in from_the_right]
 
 
-def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Text:
+def _beside(axis: Axis, x: float, y: float, text: str, *, on_the_right: bool) -> Shape:
     if on_the_right:
         return label(x + _GAP, y + _MIDDLE, text, axis.right - x - _GAP)
     return label(x - _GAP, y + _MIDDLE, text, x - _GAP - axis.left, anchor="end")
@@ -327,12 +317,12 @@ def histogram(
     for one in bins:
         if one.count:
             height, x = (PLOT_HEIGHT - 6) * one.count / most, axis.x(one.middle)
-            shapes.append(Rect(x - width / 2, bottom - height, width, height, "data", one.text(axis)))
+            shapes.append(drawing.rect(x - width / 2, bottom - height, width, height, "data", one.text(axis)))
             if width >= text_width(str(one.count)) - 4:
-                shapes.append(Text(x, bottom - height - 4, str(one.count), "middle"))
+                shapes.append(drawing.words(x, bottom - height - 4, str(one.count), "middle"))
     for number, mark in enumerate(marks):
         x, y = axis.x(mark.value), 14.0 + 18.0 * number
-        shapes.append(Line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
+        shapes.append(drawing.line(x, y + 4, x, bottom, "second", 1.5, dashed=True))
         shapes.append(_over(axis, mark.text(axis), mark.value, y))
     words = [f"{len(finite)} values", *(one.text(axis) for one in bins if one.count)]
     words += [mark.text(axis) for mark in marks]
@@ -352,7 +342,7 @@ def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float
         left, right = sorted((axis.x(0.0), axis.x(row.value)))
         shapes.append(label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16))
         fill: Colour = "grid" if row.hatched else "data"
-        shapes.append(Rect(left, y + 3, right - left, ROW - 6, fill, f"{row.label}: {row.text}"))
+        shapes.append(drawing.rect(left, y + 3, right - left, ROW - 6, fill, f"{row.label}: {row.text}"))
         if row.hatched:
             shapes += hatching(left, y + 3, right - left, ROW - 6, "ink")
         shapes.append(label(right + 8, baseline, row.text, WIDTH - right - 8))

@@ -41,13 +41,9 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     validity = result.validity
     if result.clinicians is not None:
         yield sentences.clinician_headline(result.clinicians)
-    if (floor := sentences.floor_line(result)) is not None:
-        yield floor
-    if (orders := sentences.choice_order_line(result)) is not None:
-        yield orders
+    yield from filter(None, (sentences.floor_line(result), sentences.choice_order_line(result)))
     yield from asked_again_lines(validity.asked_again, max_families)
-    if (stopping := sentences.stopping_line(result)) is not None:
-        yield stopping
+    yield from filter(None, [sentences.stopping_line(result)])
     yield from _other_splits(result)
     yield from _instances(result)
     if validity.jury is not None and validity.jury.means:
@@ -57,8 +53,7 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     if validity.rubric is not None:
         yield f"criteria: {sentences.rubric_headline(validity.rubric)}"
     yield from _usage(result.usage)
-    if (beside := sentences.leaderboard_line(result.comparability)) is not None:
-        yield beside
+    yield from filter(None, (sentences.cost_line(result.usage), sentences.leaderboard_line(result.comparability)))
 
 
 def headline(result: TaskResult) -> str:
@@ -133,8 +128,6 @@ def _usage(usage: Usage) -> Iterator[str]:
         yield from (f"  {role}: {_spent(spent)}" for role, spent in usage.this_run.roles.items())
     if usage.runs > 1:
         yield f"with the {counted(usage.runs - 1, 'run')} before: {_spent(usage.all_runs.total)}"
-    if (cost := sentences.cost_line(usage)) is not None:
-        yield cost
 
 
 def _spent(spent: Spent) -> str:

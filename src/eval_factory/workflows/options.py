@@ -57,7 +57,9 @@ class Submitted:
     summary: str  # for the screen: its first line says what was done, the others what to do next
 
 
-PATHS_THAT_CANNOT_BE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM})
+PATHS_THAT_CANNOT_BE = frozenset({
+    errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM,
+})  # fmt: skip
 """What is wrong with a path that somebody gave, found by whoever looked at it first."""
 DISK_TAKES_NO_MORE = frozenset({errno.ENOSPC, errno.EROFS, errno.EDQUOT})
 

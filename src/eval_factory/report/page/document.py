@@ -22,11 +22,11 @@ from eval_factory.core.annotations import RatingChoice, Sample, ShownAnswer
 from eval_factory.core.foreign_text import printable
 from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
-from eval_factory.report.drawing import page_css, plot_template, svg
+from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, PageMedia, media_columns
 from eval_factory.report.reader import StoredResult
 from eval_factory.report.result_plots import plots_of
-from eval_factory.report.sentences import LostAnswers, asked_again_lines, by_harm
+from eval_factory.report.sentences import LostAnswers
 
 _STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
 
@@ -70,8 +70,7 @@ def page(
     return whole_page(
         "page.html.j2", page_style(), page_script(), blocks, redact,
         shown=shown, beside=beside, with_texts=with_texts, words=sentences,
-        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], cost_line=sentences.cost_line,
-        usage_rows=sentences.usage_rows, asdict=asdict, words_again=asked_again_lines, by_harm=by_harm,
+        spent_names=[field.name for field in fields(Spent) if field.name != "cost"], asdict=asdict,
         version=shown[0].result.provenance.eval_factory,
     )  # fmt: skip
 
@@ -128,15 +127,13 @@ def page_environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )  # fmt: skip
-    environment.filters |= {
+    filters: dict[str, Any] = {
         "decimal": lambda number, digits=4: formats.decimals(number, digits),
-        "capitalized": sentences.capitalized,
-        "clinician_headline": sentences.clinician_headline,
         "p_value": formats.p_value,
         "points": lambda number: f"{number:,.10g}",
         "grouped": formats.count,
-        "rubric_headline": sentences.rubric_headline,
     }
+    environment.filters |= filters
     return environment
 
 
@@ -144,7 +141,6 @@ def compile_templates() -> None:
     """Those of a run's page, and the sentences of its methods text; the first page would compile them."""
     for part in ("page", "run", "clinicians", "rubric", "asked_again", "instances"):
         page_environment().get_template(f"{part}.html.j2")
-    plot_template()
     for text in (papers.forms()["facts"], *papers.forms()["sentences"].values()):
         papers.template_of(text)
 

@@ -81,16 +81,14 @@
   const hasFlag = (entry, flag) =>
     flag === "flipped" ? entry.flipped : entry.rows.some((row) => row && row.flags.includes(flag));
 
-  const matchesWords = (entry, words) =>
-    entry.rows.some((row) => row && (row.id.toLowerCase().includes(words) || (row.text !== null && row.text.includes(words))));
-
   function matches(entry) {
     for (const flag of state.flags) if (!hasFlag(entry, flag)) return false;
     for (const [field, member] of state.groups) {
       if (!entry.rows.some((row) => row && row.groups[field] === member)) return false;
     }
     if (state.lost !== null && !entry.rows.some((row, at) => row && row.lost.some((place) => nameOfLost(runs[at], place) === state.lost))) return false;
-    return !state.words || matchesWords(entry, state.words);
+    const said = (row) => row && (row.id.toLowerCase().includes(state.words) || (row.text !== null && row.text.includes(state.words)));
+    return !state.words || entry.rows.some(said);
   }
 
   // A tag, or the words of a criterion, which two results number in different ways.
@@ -168,11 +166,8 @@
   }
 
   function showMore() {
-    const from = state.limit;
     state.limit += PAGE_OF_ROWS;
-    byId("rows").append(...found.slice(from, state.limit).map(rowOf));
-    byId("more").hidden = found.length <= state.limit;
-    markCurrent();
+    showRows();
   }
 
   function showStatus() {

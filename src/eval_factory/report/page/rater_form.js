@@ -1,5 +1,5 @@
 // The form of a rater, behind shown_texts.js. Ratings are stored in the browser's localStorage, and leave it as a CSV that the
-// rater downloads or copies; nothing is sent.
+// rater downloads, or copies by hand; nothing is sent.
 (() => {
   const sheet = JSON.parse(byId("sheet").textContent);
   const PLACE = "eval-factory-sheet " + sheet.sheet + " " + sheet.rater;
@@ -172,18 +172,6 @@
     say("The CSV is in your downloads: send it back.");
   }
 
-  async function copy() {
-    const area = byId("csv");
-    try {
-      await navigator.clipboard.writeText(area.value);
-      say("The CSV is copied.");
-    } catch {
-      area.focus();
-      area.select();
-      say(document.execCommand("copy") ? "The CSV is copied." : "The CSV is selected: press Ctrl-C to copy it.");
-    }
-  }
-
   // ---- keys ----------------------------------------------------------------------------------------------------------------
 
   const KEYS = { n: () => go(at + 1), p: () => go(at - 1), u: goToOpen, d: download };
@@ -195,7 +183,7 @@
   });
   byId("asked").addEventListener("submit", (event) => event.preventDefault());
   byId("comment").addEventListener("input", () => { comments.set(current().code, byId("comment").value); kept = false; save(); tell(); });
-  for (const [id, does] of Object.entries({ next: KEYS.n, before: KEYS.p, open: goToOpen, clear, download, copy })) {
+  for (const [id, does] of Object.entries({ next: KEYS.n, before: KEYS.p, open: goToOpen, clear, download })) {
     byId(id).addEventListener("click", does);
   }
   window.addEventListener("beforeunload", (event) => { if (!kept && given.size) event.preventDefault(); });

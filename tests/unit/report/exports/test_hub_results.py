@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from huggingface_hub import EvalResultEntry
 from huggingface_hub._eval_results import parse_eval_result_entries
 
 from eval_factory.core.errors import ConfigError, NotReportableError
-from eval_factory.report.exports import hub_entry, write_hub_entry
+from eval_factory.report.exports import hub_entry
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import not_reportable, stored_of, with_scores
 
@@ -95,9 +94,3 @@ def test_without_a_main_score_or_a_model_there_is_no_entry() -> None:
             )
     with pytest.raises(ConfigError, match="demo baseline was evaluated, which is no model"):
         hub_entry(stored_of("head_qa", target="demo baseline"), task_id="x", allow_not_reportable=True)
-
-
-def test_a_repository_has_a_file_for_each_task(tmp_path: Path) -> None:
-    path = write_hub_entry(stored_of("head_qa"), tmp_path, "- the text\n")
-    assert path == tmp_path / ".eval_results" / "head_qa.yaml"
-    assert path.read_text("utf-8") == "- the text\n"

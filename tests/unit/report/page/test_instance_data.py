@@ -293,9 +293,6 @@ def test_what_costs_most_over_all_answers_and_not_twice_in_one() -> None:
         LostScore("harm", False, 2, 2, 12.0), LostScore("shared", False, 3, 2, 8.0),
     ]  # fmt: skip
     assert list(most) == [5, 0, 6, 1]
-    points = instance_data.LostPoints()
-    points.add([criterion(4, "not met", text="twice"), criterion(4, "not met", text="twice")])
-    assert points.most() == {}
 
 
 def test_the_list_is_bounded_and_ties_are_in_order() -> None:

@@ -15,15 +15,15 @@ from PIL import Image
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import drawing as drawings
-from eval_factory.report.drawing import Circle, Colour, Drawing, Line, Polygon, Rect, Shape, Text, label, png, svg
+from eval_factory.report.drawing import Colour, Drawing, Shape, circle, label, line, png, polygon, rect, svg, words
 from eval_factory.report.plot_kinds import PlottedValue, dot_plot
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = """</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">'"&\x1b[2J\u202e\ud800\x00"""
 SHAPES: tuple[Shape, ...] = (
-    Line(1, 2.5, 3.333, 4, "data", 2.5), Line(1, 2, 3, 4, "second", dashed=True), Rect(5, 6, 7, 8, "grid", "a band"),
-    Rect(5, 6, 7, 8, "grid"), Circle(9, 10, 11, "data", "a dot"), Polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
-    Text(12, 13, "words", "end", "faint", title="all words"),
+    line(1, 2.5, 3.333, 4, "data", 2.5), line(1, 2, 3, 4, "second", dashed=True), rect(5, 6, 7, 8, "grid", "a band"),
+    rect(5, 6, 7, 8, "grid"), circle(9, 10, 11, "data", "a dot"), polygon(((1, 2), (3.5, 4)), "second", "a diamond"),
+    words(12, 13, "words", "end", "faint", title="all words"),
 )  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_every_shape_is_an_element_with_its_place() -> None:
 
 
 def test_in_a_page_it_takes_the_colours_of_the_page_which_are_lighter_on_a_dark_one() -> None:
-    inside = svg(drawn(*SHAPES, Text(1, 2, "ink")))
+    inside = svg(drawn(*SHAPES, words(1, 2, "ink")))
     assert inside.startswith('<svg class="plot" viewBox="0 0 96 48"')
     assert "xmlns" not in inside
     assert 'width="96"' not in inside
@@ -105,7 +105,7 @@ def test_what_has_to_be_seen_is_seen(colours: Any, paper: str) -> None:
 
 def test_labels_are_no_markup_and_nothing_is_asked_for_from_elsewhere() -> None:
     drawing = drawn(
-        label(1, 2, HOSTILE, 60), Rect(1, 2, 3, 4, "data", HOSTILE), title=HOSTILE, described=HOSTILE
+        label(1, 2, HOSTILE, 60), rect(1, 2, 3, 4, "data", HOSTILE), title=HOSTILE, described=HOSTILE
     )  # fmt: skip
     root = parsed(drawing)
     assert {child.tag.removeprefix(NAMESPACE) for child in root.iter()} == {"svg", "title", "desc", "rect", "text"}
@@ -145,20 +145,20 @@ def test_it_has_300_dots_per_inch_and_is_the_same_each_time() -> None:
     assert picture.info["dpi"] == pytest.approx((300, 300), abs=0.01)
     assert (picture.info["Title"], picture.info["Description"]) == ("Title", "What it shows.")
     assert picture.getcolors() == [(300 * 150, (255, 255, 255))]
-    drawing = drawn(Text(10, 20, "words"), Circle(40, 20, 10, "data"))
+    drawing = drawn(words(10, 20, "words"), circle(40, 20, 10, "data"))
     assert png(drawing) == png(drawing)
 
 
 @pytest.mark.parametrize(
     ("shape", "box"),
     [
-        (Rect(10, 20, 30, 15, "data"), [10, 20, 40, 35]),
-        (Circle(40, 20, 10, "data"), [30, 10, 50, 30]),
-        (Polygon(((40, 10), (50, 20), (40, 30), (30, 20)), "data"), [30, 10, 50, 30]),
-        (Line(10, 20, 60, 20, "data", 4), [10, 18, 60, 22]),
-        (Line(10, 5, 10, 40, "data", 4, dashed=True), [8, 5, 12, 40]),
+        (rect(10, 20, 30, 15, "data"), [10, 20, 40, 35]),
+        (circle(40, 20, 10, "data"), [30, 10, 50, 30]),
+        (polygon(((40, 10), (50, 20), (40, 30), (30, 20)), "data"), [30, 10, 50, 30]),
+        (line(10, 20, 60, 20, "data", 4), [10, 18, 60, 22]),
+        (line(10, 5, 10, 40, "data", 4, dashed=True), [8, 5, 12, 40]),
     ],
-    ids=lambda value: type(value).__name__,
+    ids=["rect", "circle", "polygon", "line", "dashed line"],
 )
 def test_shapes_stand_where_the_drawing_has_them(shape: Shape, box: list[float]) -> None:
     assert box_of(image(drawn(shape)), "data") == pytest.approx(box, abs=1.2)
@@ -166,7 +166,7 @@ def test_shapes_stand_where_the_drawing_has_them(shape: Shape, box: list[float])
 
 @pytest.mark.parametrize(("anchor", "left", "right"), [("start", 40, 59), ("middle", 30.5, 49.5), ("end", 21, 40)])
 def test_words_stand_at_their_anchor(anchor: Any, left: float, right: float) -> None:
-    box = box_of(image(drawn(Text(40, 30, "HH", anchor))), "ink")
+    box = box_of(image(drawn(words(40, 30, "HH", anchor))), "ink")
     assert box[0] == pytest.approx(left, abs=2)
     assert box[2] == pytest.approx(right, abs=2)
     assert box[3] == pytest.approx(30, abs=0.7)  # the baseline
@@ -184,7 +184,7 @@ def test_png_and_svg_agree() -> None:
 
 
 def of(text: str) -> bytes:
-    return png(drawn(Text(4, 30, text), width=400))
+    return png(drawn(words(4, 30, text), width=400))
 
 
 def test_words_are_drawn_as_they_are() -> None:
@@ -200,7 +200,7 @@ def test_without_matplotlib_it_is_said_how_to_install_it(tmp_path: Path, monkeyp
     assert not (tmp_path / "plots").exists()
 
 
-ONE, TWO = drawn(Rect(1, 2, 9, 9, "data")), drawn()
+ONE, TWO = drawn(rect(1, 2, 9, 9, "data")), drawn()
 
 
 def test_each_drawing_is_two_files(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from eval_factory.report import plot_kinds
-from eval_factory.report.drawing import ELLIPSIS, MAX_TITLE, Drawing, Text, fitted, label, svg, text_width
+from eval_factory.report.drawing import ELLIPSIS, MAX_TITLE, Drawing, fitted, label, svg, text_width, words
 from eval_factory.report.plot_kinds import Axis, Bar, Bin, Mark, PlottedValue, bars, bins_of, difference_plot, dot_plot
 
 RECORDED = Path(__file__).resolve().parents[3] / "golden" / "plots"
@@ -108,7 +108,7 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
 def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plot_kinds, "MAX_GROUPS", most)
     drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, elsewhere=elsewhere)
-    texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
+    texts = [shape.words for shape in drawing.shapes if shape.tag == "text"]
     assert [text for text in texts if "shown" in text or "too small" in text] == told
     assert all(text in drawing.description for text in told)
     assert "large" in texts  # the largest stays
@@ -142,9 +142,9 @@ def test_a_label_is_one_printable_line_cut_where_it_is_too_wide() -> None:
     assert fitted("abcd", text_width("abcd")) == "abcd"
     assert fitted("ab cde", text_width("abcd")) == f"ab{ELLIPSIS}"
     assert fitted("abc", 0) == ELLIPSIS
-    assert label(1, 2, "short", 100) == Text(1, 2, "short")
+    assert label(1, 2, "short", 100) == words(1, 2, "short")
     cut = label(1, 2, "a label that is much longer", 60, anchor="end")
-    assert cut.text.endswith(ELLIPSIS)
-    assert (cut.title, cut.anchor) == ("a label that is much longer", "end")
+    assert cut.words.endswith(ELLIPSIS)
+    assert (cut.title, cut.place["text-anchor"]) == ("a label that is much longer", "end")
     assert len(label(0, 0, "x" * 9_999, 60).title) == MAX_TITLE
-    assert label(0, 0, "a\nb\x1b[2J\u202e", 500).text == r"a b\x1b[2J\u202e"
+    assert label(0, 0, "a\nb\x1b[2J\u202e", 500).words == r"a b\x1b[2J\u202e"
