@@ -14,7 +14,7 @@ from eval_factory.helm import output
 from eval_factory.helm.criterion_output import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.agreement import length_correlation, ordinal_alpha
+from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, weighted_kappa
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
@@ -137,14 +137,10 @@ def _agreements(
     """Of each pair of judges, over the criteria that both decided."""
     for one, other in combinations(judges, 2):
         said = ((by_judge[one], by_judge[other]) for by_judge in votes)
-        pairs = [(first, second) for first, second in said if first is not None and second is not None]
+        pairs = [(float(first), float(second)) for first, second in said if first is not None and second is not None]
         if pairs:
             same = sum(first == second for first, second in pairs) / len(pairs)
-            # Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960)
-            yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-            by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
-            kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
-            yield f"{one}/{other}", PairAgreement(len(pairs), same, kappa)
+            yield f"{one}/{other}", PairAgreement(len(pairs), same, weighted_kappa(pairs))
 
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:
