@@ -21,7 +21,6 @@ from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
 from eval_factory.monitor import status
 from eval_factory.monitor.course import HARM, Rules
-from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Ledger, Line
 from eval_factory.monitor.measured import SHARES
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
@@ -97,6 +96,10 @@ class _Epoch:
     def rules(self) -> Rules:
         return Rules.of(self.baseline)
 
+    @property
+    def alarm_at(self) -> float:
+        return 1 / self.rules.harm_alpha
+
     @cached_property
     def warnings(self) -> list[str]:
         """What is no alarm, and should be known all the same."""
@@ -162,31 +165,23 @@ class _Epoch:
         plot.line(values, limit["metric"])
         return plot.drawing(f"{limit['name']}: {limit['metric']} of each look")
 
-    def e_values(self, of: str) -> Drawing:
-        """Of `harm`, with their mean; or of what `changed`."""
-        is_harm, alarm = of == HARM, self.history.alarm
-        names = [one["name"] for one in self.baseline["limits"]]
-        each = [{k: (one if is_harm else one["change"])["e"] for k, one in self.found(name).items()} for name in names]
-        mean = {one["look"]: one["e"] for one in self.looks} if is_harm else {}
-        levels = (
-            {"alarm": 1 / self.rules.harm_alpha} if is_harm else {"changed": alarm_level(len(each), self.rules.alpha)}
-        )
-        if CHANGED in self.rules.alarm_on and not is_harm:
-            levels["alarm"] = alarm_level(len(each), self.rules.other_alpha)
-        logs = [_log(e) for e in [1.0, *levels.values(), *mean.values(), *(e for one in each for e in one.values())]]
+    def e_values(self) -> Drawing:
+        """Of each limit, with their mean."""
+        names, alarm, level = [one["name"] for one in self.baseline["limits"]], self.history.alarm, self.alarm_at
+        each = [{look: one["e"] for look, one in self.found(name).items()} for name in names]
+        mean = {one["look"]: one["e"] for one in self.looks}
+        logs = [_log(e) for e in [1.0, level, *mean.values(), *(e for one in each for e in one.values())]]
         y = Axis(math.floor(min(logs)), min(math.ceil(max(logs) + 0.2), _log(MOST)), LOWEST, TOP)
-        plot = _Plot(self, y, alarm if alarm is not None and alarm["what"] == of else None, is_log=True)
+        plot = _Plot(self, y, alarm if alarm is not None and alarm["what"] == HARM else None, is_log=True)
         plot.frame({10.0**power: f"{10.0**power:,.6g}" for power in range(int(y.low), int(y.high) + 1)})
-        for name, level in levels.items():
-            plot.level(level, "second")
-            plot.shapes.append(Text(LEFT + 5, plot.at(level) - 5, f"{name} at {level:g}"))
+        plot.level(level, "second")
+        plot.shapes.append(Text(LEFT + 5, plot.at(level) - 5, f"alarm at {level:g}"))
         for name, found in zip(names, each, strict=True):
-            plot.line(found, name, "faint" if is_harm else "data")
-        if is_harm:
-            plot.line(mean, "mean e-value")
+            plot.line(found, name, "faint")
+        plot.line(mean, "mean e-value")
         if 1 < len(each) <= MAX_NUMBERED:
             plot.ends([([*found.values()][-1], str(place)) for place, found in enumerate(each, start=1)])
-        return plot.drawing("Evidence of a drop beyond a limit" if is_harm else "Evidence of any change")
+        return plot.drawing("Evidence of a drop beyond a limit")
 
 
 @dataclass(frozen=True)
