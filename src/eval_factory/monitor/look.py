@@ -349,7 +349,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             lines = [f"change {line['change']} was approved at {line['at']}"]
         else:
             _refuse_another(panel, baseline, nowhere)
-            number = 1 + max((int(one["change"]) for one in history.lines if one["kind"] == CHANGE), default=0)
+            number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
             both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
             report = _ask_suite(panel.suite(folder, both), how)

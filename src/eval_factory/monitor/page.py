@@ -6,27 +6,32 @@ The plots show the baseline that holds and the looks since; earlier ones have a 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+from eval_factory.analysis.gate_policy import check_lock, load_policy
 from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.core import formats
+from eval_factory.core.errors import ConfigError
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.plain_yaml import load_mapping
-from eval_factory.core.rundir import sha256_of
 from eval_factory.core.tables import Table
 from eval_factory.core.tables import html as in_html
 from eval_factory.monitor import status
 from eval_factory.monitor.course import HARM, Rules
-from eval_factory.monitor.ledger import LOOK, NOT_MADE, History, Ledger, Line
+from eval_factory.monitor.detector import alarm_level
+from eval_factory.monitor.ledger import CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line
 from eval_factory.monitor.measured import SHARES
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report.drawing import FONT_SIZE, Circle, Colour, Drawing, Polygon, Rect, Shape, Text, svg
 from eval_factory.report.drawing import Line as Segment
-from eval_factory.report.evidence_packs import pack_markdown, pack_page, runs_of_panel
+from eval_factory.report.evidence_packs import pack_markdown, pack_page, texts
+from eval_factory.report.papers import rendered
 from eval_factory.report.plot_kinds import Axis, axis_of
 
 WIDTH, LEFT, RIGHT, TOP, LOWEST, BOTTOM = 480.0, 62.0, 408.0, 32.0, 184.0, 202.0
@@ -258,6 +263,56 @@ class _Plot:
         return Drawing(one_line(title), words, BOTTOM + 46, tuple(self.shapes), WIDTH)
 
 
+class LedgerWriter:
+    """What a panel's ledger says in evidence packs.
+
+    Args:
+        plan: `change`, what is planned, in words; `policy` and `locked_at` of its gate.
+    """
+
+    def __init__(self, history: History, plan: Mapping[str, Any]) -> None:
+        baseline, looks, epoch = history.baseline or {}, history.looks, history.epoch
+        self._last, self._history = (looks[-1] if looks else baseline), history
+        alarms = list(self._alarms())
+        changed = {
+            name: {**one, "look": look["look"]}  # the last look with evidence of any change
+            for look in looks
+            for name, one in look["changed"].items()
+            if one["e"] >= alarm_level(len(look["changed"]), baseline["alpha"])
+        }
+        named, before = ((line.get("watched") or {}).get("stated") for line in (self._last, baseline))
+        stated = (named, before) if looks and named != before else None
+        is_alarmed = any(one["epoch"] == epoch for one in alarms) or changed or stated
+        self._values = {
+            **plan, "lines": history.lines, "head": history.head, "last": self._last, "baseline": baseline,
+            "epoch": epoch, "looks": looks, "all_looks": history.of_kind(LOOK), "notes": history.of_kind(NOTE),
+            "not_made": [line for line in history.of_kind(NOT_MADE) if line["epoch"] == epoch],
+            "changes": history.of_kind(CHANGE), "begun": history.begun, "alarms": alarms, "changed": changed,
+            "stated": stated, "is_quiet": looks and not is_alarmed,
+            "say": lambda name: "\n".join(self.said(texts()["panel"][name])),
+            "say_alarm": lambda alarm: " ".join(rendered(texts()["panel"]["alarm"], {"one": alarm})),
+        }  # fmt: skip
+
+    def said(self, template: str) -> list[str]:
+        return rendered(template, self._values)
+
+    @property
+    def runs(self) -> list[str]:
+        """Folders below the panel's: of the last look, else of the baseline's last repeat."""
+        return [run["folder"] for run in [self._last, *self._last.get("repeats", ())][-1].get("runs", ())]
+
+    def _alarms(self) -> Iterator[Line]:
+        """Each that was raised in an epoch, as its last look says it, with the notes of the epoch since."""
+        raised: dict[tuple[int, str], list[Line]] = {}
+        for look in self._history.of_kind(LOOK):
+            if look["alarm"]:
+                raised.setdefault((look["epoch"], look["alarm"]["what"]), []).append(look)
+        for (epoch, _), looks in raised.items():
+            since = [one for one in self._history.of_kind(NOTE) if one["number"] > looks[0]["number"]]
+            notes = [one for one in since if one["epoch"] == epoch]
+            yield {**looks[-1]["alarm"], "epoch": epoch, "notes": notes}
+
+
 def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     """What a committee asks for (PACKS), answered from the ledger and the last look's runs; Markdown, or a page.
 
@@ -265,18 +320,14 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
         PrerequisiteError: the ledger was changed; a run that it names has no result.
     """
     history = Ledger(folder).intact()
-    runs = [folder / run for run in runs_of_panel(history.lines)]
-    plan = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get("change") or {}
-    policy = Path(plan["policy"]) if plan else None
-    baseline = history.baseline
-    if policy is not None and (baseline is None or not _is(policy, baseline["policy_sha256"])):
-        policy = None  # not the one that was fixed with the baseline: what it says is not the plan
-    pack = evidence_of_panel(purpose, history.lines, history.head, runs, plan.get("description"), policy)
+    planned = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get("change") or {}
+    plan: dict[str, Any] = {"change": planned.get("description")}
+    with suppress(ConfigError):  # where it cannot be read, or is not the one of the baseline, it is not the plan
+        policy = load_policy(Path(planned["policy"])) if planned else None
+        if policy is not None and policy.sha256 == (history.baseline or {}).get("policy_sha256"):
+            plan["policy"] = policy
+    if "policy" in plan:
+        plan["locked_at"] = check_lock(plan["policy"])
+    panel = LedgerWriter(history, plan)
+    pack = evidence_of_panel(purpose, panel, [folder / run for run in panel.runs])
     return pack_page(pack) if as_page else pack_markdown(pack)
-
-
-def _is(file: Path, sha256: str | None) -> bool:
-    try:
-        return sha256_of(file) == sha256
-    except OSError:
-        return False

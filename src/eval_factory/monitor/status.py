@@ -28,13 +28,9 @@ def status_lines(name: str, history: History) -> list[str]:
         found += [evidence_of(baseline, looks[-1]), *watched_lines(baseline, looks[-1])]
     if history.begun is not None:
         found.append(f"look {history.begun['look']} was begun at {history.begun['at']} and has not ended")
-    found += [
-        f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}"
-        for one in lines
-        if one["kind"] == CHANGE
-    ]
-    notes = [one for one in lines if one["kind"] == NOTE]
-    found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in notes[-SHOWN_NOTES:]]
+    changes, notes = history.of_kind(CHANGE), history.of_kind(NOTE)[-SHOWN_NOTES:]
+    found += [f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}" for one in changes]
+    found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in notes]
     return [*found, f"last line of the ledger: {len(lines)}, {history.head}"]
 
 
