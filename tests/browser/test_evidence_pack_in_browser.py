@@ -7,7 +7,7 @@ from pathlib import Path
 from chromium import Chromium, Counted
 from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.page import LedgerWriter
+from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.evidence_packs import PACKS, pack_page
 from hostile_texts import payloads
 from panel_ledger import alarm, baseline, ledger, look, note

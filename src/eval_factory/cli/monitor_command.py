@@ -122,7 +122,7 @@ def _folder_of(path: Path) -> Path:
 def status(panel: Path, as_json: bool) -> None:
     """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in an alarm."""
     from eval_factory.monitor.ledger import Ledger
-    from eval_factory.monitor.status import status_lines
+    from eval_factory.monitor.report import status_lines
 
     folder = _folder_of(panel)
     history = Ledger(folder).read()
@@ -170,7 +170,7 @@ def report(panel: Path, output: Path | None) -> None:
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.look import PAGE
-    from eval_factory.monitor.page import monitor_page
+    from eval_factory.monitor.report import monitor_page
 
     folder = _folder_of(panel)
     path = output or folder / PAGE

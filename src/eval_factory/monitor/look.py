@@ -28,13 +28,13 @@ from eval_factory.monitor import power
 from eval_factory.monitor.course import Course, Rules, course_of
 from eval_factory.monitor.ledger import BASELINE, BEGUN, CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line, is_older
 from eval_factory.monitor.measured import differences, measure, runs_of, write_values
-from eval_factory.monitor.page import monitor_page
 from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
-from eval_factory.monitor.status import (
+from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
     evidence_of,
     limits_table,
+    monitor_page,
     power_lines,
     watched_lines,
 )

@@ -15,7 +15,7 @@ from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import _PURPOSES
 from eval_factory.core.errors import ConfigError
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.page import LedgerWriter
+from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.evidence_packs import PACKS, pack_markdown
 from panel_ledger import alarm, baseline, ledger, look
 from stored_results import right_or_wrong

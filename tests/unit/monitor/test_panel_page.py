@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.page import monitor_page
-from eval_factory.monitor.status import evidence_of, power_lines, state_of
+from eval_factory.monitor.report import evidence_of, monitor_page, power_lines, state_of
 from eval_factory.report.drawing import text_width
 from invented_ledger import HEAD, HOSTILE, Invented, limit, one_limit, rich, watched
 

@@ -27,7 +27,7 @@ from eval_factory.core.results import (
     TaskResult,
 )
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.page import LedgerWriter
+from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.evidence_packs import (
     PACKS,
     Pack,
