@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,10 @@ def _show(looked: Looked, output: RunOutput) -> None:
             output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
 
 
+def _print(lines: Sequence[str]) -> None:
+    lasting(sys.stdout).write(own_lines("\n".join(lines)) + "\n")
+
+
 def _say(text: str) -> None:
     lasting(sys.stderr).write(own_lines(text) + "\n")
 
@@ -118,28 +122,22 @@ def _folder_of(path: Path) -> Path:
 
 @monitor.command("status")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print the ledger's lines as JSON.")
-def status(panel: Path, as_json: bool) -> None:
+def status(panel: Path) -> None:
     """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in an alarm."""
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.report import status_lines
 
     folder = _folder_of(panel)
     history = Ledger(folder).read()
-    if as_json:
-        click.echo(json.dumps(vars(history)))
-        return
     problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems]
-    lines = [] if problems else status_lines(str(folder), history)
-    lasting(sys.stdout).write(own_lines("\n".join([*problems, *lines])) + "\n")
+    _print(problems or status_lines(str(folder), history))
 
 
 @monitor.command("verify")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
 @click.option("--head", metavar="HASH", help="A hash that a look printed: its line has to be there.")
-@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 @click.pass_context
-def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> None:
+def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     """Check that no line of the ledger was changed, dropped or put in, and make every figure again of the runs.
 
     Exit code: 0 intact, 1 changed.
@@ -149,14 +147,9 @@ def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> 
 
     folder = _folder_of(panel)
     findings, history = verify_panel(folder, head), Ledger(folder).read()
-    lines, looks = len(history.lines), sum(line.get("kind") == LOOK for line in history.lines)
-    if as_json:
-        found = {"findings": findings, "lines": lines, "looks": looks, "head": history.head}
-        click.echo(json.dumps({"intact": not findings, **found}))
-    else:
-        outcome = "changed" if findings else f"intact: {lines} lines, {looks} looks"
-        said = [f"{folder}: {outcome}", *(f"  {finding}" for finding in findings)]
-        lasting(sys.stdout).write(own_lines("\n".join([*said, f"last line of the ledger: {history.head}"])) + "\n")
+    intact = "changed" if findings else f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
+    lines = [f"{folder}: {intact}", *(f"  {finding}" for finding in findings)]
+    _print([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
 
 
