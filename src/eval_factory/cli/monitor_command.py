@@ -25,14 +25,18 @@ _LOOK = "look"
 class _LookUnlessNamed(click.Group):
     """`monitor PANEL.yml` is `monitor look PANEL.yml`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options before the panel are the look's."""
-        names, first = self.list_commands(ctx), args[0] if args else "--help"
-        is_command = first in (*names, "--help", "-h") or (did_you_mean(first, names) and not Path(first).exists())
-        return super().parse_args(ctx, args if is_command else [_LOOK, *args])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        meant = args[0] in names or (did_you_mean(args[0], names) and not Path(args[0]).exists())
+        return super().resolve_command(ctx, args if meant else [_LOOK, *args])
 
 
-@click.group("monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...")
+@click.group(
+    "monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...",
+    context_settings={"ignore_unknown_options": True},  # before the panel they are the look's
+)  # fmt: skip
 def monitor() -> None:
     """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml makes one look.
 
