@@ -32,9 +32,8 @@ from eval_factory.report.judge_passport import (
     size_of,
 )
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.scoring.clinicians import RatedItem, rated_items
+from eval_factory.scoring.clinicians import rated_items
 from eval_factory.scoring.judge_calibration import (
-    DECISIONS,
     BestJury,
     Change,
     best_juries,
@@ -68,7 +67,7 @@ _OF_EXTRA = (
 )  # fmt: skip
 """Of the run config; the rest is about its task."""
 
-Decisions = Sequence[bool | None]  # of each item; None where the judge gave none
+Decisions = Sequence[float | None]  # of each item; None where the judge gave none
 Changed = Mapping[Change, Sequence[tuple[int, bool]]]  # what was changed -> (number of the item, decision)
 
 
@@ -150,28 +149,19 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
         PrerequisiteError: there is no result, or nobody has rated its answers.
     """
     stored, rundir = load_result(folder), RunDir(folder)
-    rated, marks = rated_items(stored.result, rundir)
-    known = list(dict.fromkeys(judge for item in rated for judge in item.marks))
+    items, marks, scale = rated_items(stored.result, rundir)
     for name in judges:
-        if name not in known:
-            raise ConfigError(f"--judge {name}: {folder} has no such judge; there are {', '.join(known)}")
+        if name not in marks:
+            raise ConfigError(f"--judge {name}: {folder} has no such judge; there are {', '.join(marks)}")
     asked, digest = _judges_of(rundir, stored), sha256_of(rundir.ratings)
-    passports, decisions = [], {}
-    for name in judges or known:
-        by_judge = [item for item in rated if name in item.marks]
-        found = calibration_of(
-            [_labelled(one, one.marks[name], marks) for one in by_judge], marks if len(marks) > 2 else DECISIONS
-        )
-        decisions[name] = [item.marks[name] == marks[-1] if name in item.marks else None for item in rated]
-        passports.append(JudgePassport(name, "", digest, found, asked.get(name), {}, len(rated) - len(by_judge)))
-    items = [_labelled(one, marks[0], marks) for one in rated]
-    return _written(passports, _juries(items, decisions, {}) if len(marks) == 2 else (), to, None)
-
-
-def _labelled(item: RatedItem, judged: float, marks: Sequence[float]) -> LabelledItem:
-    """Of two marks whether it is the higher one."""
-    judged, *labels = (mark if len(marks) > 2 else mark == marks[-1] for mark in (judged, *item.ratings.values()))
-    return LabelledItem(item.conversation, judged, tuple(labels), tuple(item.ratings), item.category, item.length)
+    chosen = {name: marks[name] for name in judges or marks}
+    passports = []
+    for name, of_judge in chosen.items():
+        both = zip(items, of_judge, strict=True)
+        judged = [replace(item, judged=mark) for item, mark in both if mark is not None]
+        unjudged = len(items) - len(judged)
+        passports.append(JudgePassport(name, "", digest, calibration_of(judged, scale), asked.get(name), {}, unjudged))
+    return _written(passports, _juries(items, chosen, {}) if len(scale) == 2 else (), to, None)
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
