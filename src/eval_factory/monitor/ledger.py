@@ -126,11 +126,7 @@ class Ledger:
         return found
 
     def append(self, kind: str, **fields: Any) -> Line:
-        """Write one line, and wait where somebody else writes one.
-
-        Raises:
-            PrerequisiteError: the ledger was changed, or cannot be written.
-        """
+        """Write one line, after who writes one now. Raises PrerequisiteError: it was changed, or cannot be written."""
         with self._locked(".ledger.lock"):
             before = self.intact()
             now = datetime.now(timezone.utc).strftime(UTC_FORMAT)

@@ -399,11 +399,8 @@ class _Plot:
 
 
 class LedgerWriter:
-    """What a panel's ledger says in evidence packs.
-
-    Args:
-        plan: `change`, what is planned, in words; `policy` and `locked_at` of its gate.
-    """
+    """What a panel's ledger says in evidence packs, and its plan: `change`, what is planned, in words; `policy` and
+    `locked_at` of its gate."""
 
     def __init__(self, history: History, plan: Mapping[str, Any]) -> None:
         baseline, looks, epoch = history.baseline or {}, history.looks, history.epoch
@@ -450,10 +447,7 @@ class LedgerWriter:
 
 def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     """What a committee asks for (PACKS), answered from the ledger and the last look's runs; Markdown, or a page.
-
-    Raises:
-        PrerequisiteError: the ledger was changed; a run that it names has no result.
-    """
+    Raises PrerequisiteError: the ledger was changed; a run that it names has no result."""
     history = Ledger(folder).intact()
     planned = (load_mapping(folder / PANEL_FILE, "`monitor:`").get("monitor") or {}).get("change") or {}
     plan: dict[str, Any] = {"change": planned.get("description")}

@@ -63,13 +63,7 @@ class PanelWriter(Protocol):
 def pack_of(
     name: str, of: Sequence[str], cite: Citations, run: Writer | None, panel: PanelWriter | None = None
 ) -> Pack:
-    """A pack of PACKS.
-
-    Args:
-        of: what is described, in sentences.
-        cite: that of `run`.
-        run: None where a panel has no runs yet.
-    """
+    """A pack of PACKS. `of`: what is described, in sentences; `cite`: that of `run`, which a new panel lacks."""
     form, warned = texts()["packs"][name], texts()["warnings"]
     about = rendered(form["about"], {"cite": cite})
     warnings = panel.said(warned["panel"]) if panel is not None else []

@@ -104,10 +104,8 @@ def scores_by_tag(
 ) -> dict[str, dict[str, dict[str, Score]]]:
     """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed.
 
-    A case has one value in each, so intervals are over conversations.
-
-    Args:
-        failed_as_zero: 0 where the answer did not come, as in the score of all instances.
+    A case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came, as in
+    the score of all instances.
     """
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
