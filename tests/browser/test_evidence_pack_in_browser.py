@@ -6,6 +6,8 @@ from pathlib import Path
 
 from chromium import Chromium, Counted
 from eval_factory.analysis.paper import evidence_of_panel
+from eval_factory.monitor.ledger import History
+from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.evidence_packs import PACKS, pack_page
 from hostile_texts import payloads
 from panel_ledger import alarm, baseline, ledger, look, note
@@ -17,9 +19,10 @@ OVERFLOW = "return [document.documentElement.scrollWidth - document.documentElem
 def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted) -> None:
     folder = right_or_wrong(tmp_path / "run", "1101")
     lines = ledger(baseline(), look(2, alarm(2)), *(note(text, text) for text in payloads(outside.url).values()))
+    panel = LedgerWriter(History(lines, head="e" * 64), {})
     for name in PACKS:
         page = tmp_path / f"{name}.html"
-        page.write_text(pack_page(evidence_of_panel(name, lines, "e" * 64, [folder])), "utf-8")
+        page.write_text(pack_page(evidence_of_panel(name, panel, [folder])), "utf-8")
         for dark, width in ((False, 1200), (True, 390)):
             browser.dark(dark)
             browser.width(width)

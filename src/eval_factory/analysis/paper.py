@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.gate import check_lock, load_policy
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -77,28 +75,9 @@ def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> packs.Pac
     return packs.pack_of(name, [several.named()], cite, several)
 
 
-def evidence_of_panel(
-    name: str,
-    lines: Sequence[packs.Line],
-    head: str | None,
-    runs: Sequence[Path],
-    change: str | None = None,
-    policy: Path | None = None,
-) -> packs.Pack:
-    """A pack of a panel, to be written by `pack_markdown` or `pack_page`.
-
-    `lines` are of its ledger, `head` is the SHA-256 of the last one, `runs` are the output folders that `runs_of_panel`
-    names, `change` is what is planned, in words, and `policy` the file of its gate.
-
-    Raises:
-        ConfigError: the policy cannot be read, or is not the one that was locked.
-        PrerequisiteError: a folder holds no result.
-    """
-    plan: dict[str, Any] = {"change": change}
-    if policy is not None:
-        found = load_policy(policy)
-        plan |= {"policy": found, "locked_at": check_lock(found)}
-    cite, panel = packs.citations(), packs.Panel(lines, head, plan)
+def evidence_of_panel(name: str, panel: packs.PanelWriter, runs: Sequence[Path]) -> packs.Pack:
+    """A pack (PACKS) of a panel and these of its runs. Raises PrerequisiteError: a folder holds no result."""
+    cite = packs.citations()
     several = _Several(suite_results(_cells([], runs)), cite) if runs else None
     return packs.pack_of(name, panel.said(packs.texts()["panel"]["of"]), cite, several, panel)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,18 @@ _LOOK = "look"
 class _LookUnlessNamed(click.Group):
     """`monitor PANEL.yml` is `monitor look PANEL.yml`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options before the panel are the look's."""
-        names, first = self.list_commands(ctx), args[0] if args else "--help"
-        is_command = first in (*names, "--help", "-h") or (did_you_mean(first, names) and not Path(first).exists())
-        return super().parse_args(ctx, args if is_command else [_LOOK, *args])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        meant = args[0] in names or (did_you_mean(args[0], names) and not Path(args[0]).exists())
+        return super().resolve_command(ctx, args if meant else [_LOOK, *args])
 
 
-@click.group("monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...")
+@click.group(
+    "monitor", cls=_LookUnlessNamed, subcommand_metavar="PANEL.yml | COMMAND [ARGS]...",
+    context_settings={"ignore_unknown_options": True},  # before the panel they are the look's
+)  # fmt: skip
 def monitor() -> None:
     """Is a model still as good? Ask a fixed panel of questions again and again: monitor PANEL.yml makes one look.
 
@@ -101,6 +105,10 @@ def _show(looked: Looked, output: RunOutput) -> None:
             output.stdout.write(wrapped(text, columns(output.stdout)) + "\n")
 
 
+def _print(lines: Sequence[str]) -> None:
+    lasting(sys.stdout).write(own_lines("\n".join(lines)) + "\n")
+
+
 def _say(text: str) -> None:
     lasting(sys.stderr).write(own_lines(text) + "\n")
 
@@ -118,28 +126,22 @@ def _folder_of(path: Path) -> Path:
 
 @monitor.command("status")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
-@click.option("--json", "as_json", is_flag=True, help="Print the ledger's lines as JSON.")
-def status(panel: Path, as_json: bool) -> None:
+def status(panel: Path) -> None:
     """Say where a panel stands: its limits, the last look, alarms, notes. Exit code: 0, also in an alarm."""
     from eval_factory.monitor.ledger import Ledger
-    from eval_factory.monitor.status import status_lines
+    from eval_factory.monitor.report import status_lines
 
     folder = _folder_of(panel)
     history = Ledger(folder).read()
-    if as_json:
-        click.echo(json.dumps(vars(history)))
-        return
     problems = [f"THE LEDGER WAS CHANGED: {problem}" for problem in history.problems]
-    lines = [] if problems else status_lines(str(folder), history)
-    lasting(sys.stdout).write(own_lines("\n".join([*problems, *lines])) + "\n")
+    _print(problems or status_lines(str(folder), history))
 
 
 @monitor.command("verify")
 @click.argument("panel", type=HomePath(), metavar="PANEL.yml|DIR")
 @click.option("--head", metavar="HASH", help="A hash that a look printed: its line has to be there.")
-@click.option("--json", "as_json", is_flag=True, help="Print all findings as JSON.")
 @click.pass_context
-def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> None:
+def verify(ctx: click.Context, panel: Path, head: str | None) -> None:
     """Check that no line of the ledger was changed, dropped or put in, and make every figure again of the runs.
 
     Exit code: 0 intact, 1 changed.
@@ -149,14 +151,9 @@ def verify(ctx: click.Context, panel: Path, head: str | None, as_json: bool) -> 
 
     folder = _folder_of(panel)
     findings, history = verify_panel(folder, head), Ledger(folder).read()
-    lines, looks = len(history.lines), sum(line.get("kind") == LOOK for line in history.lines)
-    if as_json:
-        found = {"findings": findings, "lines": lines, "looks": looks, "head": history.head}
-        click.echo(json.dumps({"intact": not findings, **found}))
-    else:
-        outcome = "changed" if findings else f"intact: {lines} lines, {looks} looks"
-        said = [f"{folder}: {outcome}", *(f"  {finding}" for finding in findings)]
-        lasting(sys.stdout).write(own_lines("\n".join([*said, f"last line of the ledger: {history.head}"])) + "\n")
+    intact = "changed" if findings else f"intact: {len(history.lines)} lines, {len(history.of_kind(LOOK))} looks"
+    lines = [f"{folder}: {intact}", *(f"  {finding}" for finding in findings)]
+    _print([*lines, f"last line of the ledger: {history.head}"])
     ctx.exit(NotReportableError.exit_code if findings else 0)
 
 
@@ -170,7 +167,7 @@ def report(panel: Path, output: Path | None) -> None:
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.monitor.ledger import Ledger
     from eval_factory.monitor.look import PAGE
-    from eval_factory.monitor.page import monitor_page
+    from eval_factory.monitor.report import monitor_page
 
     folder = _folder_of(panel)
     path = output or folder / PAGE

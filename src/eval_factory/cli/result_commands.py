@@ -209,7 +209,7 @@ def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str
     from eval_factory.report.evidence_packs import PACKS
 
     if len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file():
-        from eval_factory.monitor.page import evidence_for
+        from eval_factory.monitor.report import evidence_for
 
         if purpose not in PACKS:
             known = ", ".join(PACKS)

@@ -131,10 +131,7 @@ class Restarts:
 
     def look(self, logs: Array) -> Array:
         """What the stake is now, in the mean of the bets: (..., bets) -> (...); `logs` are of the factors of this look.
-
-        Raises:
-            ValueError: there were as many looks as the stake is for.
-        """
+        Raises ValueError: there were as many looks as the stake is for."""
         if self.seen == self.looks:
             raise ValueError(f"the baseline is for {self.looks} looks: begin another one")
         self._logs.append(logs)
@@ -179,9 +176,6 @@ class EDetectors:
         """e of each panel: (panels, n) -> (panels,).
 
         NaN counts as the best answer, which is never evidence of a drop: an endpoint that is down is no worse model.
-
-        Raises:
-            ValueError: a look more than there should be.
         """
         fallen = self._units.totals(self._share - np.where(np.isnan(values), 1.0, values))
         logs, factors = np.empty((len(fallen), len(LUCK), len(BOLDNESS))), np.empty(fallen.shape)
@@ -220,11 +214,7 @@ class EDetector:
         self._one = EDetectors(baseline.values[None], units, baseline.max_drop, baseline.looks)
 
     def look(self, values: ArrayLike) -> float:
-        """e after this look: above 0, finite.
-
-        Args:
-            values: (n,), from 0 to 1; NaN where there is none.
-        """
+        """e after this look: above 0, finite; `values`: (n,), from 0 to 1, NaN where there is none."""
         return float(self._one.look(np.round(np.asarray(values, float), 12)[None])[0])
 
     @property

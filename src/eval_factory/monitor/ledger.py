@@ -42,6 +42,9 @@ class History:
         """The one that holds."""
         return next((line for line in reversed(self.lines) if line["kind"] == BASELINE), None)
 
+    def of_kind(self, kind: str) -> list[Line]:
+        return [line for line in self.lines if line["kind"] == kind]
+
     @property
     def epoch(self) -> int:
         """A baseline and the looks after it; 0 before the first."""
@@ -66,7 +69,7 @@ class History:
 
     @property
     def next_look(self) -> int:
-        return 1 + max((int(line["look"]) for line in self.lines if line["kind"] == BEGUN), default=0)
+        return 1 + max((int(line["look"]) for line in self.of_kind(BEGUN)), default=0)
 
     @property
     def alarm(self) -> Mapping[str, Any] | None:
@@ -123,11 +126,7 @@ class Ledger:
         return found
 
     def append(self, kind: str, **fields: Any) -> Line:
-        """Write one line, and wait where somebody else writes one.
-
-        Raises:
-            PrerequisiteError: the ledger was changed, or cannot be written.
-        """
+        """Write one line, after who writes one now. Raises PrerequisiteError: it was changed, or cannot be written."""
         with self._locked(".ledger.lock"):
             before = self.intact()
             now = datetime.now(timezone.utc).strftime(UTC_FORMAT)

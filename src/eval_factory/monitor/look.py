@@ -27,13 +27,13 @@ from eval_factory.monitor import power
 from eval_factory.monitor.course import Course, Rules, course_of
 from eval_factory.monitor.ledger import BASELINE, BEGUN, CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line, is_older
 from eval_factory.monitor.measured import differences, measure, runs_of, write_values
-from eval_factory.monitor.page import monitor_page
 from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
-from eval_factory.monitor.status import (
+from eval_factory.monitor.report import (
     alarm_words,
     assumed_lines,
     evidence_of,
     limits_table,
+    monitor_page,
     power_lines,
     watched_lines,
 )
@@ -348,7 +348,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             lines = [f"change {line['change']} was approved at {line['at']}"]
         else:
             _refuse_another(panel, baseline, nowhere)
-            number = 1 + max((int(one["change"]) for one in history.lines if one["kind"] == CHANGE), default=0)
+            number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
             both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
             report = _ask_suite(panel.suite(folder, both), how)

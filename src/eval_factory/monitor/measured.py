@@ -183,10 +183,7 @@ def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[d
 
 def differences(before: Path, after: Path, limits: Sequence[Limit]) -> Iterator[str]:
     """Why the answers of a look may not be held against the baseline: other prompts, data, judges, versions of HELM.
-
-    Args:
-        before, after: the folders of the target in the two askings.
-    """
+    `before`, `after`: the folders of the target in the two askings."""
     for task in tasks_of(limits):
         sides = []
         for label, folder in (("the baseline", before), ("the look", after)):

@@ -196,11 +196,8 @@ class Panel:
         return str((self.section.target.get("api_endpoint") or {}).get("model_id"))
 
     def suite(self, folder: Path, targets: Sequence[Mapping[str, Any]] = ()) -> Suite:
-        """One asking of the panel; of its own target where no others are named.
-
-        Raises:
-            ConfigError: with every mistake, as the panel's file has it.
-        """
+        """One asking of the panel; of its own target where no others are named. Raises ConfigError: with every mistake,
+        as the panel's file has it."""
         section: dict[str, Any] = {key: self.document[key] for key in _OF_SUITES if key in self.document}
         if self.section.params:
             section["params"] = self._paths_from_here(self.document["params"])

@@ -68,12 +68,7 @@ def assumed(
 ) -> dict[float, list[Found]]:
     """Before anything is asked: by the share of answers that flip between two runs (`FLIP_RATES`), what the hardest
     limit finds, of right and wrong answers. In clusters they are taken to flip with a correlation of 0.3.
-
-    Args:
-        units: of each limit, as `Baseline.units`.
-        max_drops: of each limit.
-        repeats: runs of the baseline.
-    """
+    `units`: of each limit, as `Baseline.units`; `repeats`: runs of the baseline."""
     from scipy.special import betaincinv  # imported here, as in `sigma_of`
 
     pairs, found = list(zip(units, max_drops, strict=True)), {}
@@ -176,11 +171,7 @@ class Answers:
         self._correlation = min(1.0, max(0.0, apart / (own.sum() + 0.5) / whole)) if whole > 0 else 0.0
 
     def draw(self, which: Array | None = None, drop: float = 0.0) -> Array:
-        """A look of these years: (years, n).
-
-        Args:
-            drop: by how much the mean has fallen; to 0 where it was less.
-        """
+        """A look of these years: (years, n). `drop`: by how much the mean has fallen; to 0 where it was less."""
         mean, below = (self._mean, self._below) if which is None else (self._mean[which], self._below[which])
         at = _together(self._rng, self.units, self._correlation, len(mean))
         found = self._levels[(at[..., None] > below).sum(axis=-1)]

@@ -240,14 +240,7 @@ class Ratings:
         return [(statistics.fmean(ratings.values()), self.lengths[instance]) for instance, ratings in given]
 
     def _kappa(self, one: str, other: str) -> float | None:
-        """Cohen's kappa with quadratic weights, of what both rated; `weighted_kappa` has other last digits."""
+        """Of what both rated. Not of shares, which have no weights: no two steps are as far apart as the next."""
         ones, others = self._units(one), self._units(other)
         pairs = [(ones[unit], others[unit]) for unit in ones.keys() & others.keys()]
-        if self.form.shares or len({rating for pair in pairs for rating in pair}) < 2:
-            return None  # of shares there are no weights: no two steps are as far apart as the next
-        from sklearn.metrics import cohen_kappa_score  # imported here: only a jury needs it
-
-        first, second = zip(*pairs, strict=True)
-        low, high = self.form.values[0], self.form.values[-1]  # with the values that no label has: weights go by them
-        found = float(cohen_kappa_score(first, second, labels=range(low, high + 1), weights="quadratic"))
-        return found if math.isfinite(found) else None
+        return None if self.form.shares else weighted_kappa(pairs)

@@ -1,8 +1,7 @@
 """What became of the answers when questions were asked again: another draw, other words, a doubt, leave not to know.
 
-The question is the unit: how often and in how many ways it was asked gives no more independent values, and sources that
-questions share are clusters of them. HELM's own score stays that of the questions as they are; with `extra.repeats` the
-mean over all askings in the same words stands beside it, and is what is compared.
+The question is the unit: how often it was asked gives no more independent values. HELM's own score stays that of the
+questions as they are; with `extra.repeats` the mean over all askings in the same words is what is compared.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from eval_factory.scoring.prediction_powered import (
     bias_of_judge,
     corrected_mean,
 )
+from eval_factory.tasks.physician_labels import LabelledItem
 
 OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
 
@@ -52,48 +53,48 @@ def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
     """The people's score of each answer that they rated. Raises PrerequisiteError: ratings.jsonl cannot be read."""
-    annotations = read_annotations(rundir.ratings)
-    score = result.scores.get(result.main_metric)
-    if not annotations.ratings or score is None:
-        return {}
-    return _read(result, annotations, _alike(annotations), score).people()
+    found = _rated(result, rundir)
+    return {} if found is None else found.people()
 
 
-@dataclass(frozen=True)
-class RatedItem:
-    """One question about one answer."""
-
-    conversation: str
-    ratings: Mapping[str, float]  # rater -> rating
-    marks: Mapping[str, float]  # judge -> mark; the metric itself where the result has no judges
-    category: str | None  # of a rubric's criterion the first tag, of a jury's its name
-    length: int
+def _rated(result: TaskResult, rundir: RunDir) -> RatedResult | None:
+    """None where nobody rated its answers."""
+    annotations, score = read_annotations(rundir.ratings), result.scores.get(result.main_metric)
+    return _read(result, annotations, _alike(annotations), score) if annotations.ratings and score else None
 
 
-def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[RatedItem], list[float]]:
-    """What people rated of a result and judges did, and all ratings that there are, the least first.
+Marks = dict[str, list[float | None]]  # judge -> its mark of each item; the metric itself where there is no judge
+
+
+def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[LabelledItem], Marks, list[float]]:
+    """What people rated of a result (`judged` says nothing), what judges did, and all marks that there are, the least
+    first. Of two marks whether it is the higher one.
 
     Raises:
         PrerequisiteError: ratings.jsonl cannot be read, or nobody has rated an answer of this result.
     """
-    annotations, score = read_annotations(rundir.ratings), result.scores.get(result.main_metric)
-    if not annotations.ratings or score is None:
-        raise PrerequisiteError(
-            f"{rundir.root}: nobody has rated its answers; 'eval-factory annotate' makes the sheets"
-        )
-    found = _read(result, annotations, _alike(annotations), score)
-    items = []
+    found = _rated(result, rundir)
+    if found is None:
+        rate = "'eval-factory annotate' makes the sheets"
+        raise PrerequisiteError(f"{rundir.root}: nobody has rated its answers; {rate}")
+    scale = sorted(choice.value for choice in found.asked.choices)
+
+    def mark_of(value: float) -> float:
+        return value if len(scale) > 2 else value == scale[-1]
+
+    items, rows = [], []
     for record in result.instances:
         if (one := found.rated.get(AnswerKey(record.id, record.trial))) is None:
             continue
         for number, unit in one.units():
             of_rubric = found.asked.kind == CRITERIA_SHEET
             tags = list(record.criteria[number].get("tags") or ()) if of_rubric else [one.questions[number].name]
-            marks = {judge: given[number] for judge, given in one.marks.items() if number in given}
-            items.append(RatedItem(
-                record.cluster or record.id, unit, marks, str(tags[0]) if tags else None, len(record.completion or "")
-            ))  # fmt: skip
-    return items, sorted(choice.value for choice in found.asked.choices)
+            labels, category = tuple(map(mark_of, unit.values())), str(tags[0]) if tags else None
+            source, length = record.cluster or record.id, len(record.completion or "")
+            items.append(LabelledItem(source, False, labels, tuple(unit), category, length))
+            rows.append({judge: mark_of(given[number]) for judge, given in one.marks.items() if number in given})
+    judges = dict.fromkeys(judge for row in rows for judge in row)
+    return items, {judge: [row.get(judge) for row in rows] for judge in judges}, list(map(mark_of, scale))
 
 
 _ByRater = dict[str, dict[int, float]]  # rater -> number of the question, from 0 -> rating

@@ -233,11 +233,7 @@ def tables_of(
 ) -> tuple[NDArray[Any], list[float]]:
     """Of each conversation its counts of each kind of pair, shape (conversations, marks squared), the greatest mark
     first: both met, only the first, only the second, none. And of each kind the pairs of its pseudo-cluster; marks on
-    a scale have none.
-
-    Args:
-        named: pairs with all conversations, in their order.
-    """
+    a scale have none. `named`: pairs with all conversations, in their order."""
     import numpy as np
 
     counts = Counter(pairs)
@@ -262,11 +258,8 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
     pairs. J. Cohen, Educational and Psychological Measurement 20:37-46, 1960; K. L. Gwet, British Journal of
     Mathematical and Statistical Psychology 61:29-48, 2008.
 
-    Args:
-        tables: counts of pairs of decisions (`tables_of`), shape (..., 4).
-
-    Returns:
-        Shape (..., 3); nan where one is not defined, as macro F1 where nobody ever said `not met`.
+    (..., 4), as `tables_of` counts -> (..., 3); nan where one is not defined, as macro F1 where nobody ever said `not
+    met`.
     """
     import numpy as np
 
@@ -406,13 +399,8 @@ class BestJury:
 def best_juries(
     items: Sequence[LabelledItem], decisions: Mapping[str, Sequence[bool]], costs: Mapping[str, float | None]
 ) -> list[BestJury]:
-    """The best of each odd size. Who chooses the best of many on the same labels sees luck, too: the figure that counts
-    is cross-validated.
-
-    Args:
-        decisions: of two judges or more, about each item.
-        costs: judge -> dollars per 1,000 criteria.
-    """
+    """The best of each odd size, by two judges' decisions or more about each item; `costs`: dollars per 1,000 criteria.
+    Who chooses the best of many on the same labels sees luck, too: the figure that counts is cross-validated."""
     import numpy as np
 
     names, rows = list(decisions)[:MAX_JUDGES], np.array(list(decisions.values())[:MAX_JUDGES], bool)

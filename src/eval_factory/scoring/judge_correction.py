@@ -61,9 +61,6 @@ class JudgedCases:
     clusters: Sequence[Hashable]
     lowest: float  # that their mean can be; the highest is 1
 
-    def in_points(self) -> float:
-        return statistics.fmean(self.given)
-
 
 @dataclass(frozen=True)
 class CorrectedByLabels:
@@ -83,11 +80,8 @@ def weights_of(
 ) -> dict[str | None, float]:
     """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's.
 
-    Criteria whose category has fewer than `least` pairs are taken to be like all labelled ones.
-
-    Args:
-        pairs_in: category -> pairs of labels.
-        points_in: category -> points of the run's criteria, without their signs.
+    Criteria whose category has fewer than `least` pairs are taken to be like all labelled ones. `pairs_in`: category ->
+    pairs of labels; `points_in`: -> points of the run's criteria, without their signs.
     """
     shared = {name for name, pairs in pairs_in.items() if name is not None and pairs >= least and points_in.get(name)}
     total, points = sum(pairs_in.values()), sum(points_in.values())
@@ -102,11 +96,8 @@ def corrected_by_labels(
     cases: JudgedCases, labels: Sequence[LabelledPairs], weights: Mapping[str | None, float]
 ) -> CorrectedByLabels | None:
     """None where the labels cannot tell: there are too few, the judge's `met` and `not met` say too little, or it says
-    `met` more or less often than its sensitivity and specificity allow.
-
-    Args:
-        weights: of a pair of labels, by its category; 1 where a category is not named.
-    """
+    `met` more or less often than its sensitivity and specificity allow. `weights`: of a pair of labels, by category; 1
+    where that is not named."""
     import numpy as np  # imported here, as everywhere: `ls` needs none of it
 
     by_conversation: dict[Hashable, NDArray[Any]] = defaultdict(lambda: np.zeros(4))
@@ -131,7 +122,7 @@ def corrected_by_labels(
         return None
     if ends[0] > 1 or ends[1] < cases.lowest:  # the judge of the run cannot be the one of the labels
         return None
-    mean = _corrected(cases.in_points(), statistics.fmean(cases.possible), sensitivity, specificity)
+    mean = _corrected(statistics.fmean(cases.given), statistics.fmean(cases.possible), sensitivity, specificity)
     value = min(1.0, max(cases.lowest, mean))
     low, high = max(cases.lowest, min(ends[0], value)), min(1.0, max(ends[1], value))
     return CorrectedByLabels(value, low, high, sensitivity, specificity)

@@ -89,11 +89,7 @@ def check_passport(plan: Plan) -> None:
 
 
 def passport_of(plan: Plan, folder: Path) -> StoredPassport:
-    """The passport in a folder, which is that of one of the run's judges.
-
-    Raises:
-        ConfigError: it is another judge's, or of nobody who was asked.
-    """
+    """The passport in a folder. Raises ConfigError: it is of no judge of the run's, or of nobody who was asked."""
     file, problem = folder / PASSPORT, f"{KEY}: {folder}"
     document = load_mapping(file, "a judge's passport", inside=folder)
     extra = plan.evaluation.run.config.params.extra

@@ -190,13 +190,8 @@ def notes_on_length(correlations: Mapping[str, RankCorrelation | None]) -> Itera
 
 
 def judges_that_failed(judges: Mapping[str, JudgeCounts], most: float, judged: str = "answers") -> tuple[str, ...]:
-    """The judges without whom the jury is another one, each with what to do.
-
-    Args:
-        most: the greatest share, from 0 to 1, that a judge may leave without a usable judgement
-            (`extra.max_judge_failures`).
-        judged: what judges were asked about.
-    """
+    """The judges without whom the jury is another one, each with what to do. `most`: the greatest share that one may
+    leave without a usable judgement (`extra.max_judge_failures`); `judged`: what judges were asked about."""
     return tuple(
         f"judge {judge} gave no usable judgement of {counts.failed} of {counts.asked} {judged}, and max_judge_failures"
         f" is {most:g}: the same command asks it again (validity.failures say why it failed); extra.judges may name"

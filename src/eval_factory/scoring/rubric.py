@@ -14,7 +14,7 @@ from eval_factory.helm import output
 from eval_factory.helm.criteria import decisions_of, error_of, said_of
 from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.agreement import length_correlation, ordinal_alpha
+from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, weighted_kappa
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups
 from eval_factory.scoring.intervals import Ends
@@ -104,10 +104,8 @@ def scores_by_tag(
 ) -> dict[str, dict[str, dict[str, Score]]]:
     """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed.
 
-    A case has one value in each, so intervals are over conversations.
-
-    Args:
-        failed_as_zero: 0 where the answer did not come, as in the score of all instances.
+    A case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came, as in
+    the score of all instances.
     """
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
@@ -137,14 +135,10 @@ def _agreements(
     """Of each pair of judges, over the criteria that both decided."""
     for one, other in combinations(judges, 2):
         said = ((by_judge[one], by_judge[other]) for by_judge in votes)
-        pairs = [(first, second) for first, second in said if first is not None and second is not None]
+        pairs = [(float(first), float(second)) for first, second in said if first is not None and second is not None]
         if pairs:
             same = sum(first == second for first, second in pairs) / len(pairs)
-            # Cohen's kappa (J. Cohen, Educational and Psychological Measurement 20:37-46, 1960)
-            yes, others_yes = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-            by_chance = yes * others_yes + (1 - yes) * (1 - others_yes)
-            kappa = None if by_chance == 1 else (same - by_chance) / (1 - by_chance)
-            yield f"{one}/{other}", PairAgreement(len(pairs), same, kappa)
+            yield f"{one}/{other}", PairAgreement(len(pairs), same, weighted_kappa(pairs))
 
 
 def report_of(cases: Cases, judges: Sequence[str]) -> RubricReport:

@@ -78,9 +78,7 @@ def export_sheets(
     with_reference: bool = True,
 ) -> Exported:  # fmt: skip
     """Draw a sample, write a CSV and a form for each rater, and keep in the result's folder what the codes stand for.
-
-    Args:
-        kind: `ratings` or `criteria`; None: criteria where the result has such.
+    `kind`: `ratings` or `criteria`; None: criteria where the result has such.
 
     Raises:
         ConfigError: raters cannot be asked what the main metric measures, or a file is there already.

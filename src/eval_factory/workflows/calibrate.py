@@ -32,9 +32,8 @@ from eval_factory.report.judge_passport import (
     size_of,
 )
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.scoring.clinicians import RatedItem, rated_items
+from eval_factory.scoring.clinicians import rated_items
 from eval_factory.scoring.judge_calibration import (
-    DECISIONS,
     BestJury,
     Change,
     best_juries,
@@ -68,7 +67,8 @@ _OF_EXTRA = (
 )  # fmt: skip
 """Of the run config; the rest is about its task."""
 
-Decisions = Sequence[bool | None]  # of each item; None where the judge gave none
+Decisions = Sequence[float | None]  # of each item; None where the judge gave none
+Changed = Mapping[Change, Sequence[tuple[int, bool]]]  # what was changed -> (number of the item, decision)
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ def calibrate(
         judge: what the one judge is called, if not as its field.
         today: of a passport that is not there yet, YYYY-MM-DD.
     """
-    passports, digest, decisions = [], _digest(labels), {}
+    passports, decisions = [], {}
     items: list[LabelledItem] = []
     for column in columns:
-        items = _read(labels, column)
+        digest, items = _read(labels, column)
         decisions[column] = [bool(item.judged) for item in items]
         passports.append(JudgePassport(judge or column, column, digest, calibration_of(items)))
     return _written(passports, _juries(items, decisions, {}), to, today)
@@ -122,25 +122,23 @@ def calibrate_by_asking(labels: Path, asking: Asking, *, env: Mapping[str, str],
         NotReportableError: a judge left too much without a decision.
         EvalFactoryError: as `evaluate`.
     """
-    digest, items = _digest(labels), _read(labels, None)
+    digest, items = _read(labels, None)
     _refuse_others(asking.to)
-    answered = _ask_judges(items, asking, env=env, screen=screen)
+    by_judge, changed, asked = _ask_judges(items, asking, env=env, screen=screen)
     passports = []
-    for name, decisions in answered.decisions.items():
+    for name, decisions in by_judge.items():
         judged = [replace(item, judged=bool(met)) for item, met in zip(items, decisions, strict=True)]
         decided = [item for item, met in zip(judged, decisions, strict=True) if met is not None]
         of_same = {
-            change: [(number, met) for number, met in changed if decisions[number] is not None]
-            for change, changed in answered.changed[name].items()
+            change: [(number, met) for number, met in of_change if decisions[number] is not None]
+            for change, of_change in changed[name].items()
         }
-        steadiness = {change: steadiness_of(judged, changed) for change, changed in of_same.items() if changed}
-        passports.append(
-            JudgePassport(
-                name, "", digest, calibration_of(decided), answered.judges[name], steadiness, len(items) - len(decided)
-            )
-        )
-    costs = {name: judge.cost_per_1000 for name, judge in answered.judges.items()}
-    return _written(passports, _juries(items, answered.decisions, costs), asking.to, None)
+        steadiness = {change: steadiness_of(judged, again) for change, again in of_same.items() if again}
+        undecided = len(items) - len(decided)
+        found = calibration_of(decided)
+        passports.append(JudgePassport(name, "", digest, found, asked[name], steadiness, undecided))
+    costs = {name: judge.cost_per_1000 for name, judge in asked.items()}
+    return _written(passports, _juries(items, by_judge, costs), asking.to, None)
 
 
 def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = None) -> Calibrated:
@@ -151,28 +149,19 @@ def calibrate_run(folder: Path, judges: Sequence[str] = (), to: Path | None = No
         PrerequisiteError: there is no result, or nobody has rated its answers.
     """
     stored, rundir = load_result(folder), RunDir(folder)
-    rated, marks = rated_items(stored.result, rundir)
-    known = list(dict.fromkeys(judge for item in rated for judge in item.marks))
+    items, marks, scale = rated_items(stored.result, rundir)
     for name in judges:
-        if name not in known:
-            raise ConfigError(f"--judge {name}: {folder} has no such judge; there are {', '.join(known)}")
+        if name not in marks:
+            raise ConfigError(f"--judge {name}: {folder} has no such judge; there are {', '.join(marks)}")
     asked, digest = _judges_of(rundir, stored), sha256_of(rundir.ratings)
-    passports, decisions = [], {}
-    for name in judges or known:
-        by_judge = [item for item in rated if name in item.marks]
-        found = calibration_of(
-            [_labelled(one, one.marks[name], marks) for one in by_judge], marks if len(marks) > 2 else DECISIONS
-        )
-        decisions[name] = [item.marks[name] == marks[-1] if name in item.marks else None for item in rated]
-        passports.append(JudgePassport(name, "", digest, found, asked.get(name), {}, len(rated) - len(by_judge)))
-    items = [_labelled(one, marks[0], marks) for one in rated]
-    return _written(passports, _juries(items, decisions, {}) if len(marks) == 2 else (), to, None)
-
-
-def _labelled(item: RatedItem, judged: float, marks: Sequence[float]) -> LabelledItem:
-    """Of two marks whether it is the higher one."""
-    judged, *labels = (mark if len(marks) > 2 else mark == marks[-1] for mark in (judged, *item.ratings.values()))
-    return LabelledItem(item.conversation, judged, tuple(labels), tuple(item.ratings), item.category, item.length)
+    chosen = {name: marks[name] for name in judges or marks}
+    passports = []
+    for name, of_judge in chosen.items():
+        both = zip(items, of_judge, strict=True)
+        judged = [replace(item, judged=mark) for item, mark in both if mark is not None]
+        unjudged = len(items) - len(judged)
+        passports.append(JudgePassport(name, "", digest, calibration_of(judged, scale), asked.get(name), {}, unjudged))
+    return _written(passports, _juries(items, chosen, {}) if len(scale) == 2 else (), to, None)
 
 
 def _judges_of(rundir: RunDir, stored: StoredResult) -> dict[str, AskedJudge]:
@@ -196,23 +185,17 @@ def _juries(
     return tuple(best_juries([items[number] for number in complete], of_all, costs)) if complete else ()
 
 
-def _digest(labels: Path) -> str:
+def _read(labels: Path, column: str | None) -> tuple[str, list[LabelledItem]]:
+    """The hash of the file, and its items."""
     try:
-        return sha256_of(labels)
+        digest, read = sha256_of(labels), read_labels(labels, column)
     except FileNotFoundError:
         raise ConfigError(f"{labels}: there is no such file") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         raise ConfigError(f"{labels}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _read(labels: Path, column: str | None) -> list[LabelledItem]:
-    try:
-        read = read_labels(labels, column)
-    except OSError as error:
-        raise ConfigError(f"{labels}: cannot be read: {error.strerror or error}") from None
     if read.problems:
         raise ConfigError([f"{labels}: {problem}" for problem in shortened(read.problems, inside="the file")])
-    return read.rows
+    return digest, read.rows
 
 
 def _written(
@@ -260,24 +243,14 @@ def _date_of_same(folder: Path, passport: JudgePassport) -> str | None:
     if not (folder / PASSPORT).exists():
         return None
     there = load_mapping(folder / PASSPORT, "a judge's passport", inside=folder)
-    label_set, asked = there.get("label_set"), there.get("asked")
-    same = isinstance(label_set, dict) and label_set.get("sha256") == passport.labels_sha256
-    as_before = passport.asked.judge_sha256 if passport.asked else None
-    if (asked.get("judge_sha256") if isinstance(asked, dict) else None) != as_before or not same or (
-        there.get("judge"), there.get("judge_labels")
-    ) != (passport.judge, passport.column or None):  # fmt: skip
+    about = [there.get("judge"), there.get("judge_labels")]
+    for name, key in (("label_set", "sha256"), ("asked", "judge_sha256")):
+        part = there.get(name)
+        about.append(part.get(key) if isinstance(part, dict) else None)
+    judge_hash = passport.asked.judge_sha256 if passport.asked else None
+    if about != [passport.judge, passport.column or None, passport.labels_sha256, judge_hash]:
         raise ConfigError(f"--to {folder}: holds the passport of another judge or of other labels; {_REFUSED}")
     return str(there.get("date"))
-
-
-@dataclass(frozen=True)
-class Answered:
-    """What the judges said."""
-
-    decisions: Mapping[str, Decisions]  # by judge
-    changed: Mapping[str, Mapping[Change, Sequence[tuple[int, bool]]]]
-    """Judge -> what was changed -> (number of the item, decision)."""
-    judges: Mapping[str, AskedJudge]
 
 
 @dataclass(frozen=True)
@@ -292,8 +265,10 @@ class _Case:
     sample: int | None = None
 
 
-def _ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[str, str], screen: TextIO) -> Answered:
-    """All judges about all items, which hold texts."""
+def _ask_judges(
+    items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[str, str], screen: TextIO
+) -> tuple[Mapping[str, Decisions], Mapping[str, Changed], Mapping[str, AskedJudge]]:
+    """All judges about all items, which hold texts. By judge: what it decided, also where something was changed."""
     run_config, to = asking.run_config, asking.to
     evaluation = build_evaluation(Request(run_config=run_config), load_framework(), env)
     if not evaluation.task.helm.rubric or evaluation.task.helm.upstream is not HELM:
@@ -302,20 +277,19 @@ def _ask_judges(items: Sequence[LabelledItem], asking: Asking, *, env: Mapping[s
     at_once = evaluation.run.config.params.extra.criteria_per_request or 1
     cases = [*_cases(items)]
     cases += _probes(cases, asking.probes, several=at_once > 1)
-    document = _document(evaluation, asking)
+    asked = Request(document=_document(evaluation, asking))
     _write_questions(to / QUESTIONS, cases, items)
-    asked = Request(document=document)
     to_ask = build_evaluation(asked, load_framework(), env)
     plan = make_plan(to_ask)
     evaluated = evaluate(asked, Options(), env=env, screen=screen, evaluation=to_ask)
     if evaluated.not_reportable is not None:
         raise NotReportableError(f"the judges are not calibrated: {evaluated.not_reportable}")
-    found = _decisions_in(evaluated.result, cases, [judge.role for judge in plan.judges], len(items))
-    for name, decisions in found[0].items():
+    by_judge, changed = _decisions_in(evaluated.result, cases, [judge.role for judge in plan.judges], len(items))
+    for name, decisions in by_judge.items():
         if not any(met is not None for met in decisions):
             raise NotReportableError(f"judge {name} decided nothing: there is nothing to hold against the physicians")
     about = {judge.role: _about_judge(judge, evaluated.result, at_once) for judge in plan.judges}
-    return Answered(*found, about)
+    return by_judge, changed, about
 
 
 def _cases(items: Sequence[LabelledItem]) -> Iterator[_Case]:
@@ -392,7 +366,7 @@ def _write_questions(folder: Path, cases: Sequence[_Case], items: Sequence[Label
 
 def _decisions_in(
     result: TaskResult, cases: Sequence[_Case], judges: Sequence[str], count: int
-) -> tuple[dict[str, Decisions], dict[str, dict[Change, list[tuple[int, bool]]]]]:
+) -> tuple[Mapping[str, Decisions], Mapping[str, Changed]]:
     by_name = {case.name: case for case in cases}
     decisions: dict[str, list[bool | None]] = {judge: [None] * count for judge in judges}
     changed: dict[str, dict[Change, list[tuple[int, bool]]]] = {judge: defaultdict(list) for judge in judges}
@@ -405,7 +379,7 @@ def _decisions_in(
                     decisions[judge][number] = met
                 elif met is not None:
                     changed[judge][case.change].append((number, met))
-    return dict(decisions), changed
+    return decisions, changed
 
 
 def _about_judge(judge: EndpointPlan, result: TaskResult, at_once: int) -> AskedJudge:

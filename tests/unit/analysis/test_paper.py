@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.analysis.gate import load_policy, lock
+from eval_factory.analysis.gate import check_lock, load_policy, lock
 from eval_factory.analysis.paper import evidence_of_panel, written_for
 from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import _PURPOSES
 from eval_factory.core.errors import ConfigError
+from eval_factory.monitor.ledger import History
+from eval_factory.monitor.report import LedgerWriter
 from eval_factory.report.evidence_packs import PACKS, pack_markdown
 from panel_ledger import alarm, baseline, ledger, look
 from stored_results import right_or_wrong
@@ -155,7 +157,9 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     lines = ledger(baseline(), look(1), look(2, alarm(2)))
 
     def text() -> str:
-        return pack_markdown(evidence_of_panel("pccp", lines, "e" * 64, [folder], "another model", policy))
+        found = load_policy(policy)
+        plan = {"change": "another model", "policy": found, "locked_at": check_lock(found)}
+        return pack_markdown(evidence_of_panel("pccp", LedgerWriter(History(lines, head="e" * 64), plan), [folder]))
 
     for sentence in (
         "Of a panel of org/model: 3 lines in its ledger, 2 looks made. What is said of single runs is of look 2.",
@@ -172,7 +176,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     policy.write_text(policy.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match="was changed after it was locked"):
         text()
-    bare = pack_markdown(evidence_of_panel("ai-act", ledger(baseline()), None, []))
+    bare = pack_markdown(evidence_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}), []))
     assert "What is said of single runs is of the baseline's last." in bare
     assert "The gate's policy" not in bare
     assert "exact_match =" not in bare

@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.page import monitor_page
-from eval_factory.monitor.status import evidence_of, power_lines, state_of
+from eval_factory.monitor.report import evidence_of, monitor_page, power_lines, state_of
 from eval_factory.report.drawing import text_width
 from invented_ledger import HEAD, HOSTILE, Invented, limit, one_limit, rich, watched
 
@@ -82,7 +81,7 @@ DATA, LIMIT, MEAN = (
     {"class": "plot-stroke-second"},
     {"class": "plot-stroke-ink", "stroke_width": "1.5"},
 )
-COURSE, HARM, CHANGE = "notes: exact_match of each look", "Evidence of a drop beyond a limit", "Evidence of any change"
+COURSE, HARM = "notes: exact_match of each look", "Evidence of a drop beyond a limit"
 
 
 # The verdict.
@@ -282,7 +281,6 @@ def test_the_alarm_and_its_beginning_are_marked() -> None:
         assert words["since"][0] < points[2][0] < points[3][0] < words["alarm"][0]
         (diamond,) = drawn.tooltips("polygon")
         assert diamond.startswith("look 3,")
-    assert "alarm" not in Picture(page, CHANGE).words()
 
 
 def test_an_alarm_is_marked_in_the_plots_that_it_is_of() -> None:
@@ -293,13 +291,13 @@ def test_an_alarm_is_marked_in_the_plots_that_it_is_of() -> None:
         made.look(
             {"notes": (0.8, 1.0), "letters": (0.7, 90.0)}, alarm=alarm, figures={"refused": {"e": 1.0, "since": None}}
         )
-        page, titles = made.page(), (COURSE, "letters: exact_match of each look", HARM, CHANGE)
+        page, titles = made.page(), (COURSE, "letters: exact_match of each look", HARM)
         assert "since" not in Picture(page, HARM).words()
         return ["alarm" in Picture(page, title).words() for title in titles]
 
-    assert marked(what="harm", names=["letters"]) == [False, True, True, False]
-    assert marked(what="changed", names=["letters"]) == [False, True, False, True]
-    assert marked(what="refused", names=["letters"]) == [False, False, False, False]
+    assert marked(what="harm", names=["letters"]) == [False, True, True]
+    assert marked(what="changed", names=["letters"]) == [False, True, False]
+    assert marked(what="refused", names=["letters"]) == [False, False, False]
 
 
 def boxes(drawn: Picture) -> list[tuple[str, float, float, float, float]]:
@@ -378,29 +376,16 @@ def test_e_values_on_a_logarithmic_scale() -> None:
     assert "An alarm when it reaches 20; it stays one." in words
     assert "Thick" not in text_of(one_limit(0.8).page())
     assert "by its number" not in text_of(one_limit(0.8).page())
-    changed = Picture(page, CHANGE)
-    assert len(changed.lines(**DATA)) == 2
-    assert "Each limit's e-value of any change, by its number above." in words
+    assert "Each limit's e-value of any change is in its table above." in words
     assert drawn.words()["alarm at 20"][1] < alarm[1]
 
 
 def test_what_changed_is_said_to_be_no_limit_of_harm() -> None:
-    page = one_limit(0.8).page()
-    words = text_of(page, "evidence")
-    assert "For the better or the worse: it knows no limit of harm, and is no alarm." in words
-    drawn = Picture(page, CHANGE)
-    assert "changed at 20" in drawn.words()
-    assert (
-        {"0.1", "100"}
-        <= set(Picture(one_limit(0.8, e=9e4).page(), CHANGE).words()) & {"0.1", "100", "1,000", "100,000"}
-        == {"0.1", "100"}
-    )
-    assert drawn.tooltips("circle") == ["look 1, 2027-01-04: notes 0.8"]
+    words = text_of(one_limit(0.8).page(), "evidence")
+    assert "For the better or the worse: it knows no limit of harm." in words
+    assert "Something has changed where one reaches 20, which is no alarm." in words
     rich_page = rich().page()
-    assert "it knows no limit of harm, and is an alarm too." in text_of(rich_page, "evidence")
-    levels = Picture(rich_page, CHANGE)
-    assert {"changed at 80", "alarm at 320", "1", "4"} <= set(levels.words())
-    assert levels.words()["alarm at 320"][1] < levels.words()["changed at 80"][1]
+    assert "reaches 80, which is an alarm at 320." in text_of(rich_page, "evidence")
     assert "alarm at 40" in Picture(rich_page, HARM).words()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.monitor.ledger import History
-from eval_factory.monitor.status import assumed_lines, power_lines, status_lines
+from eval_factory.monitor.report import assumed_lines, power_lines, status_lines
 from invented_ledger import HEAD, Invented, limit, rich
 
 
