@@ -23,7 +23,6 @@ ALWAYS = {
     "isolate_unscorable_annotations",
     "isolate_unscorable_answers",
     "isolate_among_all_answers",
-    "isolate_what_cannot_be_processed",
     "leave_out_infinite_perplexity",
 }
 OF_DOWNLOADS = {"read_pinned_revisions", "record_hub_revisions"}

@@ -145,20 +145,6 @@ def leave_out_infinite_perplexity(helms_own: Callable[[Any], Any]) -> Callable[[
     return derive
 
 
-def isolate_what_cannot_be_processed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Before metrics look at an answer, a run entry's `process_output` makes something of it."""
-
-    def prepare(self: Any, state: RequestState) -> Any:
-        try:
-            return helms_own(self, state)
-        except Exception as error:
-            if not _of_this_run:
-                raise
-            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
-
-    return prepare
-
-
 def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     """Metrics that look at one answer."""
 

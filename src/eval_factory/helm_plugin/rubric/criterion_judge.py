@@ -78,7 +78,7 @@ def judgement(
     for number in range(2):
         asked.append(request)
         if number > 0 and role is not None:
-            current_session().expect_more(role)
+            current_session().expect(role, 1)
         try:
             result = ask(request)
         except Exception as error:  # reported already: this judge cannot be asked; the others go on
