@@ -111,11 +111,8 @@ def sent_with_text(state: RequestState) -> RequestState:
 
 
 def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str) -> None:
-    """A reply is null where there is none; `error` says why, where the same command may get it.
-
-    Args:
-        reply_in: what of an answer is said about confidence; all of it if not given.
-    """
+    """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why, where one may
+    come."""
     lines = []
     for one in states:
         answer = one.result.completions[0].text if one.result and one.result.success else None

@@ -1,7 +1,6 @@
 """The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves prompts out of logs.
 
-A second one makes the requests of a run and sends none: what they will take is known before. HELM's own `--dry-run`
-counts tokens with a tokenizer, which it would have to download.
+A second one makes the requests of a run and sends none: HELM's `--dry-run` would have to download a tokenizer.
 """
 
 from __future__ import annotations

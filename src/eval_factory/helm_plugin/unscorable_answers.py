@@ -1,10 +1,8 @@
 """One answer that HELM cannot score costs its instance, not the run.
 
-HELM's metrics read answers with Python's own functions, and for some answers these raise: `int()` of more than 4,300
-digits, a float that overflows. HELM then gives up the run, and every later one too, because answers are cached.
-Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the reason.
-
-What raises for most is a defect, of the environment or of HELM, and fails the run as before.
+HELM gives up the run where a metric raises (`int()` of more than 4,300 digits), and every later run too, because
+answers are cached. Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the
+reason.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens where it cannot.
 
-The list is `patches.yaml`. HELM's behaviour is replaced through this list only, in this order, and always in memory: no
-file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no other.
-
-A patch is applied to an upstream that it is for and was checked against, where the files that define its targets are
-those of its version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM that somebody
-edited, or installed from its repository, has the same version and may be something else.
+The list is `patches.yaml`, in their order. No file of HELM's is edited, and a run imports only the patches that it
+needs. A patch is applied where the files that define its targets are those that it was checked against
+(`checked_files.json`, made by `scripts/checked_helm_files.py`): an edited copy of HELM has the same version and may be
+something else.
 """
 
 from __future__ import annotations
