@@ -308,20 +308,6 @@ PADDED_ANSWER = (
 
 
 @dataclass(frozen=True)
-class JudgedProbe:
-    instance: str
-    annotations: Mapping[str, Any]  # HELM's, as of any answer
-
-
-def write_judge_probe(
-    helm_dir: Path, instances: Sequence[str], annotations: Sequence[Mapping[str, Any] | None]
-) -> None:
-    both = zip(instances, annotations, strict=True)
-    lines = [{"instance": one, "annotations": found or {}} for one, found in both]
-    write_atomic(helm_dir / names.JUDGE_PROBE_FILE, json.dumps(lines, indent=2) + "\n")
-
-
-@dataclass(frozen=True)
 class ConfidenceReply:
     """What the model said of how sure it is."""
 
@@ -336,12 +322,3 @@ def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], ConfidenceRe
         return {(str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"]) for one in lines}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
-
-
-def read_judge_probe(helm_dir: Path) -> list[JudgedProbe]:
-    """Empty where there is no such file, or none of this version: it is worth no failed result."""
-    try:
-        lines = json.loads((helm_dir / names.JUDGE_PROBE_FILE).read_text(encoding="utf-8"))
-        return [JudgedProbe(str(line["instance"]), dict(line["annotations"])) for line in lines]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []

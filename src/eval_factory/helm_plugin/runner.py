@@ -33,7 +33,7 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media
 from eval_factory.helm import names
-from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
+from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
 from eval_factory.helm_plugin.follow_ups import AskingWhatFollows, answer_in_data, answered, sent_with_text
@@ -219,8 +219,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             message = f"what judges say of an answer that says nothing is not known: {reason}"
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
             return
-        annotations = [one.annotations for one in found.request_states]
-        write_judge_probe(Path(self.output_path), [str(one.instance.id) for one in drawn], annotations)
+        run_record.note(judge_probe={str(one.instance.id): one.annotations or {} for one in found.request_states})
 
 
 def needs_no_torch(metric_spec: Any) -> bool:

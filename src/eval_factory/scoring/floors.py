@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.results import Floor, JudgeProbe, Score
@@ -20,10 +21,8 @@ from eval_factory.helm.trivial_answers import (
     EMPTY_NAME,
     MAJORITY_NAME,
     PADDED_NAME,
-    JudgedProbe,
     StrategyScores,
     TrivialScores,
-    read_judge_probe,
     read_trivial_scores,
     with_answer,
 )
@@ -205,7 +204,7 @@ FEWEST_PROBED = 3  # questions, for a floor
 
 @dataclass(frozen=True)
 class ProbedJudges:
-    probes: Sequence[JudgedProbe]
+    probes: Mapping[str, Mapping[str, Any]]  # instance -> annotations
     run: output.HelmRun
     rubric: RubricTally | None
     judges: Mapping[str, str]  # of a jury: judge -> its name in HELM's annotations
@@ -215,7 +214,7 @@ class ProbedJudges:
         """None where judges were not asked about one."""
         if not plan.evaluation.run.config.params.extra.probe_judges or not (rubric or jury):
             return None
-        return cls(read_judge_probe(plan.rundir.helm), run, rubric, jury.names if jury else {})
+        return cls(output.read_run_record(plan.rundir.helm).judge_probe, run, rubric, jury.names if jury else {})
 
     def complete(self, draft: Draft) -> None:
         marks = self._by_rubric() if self.rubric is not None else self._by_jury()
@@ -235,8 +234,8 @@ class ProbedJudges:
         found: list[dict[str, float]] = []
         if (jury := self.run.jury) is None:
             return found
-        for one in self.probes:
-            of_each = ((judge, output.ratings_of(one.annotations, jury, self.judges[judge])) for judge in self.judges)
+        for judged_as in self.probes.values():
+            of_each = ((judge, output.ratings_of(judged_as, jury, self.judges[judge])) for judge in self.judges)
             found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each if rated})
         return found
 
@@ -245,10 +244,10 @@ class ProbedJudges:
         found = []
         cases = {key[0]: case for key, case in self.rubric.cases.items()} if self.rubric is not None else {}
         judges = self.rubric.judges if self.rubric is not None else ()
-        for one in self.probes:
-            if (case := cases.get(one.instance)) is None:
+        for instance, judged_as in self.probes.items():
+            if (case := cases.get(instance)) is None:
                 continue
-            judged = replace(case, votes=tuple(decisions_of(one.annotations, judges, len(case.criteria))))
+            judged = replace(case, votes=tuple(decisions_of(judged_as, judges, len(case.criteria))))
             by_judge = {judge: judged.score_by(judge) for judge in judges}
             found.append({judge: score for judge, score in by_judge.items() if score is not None})
         return found
