@@ -19,7 +19,7 @@ try:
     from eval_factory.core.safe_files import write_atomic
     from eval_factory.endpoint.openai_api import Adapter
     from eval_factory.helm import names
-    from eval_factory.helm.model_files import deployment_of, model_deployments, model_metadata
+    from eval_factory.helm.command import deployment_of, model_deployments, model_metadata
     from eval_factory.plan.run_plan import EndpointPlan
     from eval_factory.tasks.framework import Framework, load_framework
 except ModuleNotFoundError as error:

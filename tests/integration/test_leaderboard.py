@@ -264,7 +264,7 @@ def test_the_judges_of_helms_safety_leaderboards_are_asked_at_our_endpoint(root:
 import sys
 from pathlib import Path
 from eval_factory.tasks.framework import load_framework
-from eval_factory.helm.model_files import model_deployments, model_metadata
+from eval_factory.helm.command import model_deployments, model_metadata
 from eval_factory.workflows.leaderboard.registry import find
 from scripts.generate_dynamic_model_configs import standalone_judges, standalone_model
 folder = Path(sys.argv[1])

@@ -114,12 +114,8 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def prompt_of_jury(annotators: Sequence[str], folder: Path | None = None) -> str | None:
-    """The template, with HELM's places in braces; None where none of the annotators is a jury, or HELM is not here.
-
-    Args:
-        annotators: names of classes.
-        folder: that HELM's annotators are in; of the installed HELM where None.
-    """
+    """The template of HELM's annotator classes of these names, with HELM's places in braces; None where none of them is
+    a jury, or HELM is not here. `folder`: of the annotators, if not of the installed HELM."""
     folder = folder or environment_of(HELM).helms("benchmark", "annotation")
     if folder is None or not annotators:
         return None
@@ -163,11 +159,7 @@ class Decision:
 
 
 def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
-    """A judge's own decisions about `count` criteria, in their order.
-
-    Args:
-        text: the judge's complete output.
-        judged: the answer that it judges.
+    """A judge's own decisions about `count` criteria of an answer (`judged`), in their order.
 
     Raises:
         UnusableJudgeOutput: there are none, or it is not clear which they are.

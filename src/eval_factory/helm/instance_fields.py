@@ -32,11 +32,7 @@ def categories_of(instance: HasFields) -> dict[str, Any]:
 
 
 def groups_of(instance: HasFields, source: str | None = None) -> dict[str, str]:
-    """Field -> the instance's value, of those that may sort instances into groups.
-
-    Args:
-        source: the field that says which instances are alike, not what they are.
-    """
+    """Field -> the instance's value, of those that may sort instances into groups; `source` names another's origin."""
     fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
         fields[SUB_SPLIT] = instance.sub_split

@@ -1,12 +1,10 @@
 """A judge's output -> its ratings, their scale, and the signs of an answer that speaks to its judges. Pure functions.
 
-HELM takes what stands between the first `{` and the last `}` of a judge's output. A judge that quotes the answer it
-judges may so hand down ratings that the answer wrote itself. Here every JSON object that has the form of a judge's
-ratings is found, those that stand in the judged answer are not the judge's, and what is left has to be one.
-
-An answer that hides a rating from a program does not hide it from a model: letters that look alike, invisible
-characters between them, escapes, base64. What is looked for in an answer is therefore looked for in its `readings`,
-which are linear in the text.
+HELM takes what stands between the first `{` and the last `}` of a judge's output, which may be a rating that the judged
+answer wrote itself. Here every JSON object of that form is found, those that stand in the answer are not the judge's,
+and what is left has to be one. A rating in an answer may be hidden from a program, and not from a model (letters that
+look alike, invisible characters, escapes, base64): it is looked for in the answer's `readings`, which are linear in the
+text.
 """
 
 from __future__ import annotations
@@ -160,12 +158,8 @@ def says_nothing(answer: str) -> bool:
 
 
 def parse_judge_output(text: str, criteria: Criteria, judged: str, form: JuryForm = HELMS_FORM) -> dict[str, Any]:
-    """The judge's own ratings: criterion -> rating, as the judge wrote it; of a label its value.
-
-    Args:
-        text: the judge's complete output.
-        judged: the answer that it judges.
-        form: which ratings there are, and whether the benchmark itself names the criteria.
+    """The judge's own ratings of an answer (`judged`): criterion -> rating, as the judge wrote it; of a label its
+    value.
 
     Raises:
         UnusableJudgeOutput: there are none, or it is not clear which they are.

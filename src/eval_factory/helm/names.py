@@ -56,7 +56,6 @@ PERTURBATIONS_FOLDER = "perturbations"
 
 RUN_RECORD_FILE = "run_record.json"  # what helm-run writes down of itself
 TRIVIAL_SCORES_FILE = "trivial_scores.json"
-JUDGE_PROBE_FILE = "judge_probe.json"
 CONFIDENCE_FILE = "stated_confidence.json"
 """In HELM's output folder, written by our plug-in."""
 

@@ -414,6 +414,8 @@ class RunRecord(HelmRecord):
     ended: int = 0  # answers that ended the process that executed them
     judge_prompts: dict[str, tuple[str, ...]] = {}  # annotation -> SHA-256 of each template of its judges' prompt
     drawn_sample: DrawnSample | None = None
+    judge_probe: dict[str, dict[str, Any]] = {}
+    """Instance -> HELM's annotations of an answer that says nothing."""
 
 
 def read_run_record(helm_dir: Path) -> RunRecord:

@@ -1,10 +1,8 @@
 """The schema that helm-summarize makes HELM's web pages with: HELM's words for MedHELM's tasks, ours for all others.
 
-HELM's `schema_medhelm.yaml` names some forty scenarios, and gives each a column whether it was run or not; here are
-those that were run. What it does not know (custom benchmarks, the sample, other run specs) would not be shown at all.
-
-HELM renders names of metrics as Mako templates, which execute what they hold, and makes file names of groups: names
-come from files that somebody else may have written, so that only plain ones are taken.
+HELM's `schema_medhelm.yaml` gives each of its scenarios a column whether it was run or not, and shows nothing of
+others. HELM renders names of metrics as Mako templates, which execute what they hold, and makes file names of groups:
+only plain names are taken, for they come from files that somebody else may have written.
 """
 
 from __future__ import annotations
@@ -49,11 +47,7 @@ def plain_name(name: str, longest: int = _MAX_NAME) -> str:
 
 
 def page_schema(runs: Sequence[PageRun], helms: Mapping[str, Any]) -> dict[str, Any]:
-    """The document for `--schema-path`.
-
-    Args:
-        helms: HELM's schema for MedHELM, parsed; empty where the installed HELM has none.
-    """
+    """The document for `--schema-path`. `helms`: HELM's schema for MedHELM; empty where the installed HELM has none."""
     known = {group["name"]: group for group in helms.get("run_groups", ()) if not group.get("subgroups")}
     used = {name for run in runs for name in run.groups if name in known}
     own: dict[str, PageRun] = {}

@@ -1,8 +1,7 @@
 """Answers that need no model: nothing, a refusal, the same letter every time, the longest option; and what they score.
 
-What such answers score is the floor of a metric: a score that is not above it does not show that a model read the
-questions. Which answers there are depends on the data that was read, never on what the model answered. Our plug-in
-scores them, and writes the scores into HELM's output folder.
+A score that is not above theirs does not show that a model read the questions. Which answers there are depends on the
+data, never on what the model answered. Our plug-in scores them, and writes the scores into HELM's output folder.
 """
 
 from __future__ import annotations
@@ -130,12 +129,8 @@ def _cross_fitted(
 
 
 def _majority_by_source(questions: Sequence[AskedQuestion], otherwise: Sequence[str]) -> tuple[str, ...] | None:
-    """The right answer that most questions of the same source have, in the other half of them; None where no two
-    questions share a source.
-
-    Args:
-        otherwise: the answer to a question whose source has no other.
-    """
+    """The right answer that most questions of the same source have, in the other half of them, or `otherwise`; None
+    where no two questions share a source."""
     sources: dict[str, list[int]] = defaultdict(list)
     for at, question in enumerate(questions):
         if question.source is not None:
@@ -233,11 +228,7 @@ def _label_of(question: AskedQuestion, text: str) -> str | None:
 
 
 def with_answer(annotation: Mapping[str, Any], of_answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An annotation of the model's answer -> that of another answer to the same question.
-
-    Args:
-        of_answer: the annotation of the other answer; it needs no filling in, so both executions of it are one.
-    """
+    """An annotation of the model's answer -> that of another answer, which is executed as it is written."""
     made = {**annotation, **of_answer}
     evaluated = annotation.get("as_evaluated")
     if evaluated is not None:
@@ -317,20 +308,6 @@ PADDED_ANSWER = (
 
 
 @dataclass(frozen=True)
-class JudgedProbe:
-    instance: str
-    annotations: Mapping[str, Any]  # HELM's, as of any answer
-
-
-def write_judge_probe(
-    helm_dir: Path, instances: Sequence[str], annotations: Sequence[Mapping[str, Any] | None]
-) -> None:
-    both = zip(instances, annotations, strict=True)
-    lines = [{"instance": one, "annotations": found or {}} for one, found in both]
-    write_atomic(helm_dir / names.JUDGE_PROBE_FILE, json.dumps(lines, indent=2) + "\n")
-
-
-@dataclass(frozen=True)
 class ConfidenceReply:
     """What the model said of how sure it is."""
 
@@ -345,12 +322,3 @@ def read_stated_confidence(helm_dir: Path) -> dict[tuple[str, int], ConfidenceRe
         return {(str(one["instance"]), int(one["trial"])): ConfidenceReply(one["reply"], one["error"]) for one in lines}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
-
-
-def read_judge_probe(helm_dir: Path) -> list[JudgedProbe]:
-    """Empty where there is no such file, or none of this version: it is worth no failed result."""
-    try:
-        lines = json.loads((helm_dir / names.JUDGE_PROBE_FILE).read_text(encoding="utf-8"))
-        return [JudgedProbe(str(line["instance"]), dict(line["annotations"])) for line in lines]
-    except (OSError, ValueError, TypeError, KeyError):
-        return []

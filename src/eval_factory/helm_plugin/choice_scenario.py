@@ -50,12 +50,8 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
     tags = ("question_answering", "biomedical", "multiple_choice")
 
     def __init__(self, name: str, published: str, tier: str = EVERY_TIER, data_path: str | None = None) -> None:
-        """
-        Args:
-            name: of the task of ours, whose files are downloaded.
-            published: the form; behind a colon, which of the files.
-            data_path: a file of that form that is read instead, or a folder with the files of a set with pictures.
-        """
+        """`published`: which file; its form is the part before a colon. `data_path`: read instead, a
+        file of that form or a folder of a set with pictures."""
         super().__init__()
         self.name, self.description = name, f"Published questions ({name})"
         self._published, self._tier, self._own = published, tier, data_path

@@ -1,8 +1,7 @@
 """The client that HELM loads by class name: one endpoint, a keep-alive pool, retries, the response cache.
 
-A request that fails for good is reported as a non-fatal failure: HELM goes on with an empty completion, the journal
-keeps the reason, and the collector takes the instance out of the score. What holds for every request (the key is wrong,
-the model is unknown, nobody answers) stops the run at once.
+A request that fails for good is a non-fatal failure to HELM, which goes on with an empty completion; the journal has
+the reason. What holds for every request (the key is wrong, the model is unknown, nobody answers) stops the run at once.
 """
 
 from __future__ import annotations

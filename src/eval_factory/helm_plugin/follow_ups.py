@@ -18,6 +18,7 @@ from typing import Any
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.common.media_object import MediaObject, MultimediaObject
+from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.endpoint.media import PLACE
@@ -36,6 +37,7 @@ from eval_factory.tasks.asked_again import (
     pushback_text,
     turn_of,
 )
+from eval_factory.tasks.rubric_case import ANSWER
 
 GREY = 128
 NO_ANSWER = "(no answer)"  # what stands for an empty answer: many endpoints refuse an empty turn
@@ -43,39 +45,54 @@ NO_ANSWER = "(no answer)"  # what stands for an empty answer: many endpoints ref
 _Key = tuple[str, int, str]  # (instance, trial, name of the asking); its name is empty where the question is as it is
 
 
+def answer_in_data(state: RequestState) -> str | None:
+    found: str | None = (state.instance.extra_data or {}).get(ANSWER)
+    return found
+
+
+def answered(text: str) -> RequestResult:
+    """As if a model had said it."""
+    output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
+    return RequestResult(True, [], [output], cached=True, request_time=0)
+
+
 class AskingWhatFollows:
-    """Wraps HELM's executor; a run that asks nothing again goes through it as it is."""
+    """Wraps HELM's executor; a run that asks nothing again goes through it as it is.
+
+    Where the data hold all answers, nobody is asked.
+    """
 
     def __init__(self, inner: Any, output_path: Path) -> None:
         self._inner, self.execution_spec = inner, inner.execution_spec
         self._output_path = output_path
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        there = [(one, answer_in_data(one)) for one in scenario_state.request_states]
+        if all(text is not None for _, text in there):
+            done = [replace(one, result=answered(text)) for one, text in there if text is not None]
+            return replace(scenario_state, request_states=done)
         if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
             states = [sent_with_text(state) for state in scenario_state.request_states]
             scenario_state = replace(scenario_state, request_states=states)
         if ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
-            answered = self._inner.execute(scenario_state)
+            state = self._inner.execute(scenario_state)
             file = self._output_path / names.CONFIDENCE_FILE
-            write_replies(file, answered.request_states, lambda text: parted(text)[1])
-            return replace(answered, request_states=[with_answer_alone(one) for one in answered.request_states])
+            write_replies(file, state.request_states, lambda text: parted(text)[1])
+            return replace(state, request_states=[with_answer_alone(one) for one in state.request_states])
         if not any(is_asked_again(_name(state)) for state in scenario_state.request_states):
             return self._inner.execute(scenario_state)
         by_depth: dict[int, list[RequestState]] = defaultdict(list)
         for state in scenario_state.request_states:
             by_depth[_depth(state)].append(state)
-        blindfold, done = Blindfold(scenario_state.request_states, self._output_path), dict[_Key, RequestState]()
+        blindfold, by_key = Blindfold(scenario_state.request_states, self._output_path), dict[_Key, RequestState]()
         for depth, states in sorted(by_depth.items()):
-            asked = [_following(state, done) if depth else blindfold.on(_repeated(state)) for state in states]
-            done.update((_key(one), one) for one in self._answered(scenario_state, asked))
-        answered = [done[_key(state)] for state in scenario_state.request_states]
-        stated = [one for one in answered if _name(one) == CONFIDENCE]
+            asked = [_following(state, by_key) if depth else blindfold.on(_repeated(state)) for state in states]
+            by_key.update((_key(one), one) for one in self._answered(scenario_state, asked))
+        in_order = [by_key[_key(state)] for state in scenario_state.request_states]
+        stated = [one for one in in_order if _name(one) == CONFIDENCE]
         if stated:
             write_replies(self._output_path / names.CONFIDENCE_FILE, stated)
-        return replace(scenario_state, request_states=[one for one in answered if _name(one) != CONFIDENCE])
+        return replace(scenario_state, request_states=[one for one in in_order if _name(one) != CONFIDENCE])
 
     def _answered(self, scenario_state: ScenarioState, states: list[RequestState]) -> Iterator[RequestState]:
         """Those that have a result already are not asked."""
@@ -94,11 +111,8 @@ def sent_with_text(state: RequestState) -> RequestState:
 
 
 def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str) -> None:
-    """A reply is null where there is none; `error` says why, where the same command may get it.
-
-    Args:
-        reply_in: what of an answer is said about confidence; all of it if not given.
-    """
+    """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why, where one may
+    come."""
     lines = []
     for one in states:
         answer = one.result.completions[0].text if one.result and one.result.success else None

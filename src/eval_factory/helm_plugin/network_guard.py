@@ -1,8 +1,7 @@
 """What a helm-run of ours does first: takes its run's settings, and `offline` connects to the endpoints' hosts alone.
 
-The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name,
-no matter which library asks, and it cannot be taken off again. The parent process works out which hosts there are
-(`data/run_data.py`).
+The guard is an audit hook (PEP 578): Python itself calls it before every connection and every look-up of a name, and it
+cannot be taken off again. The parent process works out which hosts there are (`data/run_data.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves prompts out of logs.
 
-A second one makes the requests of a run and sends none: what they will take is known before. HELM's own `--dry-run`
-counts tokens with a tokenizer, which it would have to download.
+A second one makes the requests of a run and sends none: HELM's `--dry-run` would have to download a tokenizer.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 from helm.common.object_spec import get_class_by_name
-from helm.common.request import GeneratedOutput, Request, RequestResult
+from helm.common.request import Request
 
 from eval_factory.core import logs
 from eval_factory.core.errors import PrerequisiteError
@@ -35,10 +34,10 @@ from eval_factory.core.results import MODEL_ROLE
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import media
 from eval_factory.helm import names
-from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS, write_judge_probe
+from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.follow_ups import AskingWhatFollows, sent_with_text
+from eval_factory.helm_plugin.follow_ups import AskingWhatFollows, answer_in_data, answered, sent_with_text
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
@@ -46,7 +45,6 @@ from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, re
 from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
 from eval_factory.helm_plugin.session import run_record, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable
-from eval_factory.tasks.rubric_case import ANSWER
 
 _BY_METHOD = {
     "language_modeling": "the log probabilities of its prompts",
@@ -80,7 +78,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             self._guard.report = lambda place: self._session.events.emit(logs.BLOCKED, place=place)
         self._blocked_before = 0
         self._annotated: ScenarioState | None = None
-        asking = _Unanswered(AskingWhatFollows(self.executor, Path(self.output_path)))
+        asking = AskingWhatFollows(self.executor, Path(self.output_path))
         self.executor: Any = _Reporting(asking, self._before_asking, lambda _state: self._after_asking())
         self._judging = self.annotator_executor
         self.annotator_executor: Any = _Reporting(self.annotator_executor, self._before_judging, self._after_judging)
@@ -224,8 +222,7 @@ class EvalRunner(Runner):  # type: ignore[misc]
             message = f"what judges say of an answer that says nothing is not known: {reason}"
             self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
             return
-        annotations = [one.annotations for one in found.request_states]
-        write_judge_probe(Path(self.output_path), [str(one.instance.id) for one in drawn], annotations)
+        run_record.note(judge_probe={str(one.instance.id): one.annotations or {} for one in found.request_states})
 
 
 def needs_no_torch(metric_spec: Any) -> bool:
@@ -241,34 +238,6 @@ def import_what_it_uses(run_spec: RunSpec) -> None:
     patch_registry.apply_patches(Stage.IMPORTED)
 
 
-def answer_in_data(state: RequestState) -> str | None:
-    found: str | None = (state.instance.extra_data or {}).get(ANSWER)
-    return found
-
-
-def answered(text: str) -> RequestResult:
-    """As if a model had said it."""
-    output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
-    return RequestResult(True, [], [output], cached=True, request_time=0)
-
-
-class _Unanswered:
-    """HELM's executor, which asks nobody where the data hold the answers."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner, self.execution_spec = inner, inner.execution_spec
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def execute(self, scenario_state: ScenarioState) -> ScenarioState:
-        answers = [text for one in scenario_state.request_states if (text := answer_in_data(one)) is not None]
-        if len(answers) < len(scenario_state.request_states):
-            return self._inner.execute(scenario_state)
-        both = zip(scenario_state.request_states, answers, strict=True)
-        return replace(scenario_state, request_states=[replace(one, result=answered(text)) for one, text in both])
-
-
 class _Reporting:
     """An executor of HELM's with reports before and after."""
 
@@ -277,9 +246,6 @@ class _Reporting:
         # HELM gives its metrics, which compute, as many threads as this says; requests are sent as the inner one says
         threads = min(inner.execution_spec.parallelism, os.cpu_count() or 1)
         self.execution_spec = replace(inner.execution_spec, parallelism=threads)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         self._before(scenario_state)

@@ -57,12 +57,7 @@ _FORMS = {
 
 
 def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> str | None:
-    """Writes the file that `helm/trivial_answers.py` reads. Returns why it could not, where something went wrong.
-
-    Args:
-        state: the requests of the run; whether they were answered does not matter.
-        service: HELM's own for metrics.
-    """
+    """Writes the file that `helm/trivial_answers.py` reads. Returns why it could not, where something went wrong."""
     try:
         made = _scored(run_spec, state, service)
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers

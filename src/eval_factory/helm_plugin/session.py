@@ -118,14 +118,10 @@ class Session:
     """Where the model is not asked: keys of requests that it was never asked."""
     limit_reached: str | None = None  # the name of the run's limit at which nothing more is asked
 
-    def expect(self, role: str, total: int) -> None:
+    def expect(self, role: str, more: int) -> None:
+        """So many requests more."""
         with self.lock:
-            self.counters[role].total += total
-
-    def expect_more(self, role: str) -> None:
-        """One request that nobody expected: a question that is asked again."""
-        with self.lock:
-            self.counters[role].total += 1
+            self.counters[role].total += more
 
     def count(
         self,

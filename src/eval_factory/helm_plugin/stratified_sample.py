@@ -1,8 +1,8 @@
 """`extra.sample_seed`: the instances of `limit_samples` are drawn in proportion to the groups that they come in. With
 `extra.stop_when` they are the first ones of one random order of all; with `extra.instances` those that it names.
 
-HELM draws with one seed, whatever the instances are. Here an instance's rank is a hash of the seed and its text, so the
-order in which a scenario reads its data does not matter, and a greater sample holds the smaller one, but for rounding.
+An instance's rank is a hash of the seed and its text: the order of the data does not matter, and a greater sample holds
+the smaller one, but for rounding.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """One answer that HELM cannot score costs its instance, not the run.
 
-HELM's metrics read answers with Python's own functions, and for some answers these raise: `int()` of more than 4,300
-digits, a float that overflows. HELM then gives up the run, and every later one too, because answers are cached.
-Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the reason.
-
-What raises for most is a defect, of the environment or of HELM, and fails the run as before.
+HELM gives up the run where a metric raises (`int()` of more than 4,300 digits), and every later run too, because
+answers are cached. Here such an instance gets what HELM gives to one whose request failed: an empty completion, and the
+reason.
 """
 
 from __future__ import annotations
@@ -143,20 +141,6 @@ def leave_out_infinite_perplexity(helms_own: Callable[[Any], Any]) -> Callable[[
             return []
 
     return derive
-
-
-def isolate_what_cannot_be_processed(helms_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Before metrics look at an answer, a run entry's `process_output` makes something of it."""
-
-    def prepare(self: Any, state: RequestState) -> Any:
-        try:
-            return helms_own(self, state)
-        except Exception as error:
-            if not _of_this_run:
-                raise
-            return _of_this_run[-1].give_up(state, getattr(self.processor, "__name__", "its processor"), error)
-
-    return prepare
 
 
 def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from eval_factory.core import formats
 from eval_factory.core.results import Floor, JudgeProbe, Score
@@ -20,10 +21,8 @@ from eval_factory.helm.trivial_answers import (
     EMPTY_NAME,
     MAJORITY_NAME,
     PADDED_NAME,
-    JudgedProbe,
     StrategyScores,
     TrivialScores,
-    read_judge_probe,
     read_trivial_scores,
     with_answer,
 )
@@ -197,6 +196,7 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
 FEWEST_PROBED = 3  # questions, for a floor
 
 
+Probes = Mapping[str, Mapping[str, Any]]  # instance -> annotations
 Marks = list[dict[str, float]]
 """What judges gave a text that says nothing: of each question, judge -> its mark."""
 
@@ -205,7 +205,7 @@ def judge_probe(rubric: RubricTally | None, jury: Jury | None, draft: Draft) -> 
     """Nothing where judges were not asked about such a text."""
     if not draft.plan.evaluation.run.config.params.extra.probe_judges:
         return
-    probes = read_judge_probe(draft.plan.rundir.helm)
+    probes = output.read_run_record(draft.plan.rundir.helm).judge_probe
     if rubric is not None:
         report_probe(marks_by_rubric(probes, rubric), draft)
     elif jury is not None and draft.run.jury is not None:
@@ -225,23 +225,23 @@ def report_probe(marks: Marks, draft: Draft) -> None:
     draft.notes.add(Importance.BACKGROUND, f"{PADDED_NAME}, to {len(of_all)} questions: {said}")
 
 
-def marks_by_jury(probes: Sequence[JudgedProbe], jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:
+def marks_by_jury(probes: Probes, jury: output.JuryNames, judges: Mapping[str, str]) -> Marks:
     """The mean of a judge's ratings. `judges`: judge -> its name in HELM's annotations."""
     found: Marks = []
-    for one in probes:
-        of_each = {judge: output.ratings_of(one.annotations, jury, name) for judge, name in judges.items()}
+    for judged_as in probes.values():
+        of_each = {judge: output.ratings_of(judged_as, jury, name) for judge, name in judges.items()}
         found.append({judge: statistics.fmean(rated.values()) for judge, rated in of_each.items() if rated})
     return found
 
 
-def marks_by_rubric(probes: Sequence[JudgedProbe], rubric: RubricTally) -> Marks:
+def marks_by_rubric(probes: Probes, rubric: RubricTally) -> Marks:
     """The share of the points that a judge gives."""
     found: Marks = []
     cases = {key[0]: case for key, case in rubric.cases.items()}
-    for one in probes:
-        if (case := cases.get(one.instance)) is None:
+    for instance, judged_as in probes.items():
+        if (case := cases.get(instance)) is None:
             continue
-        judged = replace(case, votes=tuple(decisions_of(one.annotations, rubric.judges, len(case.criteria))))
+        judged = replace(case, votes=tuple(decisions_of(judged_as, rubric.judges, len(case.criteria))))
         by_judge = {judge: judged.score_by(judge) for judge in rubric.judges}
         found.append({judge: score for judge, score in by_judge.items() if score is not None})
     return found

@@ -13,8 +13,8 @@ from dataclasses import replace
 from eval_factory.core import formats
 from eval_factory.core.results import JudgeCounts, Judgements, JuryReport, RankCorrelation, Score, Stats
 from eval_factory.helm import output
+from eval_factory.helm.command import roles_by_deployment
 from eval_factory.helm.judge_output import injection_signs, says_nothing
-from eval_factory.helm.model_files import roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import Ratings
 from eval_factory.scoring.draft import Draft

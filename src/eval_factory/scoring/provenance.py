@@ -106,7 +106,7 @@ OF_A_RUN = (
 
 def run_files(rundir: RunDir, runs: Iterable[Path]) -> dict[str, str]:
     """Path in the output folder -> SHA-256, of those that are there. `runs`: the run folders of the result."""
-    of_the_plugin = (names.RUN_RECORD_FILE, names.TRIVIAL_SCORES_FILE, names.JUDGE_PROBE_FILE)
+    of_the_plugin = (names.RUN_RECORD_FILE, names.TRIVIAL_SCORES_FILE)
     of_runs = [folder / name for folder in runs for name in OF_A_RUN]
     files = [*of_runs, *(rundir.helm / name for name in of_the_plugin), rundir.cache_db]
     return {file.relative_to(rundir.root).as_posix(): sha256_of(file) for file in files if file.is_file()}

@@ -11,8 +11,8 @@ from typing import Any
 from eval_factory.core import formats
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, RubricReport, RubricVotes, Score
 from eval_factory.helm import output
+from eval_factory.helm.command import deployment_of
 from eval_factory.helm.criteria import decisions_of, error_of, said_of
-from eval_factory.helm.model_files import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.agreement import length_correlation, ordinal_alpha, weighted_kappa
 from eval_factory.scoring.draft import Draft

@@ -41,8 +41,7 @@ from eval_factory.data.hub import HF_OFFLINE
 from eval_factory.endpoint.openai_api import tokens_of
 from eval_factory.endpoint.paid_answers import USAGE, stated_cost
 from eval_factory.helm import names
-from eval_factory.helm.command import command_line
-from eval_factory.helm.model_files import model_files
+from eval_factory.helm.command import command_line, model_files
 from eval_factory.helm.trivial_answers import PADDED_QUESTIONS
 from eval_factory.plan.prices import budget_of, prices_of, unknown_price
 from eval_factory.plan.run_plan import EndpointPlan, Plan, make_plan

@@ -20,7 +20,7 @@ from eval_factory.data import run_data
 from eval_factory.data.bundle import refuse_inside
 from eval_factory.endpoint import response_cache
 from eval_factory.helm import names
-from eval_factory.helm.model_files import model_files
+from eval_factory.helm.command import model_files
 from eval_factory.plan.run_plan import KEPT_BY, Plan, kept_by
 from eval_factory.report.documents import run_config
 from eval_factory.scoring.judge_passports import PASSPORT, passport_text

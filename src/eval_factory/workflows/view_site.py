@@ -24,10 +24,9 @@ from eval_factory.core.rundir import Lock, RunDir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
-from eval_factory.helm.command import helm_program
+from eval_factory.helm.command import helm_program, quiet_logging
 from eval_factory.helm.environments import environment_of
 from eval_factory.helm.metric_facts import is_score
-from eval_factory.helm.model_files import quiet_logging
 from eval_factory.helm.output import read_record, read_run
 from eval_factory.helm.page_schema import PageRun, is_plain, page_models, plain_name
 from eval_factory.report.reader import StoredResult, load_result

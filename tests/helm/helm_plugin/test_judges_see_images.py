@@ -23,7 +23,7 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 from eval_factory.core.errors import EndpointRefusedError
 from eval_factory.core.secrets import Redactor
 from eval_factory.helm import names
-from eval_factory.helm.model_files import model_deployments
+from eval_factory.helm.command import model_deployments
 from eval_factory.helm_plugin import session
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.plan.preflight import probe

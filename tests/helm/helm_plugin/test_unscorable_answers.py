@@ -16,7 +16,6 @@ from helm.benchmark.metrics import basic_metrics
 from helm.benchmark.metrics.evaluate_instances_metric import EvaluateInstancesMetric
 from helm.benchmark.metrics.metric import Metric
 from helm.benchmark.metrics.metric_name import MetricName
-from helm.benchmark.metrics.output_processing_metric import OutputProcessingMetric
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.scenarios.scenario import Input, Instance
 from helm.common.request import GeneratedOutput, Request, RequestResult
@@ -37,7 +36,6 @@ def isolate_once() -> None:
         "isolate_unscorable_annotations",
         "isolate_unscorable_answers",
         "isolate_among_all_answers",
-        "isolate_what_cannot_be_processed",
         "leave_out_infinite_perplexity",
     ):
         patch_named(name).apply()
@@ -157,16 +155,6 @@ def test_what_an_answer_can_set_off(error: Exception) -> None:
 def test_a_metric_of_all_answers_leaves_out_the_one_that_it_does_not_bear() -> None:
     state = scenario(["a", ODD, "abcd", "x"])
     assert [stat.mean for stat in evaluated(Longest(), state).aggregated_stats] == [4]
-    assert list(failed(state)) == ["id1"]
-
-
-def test_a_processor_of_output_that_raises() -> None:
-    state = scenario(["a", "b", "c"])
-    metric = object.__new__(OutputProcessingMetric)
-    metric.processor = lambda text: str(1 / (text != "b"))
-    metric.metrics = [Lengths()]
-    result = evaluated(metric, state)
-    assert {one.instance_id: one.stats[0].mean for one in result.per_instance_stats} == {"id0": 3, "id1": 0, "id2": 3}
     assert list(failed(state)) == ["id1"]
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eval_factory.core.results import JudgeProbe
 from eval_factory.helm import names, output
-from eval_factory.helm.trivial_answers import JudgedProbe, read_judge_probe, write_judge_probe
 from eval_factory.scoring.floors import marks_by_jury, marks_by_rubric, report_probe
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
@@ -35,11 +32,10 @@ MEDICATION = jury_names()
 
 
 def test_a_jurys_marks_are_averaged_by_question() -> None:
-    probes = [
-        JudgedProbe("1", {"medication_qa": {"gpt": said(1), "claude": said(3)}}),
-        JudgedProbe("2", {"medication_qa": {"gpt": said(2)}}), JudgedProbe("3", {"medication_qa": {}}),
-        JudgedProbe("4", {"medication_qa": {"claude": said(2)}}),
-    ]  # fmt: skip
+    probes: dict[str, Any] = {
+        "1": {"medication_qa": {"gpt": said(1), "claude": said(3)}}, "2": {"medication_qa": {"gpt": said(2)}},
+        "3": {"medication_qa": {}}, "4": {"medication_qa": {"claude": said(2)}},
+    }  # fmt: skip
     found = draft()
     report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt", "claude": "claude"}), found)
     assert found.judge_probe == JudgeProbe(3, near((2.5 + 2.5 + 2.5) / 3), {"gpt": near(2.0), "claude": near(3.0)})
@@ -49,31 +45,19 @@ def test_a_jurys_marks_are_averaged_by_question() -> None:
 def test_a_rubrics_judges_give_shares_of_the_points() -> None:
     rubric = RubricTally("rubric_score", ("kind",), {})
     criteria = (Criterion("a", 3), Criterion("b", 1))
-    probes = []
+    probes: dict[str, Any] = {"gone": {}}
     for at, met in enumerate([(True, False), (False, False), (True, True), (True, None)]):
         rubric.cases[str(at), 0, None] = JudgedCase(criteria, None)
         decided = [{"kind": {"criteria_met": one} if one is not None else {"error": "x"}} for one in met]
-        probes.append(JudgedProbe(str(at), {"rubric": {"criteria": decided}}))
+        probes[str(at)] = {"rubric": {"criteria": decided}}
     found = draft()
-    report_probe(marks_by_rubric([*probes, JudgedProbe("gone", {})], rubric), found)
+    report_probe(marks_by_rubric(probes, rubric), found)
     assert found.judge_probe == JudgeProbe(3, near((0.75 + 0 + 1) / 3), {"kind": near((0.75 + 0 + 1) / 3)})
 
 
 def test_too_few_marks_are_no_floor_and_a_note() -> None:
     found = draft()
-    probe = JudgedProbe("1", {"medication_qa": {"gpt": said(1)}})
-    report_probe(marks_by_jury([probe], MEDICATION, {"gpt": "gpt"}), found)
+    probes = {"1": {"medication_qa": {"gpt": said(1)}}}
+    report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt"}), found)
     assert found.judge_probe is None
     assert any("gave too few marks to a text that says nothing" in note for note in found.notes.texts())
-
-
-@pytest.mark.parametrize("broken", [None, "{", "[1]", '[{"instance": 1}]'])
-def test_what_was_written_is_read_and_nothing_else(broken: str | None, tmp_path: Path) -> None:
-    write_judge_probe(tmp_path, ["1", "2"], [{"x": 1}, None])
-    assert read_judge_probe(tmp_path) == [JudgedProbe("1", {"x": 1}), JudgedProbe("2", {})]
-    file = tmp_path / "judge_probe.json"
-    if broken is None:
-        file.unlink()
-    else:
-        file.write_text(broken)
-    assert read_judge_probe(tmp_path) == []

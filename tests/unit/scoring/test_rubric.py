@@ -11,7 +11,7 @@ import pytest
 
 from eval_factory.core.results import JudgeCounts, Judgements, PairAgreement, Score, Stats
 from eval_factory.helm import names, output
-from eval_factory.helm.model_files import deployment_of
+from eval_factory.helm.command import deployment_of
 from eval_factory.scoring import rubric
 from eval_factory.scoring.groups import Groups
 from eval_factory.scoring.notes import Importance

@@ -14,7 +14,7 @@ import pytest
 from eval_factory.core.results import Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
-from eval_factory.helm.model_files import deployment_of
+from eval_factory.helm.command import deployment_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.intervals import describe
 from eval_factory.scoring.jury import Jury

@@ -20,7 +20,7 @@ from eval_factory.core.rundir import sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
 from eval_factory.data import run_data
 from eval_factory.data.sources import Sources
-from eval_factory.helm.model_files import model_files
+from eval_factory.helm.command import model_files
 from eval_factory.helm.names import SETTINGS
 from eval_factory.plan.run_plan import Plan
 from eval_factory.workflows import prepare as module

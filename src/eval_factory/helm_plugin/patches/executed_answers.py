@@ -1,8 +1,7 @@
 """HELM's functions that execute what a model answered, replaced by such as do it in a process of its own.
 
-The checks themselves are HELM's, so that an honest answer scores as it does there; they, or a program that they start,
-run without keys in a sandbox (`core/sandbox.py`, `sandbox_worker.py`). Queries go to the processes of
-`sql_execution.py`.
+The checks are HELM's; they, or a program that they start, run without keys in a sandbox (`core/sandbox.py`,
+`sandbox_worker.py`). Queries go to the processes of `sql_execution.py`.
 """
 
 from __future__ import annotations
@@ -64,10 +63,8 @@ def check_answer(question: Mapping[str, Any], seconds: float) -> Any:
 def _run(
     argv: Sequence[str], folder: Path, seconds: float, given: bytes = b"", *, processes: bool = False
 ) -> sandbox.EndedProgram:
-    """A program with its input, or where `argv` is empty HELM's check, in the sandbox.
-
-    Args:
-        processes: whether it may start others.
+    """A program with its input, or where `argv` is empty HELM's check, in the sandbox. `processes`: it may start
+    others.
 
     Raises:
         PrerequisiteError: there is no sandbox here.

@@ -1,8 +1,8 @@
 """What HELM names and an endpoint's evaluation does not need: answered for where it is not installed.
 
-Each patch steps aside where the real thing is there. Of the package summ-eval, which asks for one that no longer
-builds, HELM uses how far a summary is copied from its source: coverage, density and compression (Grusky et al. 2018,
-Newsroom; section 3 and figure 3 of https://aclanthology.org/N18-1065). The values here are the same to the last digit.
+Of the package summ-eval, which asks for one that no longer builds, HELM uses how far a summary is copied from its
+source: coverage, density and compression (Grusky et al. 2018, Newsroom; section 3 and figure 3 of
+https://aclanthology.org/N18-1065). The values here are the same to the last digit.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Every patch of HELM: what it replaces, on which versions, for which run specs, and what happens where it cannot.
 
-The list is `patches.yaml`. HELM's behaviour is replaced through this list only, in this order, and always in memory: no
-file of HELM's is edited. Functions are named, not imported: a run imports the patches that it needs and no other.
-
-A patch is applied to an upstream that it is for and was checked against, where the files that define its targets are
-those of its version (`checked_files.json`, made by `scripts/checked_helm_files.py`): a copy of HELM that somebody
-edited, or installed from its repository, has the same version and may be something else.
+The list is `patches.yaml`, in their order. No file of HELM's is edited, and a run imports only the patches that it
+needs. A patch is applied where the files that define its targets are those that it was checked against
+(`checked_files.json`, made by `scripts/checked_helm_files.py`): an edited copy of HELM has the same version and may be
+something else.
 """
 
 from __future__ import annotations
@@ -60,12 +58,11 @@ class Patch:
     stage: Stage = Stage.START
     run_specs: frozenset[str] | None = None  # only where one of these run specs is asked for; None: in every run
     where_unknown: bool = False  # also where nobody knows which run specs are asked for
-    when: str | None = None  # only where this is so: one of the conditions that `is_asked_for` knows
+    when: str | None = None
+    """Only where this field of `HelmRunSettings` is set; of the stage IMPORTED, where this module is imported."""
     erratum: str | None = None  # the entry of tasks/errata.yml that it belongs to
     upstreams: tuple[str, ...] = tuple(UPSTREAMS)
     """Those that it is for: another does not have what it replaces, or has mended it."""
-    of_helm: bool = True
-    """It was checked against the supported versions of HELM. False: it touches nothing of HELM's own."""
     only_speed: bool = False
     """The output is the same without it, byte for byte: `EVAL_FACTORY_WITHOUT` may leave it out."""
 
@@ -81,13 +78,12 @@ class Patch:
 
     def is_asked_for(self, run_specs: set[str], env: Mapping[str, str]) -> bool:
         """Whether a helm-run of these run specs wants it; none where they are unknown."""
-        known = self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
-        if not known or self.when is None:
-            return known
-        if self.when in ("pins", "sample"):
-            return getattr(HelmRunSettings.from_environment(env), self.when) is not None
-        # Of the stage IMPORTED: the run uses a module, which is not to be imported for a patch.
-        return self.when.removeprefix("imported ") in sys.modules
+        if self.when is not None and self.stage is Stage.IMPORTED:
+            if self.when not in sys.modules:  # it is not to be imported for a patch
+                return False
+        elif self.when is not None and getattr(HelmRunSettings.from_environment(env), self.when) is None:
+            return False
+        return self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
 
     def load(self) -> Callable[..., Any]:
         """Its function."""
@@ -175,10 +171,8 @@ def _apply(patch: Patch, helm: Upstream) -> None:
 
 
 def objection(patch: Patch, helm: Upstream) -> str | None:
-    """Why a patch may not be applied to the HELM that is installed; None where it may."""
-    if not patch.of_helm:
-        return None
-    if helm not in UPSTREAMS.values():
+    """Why a patch may not be applied to the HELM that is installed; None where it may, or touches nothing of HELM's."""
+    if patch.helm_targets and helm not in UPSTREAMS.values():
         return f"{helm} is installed"
     modules = (target.partition(":")[0] for target in patch.helm_targets)
     return next((f"{module} is not as in {helm}" for module in modules if not _is_as_checked(module, helm)), None)

@@ -142,75 +142,60 @@ _ID = "id"  # a column of a user's table
 ANSWERS = frozenset({"correct_answer", "incorrect_answers"})
 
 
-def read_cells_as_text() -> None:
-    """Give HELM the cells that the check saw.
+def read_own_tables() -> None:
+    """HELM's configurable benchmark over the cells that the check saw, row by row.
 
-    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. HELM then shows
-    other prompts than the table holds, or fails on a reference that is no text.
+    pandas would make numbers of 007, 1.10 and TRUE, nothing of None and NA, and end a cell at a NUL. What stands
+    neither in the prompt nor in the answers stays with the instance: the result has scores by such columns. A column
+    `id` names it.
     """
     pandas = types.ModuleType("pandas")  # the package itself is 70 MB, with pyarrow
     vars(pandas)["Series"] = dict[str, Any]
     with in_place_of({"pandas": pandas}):
-        from helm.benchmark.scenarios import medhelm_configurable_scenario as scenario
-
-    scenario.pd = types.SimpleNamespace(read_csv=lambda file: _Table(Path(file)))
-
-
-class _Table:
-    """As much of a pandas table as HELM's scenario uses: read row by row, and never complete in memory."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self._read: dict[str, Callable[[str], Any]] = {}
-        self.columns = table_columns(file)
-
-    def __getitem__(self, _column: str) -> Any:
-        """For `__setitem__`: each cell is read when its row is."""
-        return types.SimpleNamespace(apply=lambda read: read)
-
-    def __setitem__(self, column: str, read: Callable[[str], Any]) -> None:
-        self._read[column] = read
-
-    def iterrows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Number and cells of each row, by column. Raises TableError, OSError, UnicodeDecodeError."""
-        for number, cells in enumerate(rows_below(self._file)):
-            row: dict[str, Any] = dict(zip(self.columns, cells, strict=True))
-            for column, read in self._read.items():
-                row[column] = read(row[column])
-            yield number, row
+        from helm.benchmark.scenarios.medhelm_configurable_scenario import MedHELMConfigurableScenario
+    MedHELMConfigurableScenario.get_instances = _instances_of_table
 
 
-def keep_other_columns(get_instances: _GetInstances) -> _GetInstances:
-    """What stands neither in the prompt nor in the answers stays with the instance; a column `id` names it.
+def _instances_of_table(self: Any, output_path: str) -> list[Any]:
+    from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance
 
-    The result has scores by such columns where they sort the rows into a few groups.
-    """
+    config, file = self.benchmark_config, Path(self.benchmark_config.dataset_file)
+    columns = table_columns(file)
+    if "correct_answer" not in columns and (not self._is_llm_as_judge() or len(config.metrics) > 1):
+        raise ValueError(f"{file} has no column correct_answer, which every metric but jury_score needs")
+    template = Path(config.prompt_file).read_text(encoding="utf-8")
+    fields = self.get_columns_in_template(template)
 
-    def with_columns(self: Any, output_path: str) -> list[Any]:
-        instances = get_instances(self, output_path)
-        with open(self.benchmark_config.prompt_file, encoding="utf-8") as file:  # noqa: PTH123 - HELM's own text
-            template = file.read()
-        shown = set(self.get_columns_in_template(template))
-        table = _Table(Path(self.benchmark_config.dataset_file))
-        ids = [row[_ID] for _, row in table.iterrows()] if _ID in table.columns else []
-        # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
-        named = _ID in table.columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
-        if folder_of_names(output_path) is not None:
-            shown.update(picture_columns(table.columns))
-            for number, (_, row) in enumerate(table.iterrows()):
-                text, columns = filled(template, row)
-                asked = replace(instances[number].input, text=text)
-                asked = with_pictures(asked, [row[name] for name in columns], output_path)
-                instances[number] = replace(instances[number], input=asked)
-        left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
-        kept = [name for name in table.columns if name not in left_out]
-        rows = [{name: row[name] for name in kept} for _, row in table.iterrows()]
-        return [
-            replace(instance, id=name, extra_data=row or None)
-            for instance, name, row in zip(instances, ids if named else [None] * len(rows), rows, strict=True)
-        ]
+    def rows() -> Iterator[dict[str, str]]:
+        return (dict(zip(columns, cells, strict=True)) for cells in rows_below(file))
 
-    return with_columns
+    ids = [row[_ID] for row in rows()] if _ID in columns else []
+    # The check refuses other ids; a table may hold them that was run without it (by HELM's own name).
+    named = _ID in columns and len(set(ids)) == len(ids) and all(name.strip() for name in ids)
+    has_pictures = folder_of_names(output_path) is not None
+    shown = {*fields, *(picture_columns(columns) if has_pictures else ())}
+    left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
+    instances = []
+    for row in rows():
+        if has_pictures:
+            text, pictures = filled(template, row)
+            asked = with_pictures(Input(text=text), [row[name] for name in pictures], output_path)
+        else:
+            asked = Input(text=self.populate_template(template, row, fields))
+        answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
+        if "incorrect_answers" in answers:
+            answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
+        others = {name: cell for name, cell in row.items() if name not in left_out}
+        instances.append(
+            Instance(
+                input=asked,
+                references=self.get_references(answers),
+                split=TEST_SPLIT,
+                id=row[_ID] if named else None,
+                extra_data=others or None,
+            )
+        )
+    return instances
 
 
 LISTED_BY_GITHUB = 1000

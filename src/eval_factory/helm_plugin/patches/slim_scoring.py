@@ -1,9 +1,8 @@
 """HELM's metrics and output files in a tenth of the memory, with every file the same byte for byte.
 
-HELM stores some thirty `Stat` objects of nine fields for each instance and metric to the end of a run, about 12 kB, in
-three places. All fields of a statistic that was taken of one value follow from that value by `Stat.add`: here the
-values alone are stored, and HELM's own arithmetic makes the objects again when somebody looks at them.
-`Metric.evaluate` is the same loop: the same sums in the same order. The files are written record by record.
+HELM stores some thirty `Stat` objects of nine fields for each instance to the end of a run, about 12 kB. All fields of
+one that was taken of a single value follow from it by `Stat.add`: here the values alone are stored. `Metric.evaluate`
+is the same loop: the same sums in the same order. The files are written record by record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What makes helm-run quicker, with the same requests, and every file of its output the same byte for byte.
 
-Each patch stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out. The C parser is put in through the filter that
-logging.yaml names, which is before HELM reads its configurations; the others by the plug-in.
+Each patch stands alone, and `EVAL_FACTORY_WITHOUT` leaves it out.
 """
 
 from __future__ import annotations

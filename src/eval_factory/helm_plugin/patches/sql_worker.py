@@ -1,8 +1,7 @@
 """The process that executes queries for `sql_execution.py`: a line of JSON in, a line of JSON out.
 
-SQLite can be busy inside one instruction for minutes, with gigabytes, and cannot be interrupted there; a process can be
-killed. This one is started by its path and imports the standard library and `core/this_process.py` only, so that it is
-there within milliseconds.
+SQLite cannot be interrupted inside one instruction, which may take minutes; a process can be killed. This one is
+started by its path and imports the standard library and `core/this_process.py` only.
 """
 
 from __future__ import annotations

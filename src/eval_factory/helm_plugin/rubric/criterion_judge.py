@@ -1,8 +1,7 @@
 """Judges: those of HELM's juries, and those of a rubric, who are asked about each criterion of each answer apart.
 
-All are asked side by side, through our client: cached, retried, limited. A rubric asks thousands of questions: all of a
-run's go to the judges at once, as many as each judge may be asked, whatever answer they are about. Of HELM's jury one
-method is replaced: prompts, criteria and the form of the annotations stay HELM's.
+All are asked side by side, through our client; a rubric's thousands of questions as many at once as each judge may be
+asked. Of HELM's jury one method is replaced: prompts, criteria and the form of the annotations stay HELM's.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def judgement(
     for number in range(2):
         asked.append(request)
         if number > 0 and role is not None:
-            current_session().expect_more(role)
+            current_session().expect(role, 1)
         try:
             result = ask(request)
         except Exception as error:  # reported already: this judge cannot be asked; the others go on
@@ -155,10 +154,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
     use_global_metric = True  # makes HELM hand over all answers at once
 
     def __init__(self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1) -> None:
-        """
-        Args:
-            judges: name -> deployment.
-        """
+        """`judges`: name -> deployment."""
         self._ask: _Ask = auto_client.make_request
         self._judges = []
         for name, deployment in judges.items():

@@ -1,8 +1,7 @@
 """medhelm's HealthBench: its prompts, its formula and its annotations, and the judges asked as ours are.
 
-Its annotators ask one judge about one criterion after another, and a request that fails moves all later decisions to
-the criterion before. Here a judge's criteria are asked side by side, through our client; a judge that left one out has
-not judged the answer. Which decision is about which criterion stands beside, for the corrected score.
+In its annotators a request that fails moves all later decisions to the criterion before. Here a judge that left one out
+has not judged the answer. Which decision is about which criterion stands beside, for the corrected score.
 """
 
 from __future__ import annotations

@@ -25,10 +25,7 @@ class RubricScenario(Scenario):  # type: ignore[misc]
     tags = ("biomedical", "rubric")
 
     def __init__(self, name: str, description: str, form: str, dataset_file: str | None, subset: str | None) -> None:
-        """
-        Args:
-            dataset_file: the file of cases; None: HealthBench's published one of `subset`.
-        """
+        """`dataset_file`: None for HealthBench's published one of `subset`."""
         super().__init__()
         self.name, self.description = name, description
         self._form, self._file, self._subset = cast(FileForm, form), dataset_file, subset

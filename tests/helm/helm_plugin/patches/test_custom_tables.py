@@ -29,7 +29,7 @@ def scenario_of(folder: Path, prompt: str, table: str) -> Any:
 
 
 def test_cells_are_text(tmp_path: Path, apply_patch: ApplyPatch) -> None:
-    apply_patch("read_cells_as_text")
+    apply_patch("read_own_tables")
     made = scenario_of(tmp_path, "{code} {name}?", "code,name,correct_answer\n007,NA,TRUE\n1.10,None,2\n")
     instances = made.get_instances(str(tmp_path))
     assert [instance.input.text for instance in instances] == ["007 NA?", "1.10 None?"]
@@ -46,7 +46,12 @@ def test_cells_are_text(tmp_path: Path, apply_patch: ApplyPatch) -> None:
     ("{q} {id}?", "id,q,correct_answer\nx,a,b\n", [("x", None)]), ("{q}?", "q,correct_answer\na,b\n", [(None, None)]),
 ])  # fmt: skip
 def test_other_columns_stay(prompt: str, table: str, expected: Any, tmp_path: Path, apply_patch: ApplyPatch) -> None:
-    apply_patch("read_cells_as_text")
-    apply_patch("keep_other_columns")
+    apply_patch("read_own_tables")
     instances = scenario_of(tmp_path, prompt, table).get_instances(str(tmp_path))
     assert [(one.id, one.extra_data) for one in instances] == expected
+
+
+def test_without_right_answers_a_jury_alone_scores(tmp_path: Path, apply_patch: ApplyPatch) -> None:
+    apply_patch("read_own_tables")
+    with pytest.raises(ValueError, match="has no column correct_answer"):
+        scenario_of(tmp_path, "{q}?", "q\na\n").get_instances(str(tmp_path))

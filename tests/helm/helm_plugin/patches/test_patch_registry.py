@@ -59,7 +59,6 @@ def test_its_targets_are_those_of_the_installed_helm(patch: Patch) -> None:
 
 def test_every_supported_version_was_checked() -> None:
     assert set(patch_registry.CHECKED_FILES) == set(map(str, UPSTREAMS.values()))
-    assert all(patch.of_helm for patch in PATCHES if patch.helm_targets)
     assert all(patch.replaces or patch.targets for patch in PATCHES if not patch.only_speed)
 
 
@@ -113,10 +112,10 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked("mtsamples_procedures") - always - juries == {"list_procedures_without_github"}
     assert asked("mtsamples_replicate") - always - juries == {"list_replicates_without_github"}
     monkeypatch.setitem(sys.modules, "datasets", ModuleType("datasets"))
-    assert asked("pubmed_qa") - always == {"record_hub_revisions"}
+    assert asked("pubmed_qa") - always == {"record_hub_revisions", "save_pictures_at_once"}
     monkeypatch.setitem(sys.modules, SUMMARIES, ModuleType(SUMMARIES))
     of_summaries = {"replace_missing_spacy_model", "leave_out_qafacteval", "leave_out_missing_weights"}
-    assert asked("aci_bench") - always - juries == {"record_hub_revisions", *of_summaries}
+    assert asked("aci_bench") - always - juries == {"record_hub_revisions", "save_pictures_at_once", *of_summaries}
 
 
 def test_reading_the_list_imports_nothing_of_helm() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -40,12 +41,12 @@ class Judges:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, parallelism: int = 4, **said: Any) -> None:
         self.said = said
         self.prompts: list[str] = []
-        self.expected: dict[str, int] = {}
+        self.expected = Counter[str]()
         self.forgotten: list[str] = []
         client = SimpleNamespace(forget=lambda _request, reason: self.forgotten.append(reason))
         self.session = SimpleNamespace(
-            clients={f"role-{name}": client for name in said}, limit_reached=None, expect=self.expected.__setitem__,
-            expect_more=lambda role: self.expected.update({role: self.expected[role] + 1}),
+            clients={f"role-{name}": client for name in said}, limit_reached=None,
+            expect=lambda role, more: self.expected.update({role: more}),
         )  # fmt: skip
         monkeypatch.setattr(criterion_judge, "current_session", lambda: self.session)
         specs = {name: SimpleNamespace(args={"role": f"role-{name}", "parallelism": parallelism}) for name in said}

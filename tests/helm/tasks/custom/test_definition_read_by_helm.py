@@ -23,7 +23,7 @@ def test_the_metrics_are_helms() -> None:
 def test_helm_reads_what_we_write_for_it(tmp_path: Path) -> None:
     from helm.benchmark.run_specs.medhelm.benchmark_config import get_benchmark_config_from_path
 
-    from eval_factory.helm.model_files import deployment_of, model_files
+    from eval_factory.helm.command import deployment_of, model_files
 
     here = make_plan(evaluation(custom(write(tmp_path, {**JURY, "max_tokens": 9}))))
     files = model_files(here)

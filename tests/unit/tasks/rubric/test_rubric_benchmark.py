@@ -13,7 +13,7 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data.run_data import task_sources
 from eval_factory.data.sources import load_sources
-from eval_factory.helm.model_files import benchmark_files, deployment_of
+from eval_factory.helm.command import benchmark_files, deployment_of
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.rubric_case import RUBRIC_RUN_SPEC

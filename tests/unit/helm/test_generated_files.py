@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from eval_factory.helm import command
-from eval_factory.helm.command import Program
-from eval_factory.helm.model_files import benchmark_files, deployment_of, model_files, roles_by_deployment
+from eval_factory.helm.command import Program, benchmark_files, deployment_of, model_files, roles_by_deployment
 from eval_factory.plan.run_plan import Plan
 from eval_factory.tasks.custom_benchmark import load_benchmark
 from eval_factory.tasks.jury_form import jury_form_of
