@@ -213,7 +213,7 @@ def corrected(rng: np.random.Generator, one: Labelled) -> tuple[float, float, fl
     for label in labels:
         pairs[label.category] += sum(label.counts)
     of_run: dict[str | None, float] = {str(at): float(abs(points[kind == at]).sum()) for at in range(len(one.kinds))}
-    weights = weights_of(pairs, of_run, least=10) if one.by_category else {}
+    weights = weights_of(pairs, of_run)[0] if one.by_category else {}
     cases = JudgedCases(given.tolist(), possible.tolist(), source[: one.cases].tolist(), -below_0)
     found = corrected_by_labels(cases, labels, weights)
     return (np.nan, np.nan, below_0) if found is None else (found.ci_low, found.ci_high, below_0)

@@ -76,20 +76,23 @@ class CorrectedByLabels:
 
 
 def weights_of(
-    pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float], least: int
-) -> dict[str | None, float]:
-    """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's.
+    pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float]
+) -> tuple[dict[str | None, float], float]:
+    """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's; and the share of
+    points whose category is labelled. Criteria of other categories are taken to be like all labelled ones.
 
-    Criteria whose category has fewer than `least` pairs are taken to be like all labelled ones. `pairs_in`: category ->
-    pairs of labels; `points_in`: -> points of the run's criteria, without their signs.
+    Args:
+        pairs_in: category -> pairs of labels; it takes ten.
+        points_in: category -> points of the run's criteria, without their signs.
     """
-    shared = {name for name, pairs in pairs_in.items() if name is not None and pairs >= least and points_in.get(name)}
+    labelled = (name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS)
+    shared = {name for name in labelled if points_in.get(name)}
     total, points = sum(pairs_in.values()), sum(points_in.values())
     matched = sum(points_in[name] for name in shared) / points if points else 0.0
     weights = dict.fromkeys(pairs_in, 1 - matched)
     for name in shared:
         weights[name] += points_in[name] / points / (pairs_in[name] / total)
-    return weights
+    return weights, matched
 
 
 def corrected_by_labels(
@@ -191,9 +194,7 @@ class RubricCorrection:
         pairs = Counter[str | None]()
         for one in self.passport.pairs:
             pairs[one.category] += sum(one.counts)
-        weights = weights_of(pairs, points, FEWEST_ITEMS)
-        labelled = {name for name, count in pairs.items() if name is not None and count >= FEWEST_ITEMS}
-        self.matched = sum(points[name] for name in points if name in labelled) / (sum(points.values()) or 1.0)
+        weights, self.matched = weights_of(pairs, points)
         of_all = JudgedCases(
             [given for given, _ in cases.values()], [possible for _, possible in cases.values()],
             [draft.tally.clusters.get(key[0], key[0]) for key in cases],
