@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -31,18 +32,16 @@ from eval_factory.core.rundir import RunDir  # noqa: E402
 from eval_factory.helm.trivial_answers import read_trivial_scores  # noqa: E402
 from eval_factory.report.reader import load_result  # noqa: E402
 from eval_factory.scoring.floors import INCOMPLETE_FLOORS, MISSING_FLOORS  # noqa: E402
-from eval_factory.tasks.errata import load_errata  # noqa: E402
+from eval_factory.tasks.errata import FLOORS, floors_table, load_errata  # noqa: E402
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
-from eval_factory.tasks.known_floors import FILE_NAME, KnownFloors, KnownSet  # noqa: E402
 
-TABLE = ROOT / "src" / "eval_factory" / "tasks" / FILE_NAME
 TASKS = ("head_qa", "medbullets", "medcalc_bench", "medec", "medhallu", "pubmed_qa", "race_based_med")
 MOST_RUNS = 20
 """Of one task: a run computes floors in a tenth of its time, and the next one in the same folder goes on with them."""
 
 
-def known_set(folder: Path) -> tuple[str, KnownSet]:
-    """(its hash, its floors).
+def known_set(folder: Path) -> tuple[str, dict[str, Any]]:
+    """(its hash, its task and floors).
 
     Raises:
         ValueError: the folder does not hold all floors of a whole data set.
@@ -55,10 +54,11 @@ def known_set(folder: Path) -> tuple[str, KnownSet]:
         raise ValueError(f"{folder}: its floors were not computed, or not all of them")
     if any(note.startswith((MISSING_FLOORS, INCOMPLETE_FLOORS)) for note in stored.result.validity.notes):
         raise ValueError(f"{folder}: its corrected or lenient floors were not computed, or not all of them")
-    return trivial.data_sha256, KnownSet(task=stored.result.task, floors=stored.result.validity.floors)
+    floors = {label: asdict(floor) for label, floor in stored.result.validity.floors.items()}
+    return trivial.data_sha256, {"task": stored.result.task, "floors": floors}
 
 
-def run(task: Task, folder: Path, scenarios: Path | None, env: Mapping[str, str]) -> tuple[str, KnownSet]:
+def run(task: Task, folder: Path, scenarios: Path | None, env: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """Until all floors are computed. Raises ValueError as `known_set` does."""
     place(scenarios, task, folder / "helm" / "scenarios")
     argv = ["run_eval", "--eval_type", task.name, "--output_dir", str(folder), "--model_url", "demo://baseline"]
@@ -77,14 +77,14 @@ def run(task: Task, folder: Path, scenarios: Path | None, env: Mapping[str, str]
     raise AssertionError("at least one run")
 
 
-def write(sets: Mapping[str, KnownSet]) -> None:
-    made = KnownFloors(load_errata().version, dict(sorted(sets.items(), key=lambda one: one[1].task)))
-    TABLE.write_text(text_of(made), encoding="utf-8")
+def write(sets: Mapping[str, Any]) -> None:
+    in_order = dict(sorted(sets.items(), key=lambda one: one[1]["task"]))
+    FLOORS.write_text(text_of({"errata_version": load_errata().version, "sets": in_order}), encoding="utf-8")
 
 
-def text_of(table: KnownFloors) -> str:
+def text_of(table: Mapping[str, Any]) -> str:
     """A line for each metric."""
-    text = json.dumps(asdict(table), ensure_ascii=False, indent=1)
+    text = json.dumps(table, ensure_ascii=False, indent=1)
     return re.sub(r"\n(?: {5,}| {4}(?=\}))", "", text) + "\n"
 
 
@@ -95,15 +95,15 @@ def main() -> int:
     given, env = parser.parse_args(), environment()
     there = [task for task in load_framework().evaluations if task.name in given.tasks]
     there = [task for task in there if why_not(task, given.scenarios, env) is None]
-    table = KnownFloors.of_text(TABLE.read_text(encoding="utf-8"))
-    sets = {sha256: one for sha256, one in table.sets.items() if one.task not in {task.name for task in there}}
+    names = {task.name for task in there}
+    sets = {sha256: one for sha256, one in floors_table()["sets"].items() if one["task"] not in names}
     write(sets)  # of a set that is in the table nothing is computed
     with tempfile.TemporaryDirectory() as folder:
         for task in there:
             sets |= [run(task, Path(folder) / task.name, given.scenarios, env)]
             write(sets)
     for sha256, one in sets.items():
-        print(f"{one.task}: {sha256[:12]}: {len(one.floors)} metrics")
+        print(f"{one['task']}: {sha256[:12]}: {len(one['floors'])} metrics")
     return 0
 
 

@@ -38,8 +38,7 @@ from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.readability import AnswerForm
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues, helm_mean, is_judged
-from eval_factory.tasks.errata import CORRECTED
-from eval_factory.tasks.known_floors import known_floors
+from eval_factory.tasks.errata import CORRECTED, known_floors
 
 MISSING_FLOORS = "floors are missing for "
 LATE = "corrected and lenient scores"
@@ -146,8 +145,7 @@ class FloorScores:
 
     def _floors(self) -> dict[str, Floor]:
         if self._trivial is not None and self._trivial.known:
-            known = known_floors(self._trivial.data_sha256)
-            return dict(known.floors) if known is not None else {}
+            return known_floors(self._trivial.data_sha256) or {}
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:

@@ -1,19 +1,23 @@
-"""The list of known defects, read and checked."""
+"""What is known of published data beforehand: defects (`errata.yml`), and what trivial answers score on them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import model_validator
 
 from eval_factory.core.plain_yaml import packaged
+from eval_factory.core.results import Floor
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks.plug_ins import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 CORRECTED = ".corrected"
+FLOORS = Path(__file__).with_name("known_floors.json")
 
 
 class Erratum(StrictModel):
@@ -72,3 +76,22 @@ def load_errata() -> Errata:
         except ValueError as error:
             raise plug_in.refused(f"errata: {error}") from error
     return own.model_copy(update={"errata": (*own.errata, *added)})
+
+
+def known_floors(data_sha256: str) -> dict[str, Floor] | None:
+    """By the label of the score; None for other data, and where the rules of corrected scores have changed since.
+
+    Args:
+        data_sha256: of the questions, references and metrics (`helm_plugin/score_trivial_answers.py`).
+    """
+    table = floors_table()
+    known = table["sets"].get(data_sha256)
+    if known is None or table["errata_version"] != load_errata().version:
+        return None
+    return {label: Floor(**floor) for label, floor in known["floors"].items()}
+
+
+@lru_cache(maxsize=1)
+def floors_table() -> Any:
+    """As scripts/make_known_floors.py wrote it; its test checks it."""
+    return json.loads(FLOORS.read_text(encoding="utf-8"))

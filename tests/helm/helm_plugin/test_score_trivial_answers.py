@@ -41,8 +41,8 @@ from eval_factory.helm_plugin import concordance_scenario
 from eval_factory.helm_plugin import score_trivial_answers as module
 from eval_factory.helm_plugin.patches import sql_execution
 from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
+from eval_factory.tasks import errata
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.known_floors import known_floors
 
 EXACT = MetricSpec(class_name=BASIC, args={"names": ["exact_match", "quasi_exact_match"]})
 VALUE = MetricSpec(class_name=next(name for name, form in _FORMS.items() if form == "value"), args={})
@@ -274,7 +274,7 @@ def test_a_busy_machine_leaves_out_nothing_that_an_idle_one_computes() -> None:
 
 def test_known_data_sets_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sha256 = scored(tmp_path, yes_no("yes", "no")).data_sha256
-    monkeypatch.setattr(module, "known_floors", {sha256: "known"}.get)
+    monkeypatch.setattr(errata, "known_floors", {sha256: "known"}.get)
     found = scored(tmp_path, yes_no("yes", "no"))
     assert (found.known, found.data_sha256, found.strategies) == (True, sha256, [])
 
@@ -347,11 +347,11 @@ def test_the_packages_table_is_what_is_computed(medical_data: Path, tmp_path: Pa
     run_spec = replace(medhelm_run_specs.get_medec_run_spec(), name="medec:model=m")
     known = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
     assert known.known
-    floors = known_floors(known.data_sha256)
+    floors = errata.known_floors(known.data_sha256)
     assert floors is not None
-    assert floors.floors["medec_error_flag_accuracy"].instances == len(instances)
-    monkeypatch.setattr(module, "known_floors", lambda _sha256: None)
+    assert floors["medec_error_flag_accuracy"].instances == len(instances)
+    monkeypatch.setattr(errata, "known_floors", lambda _sha256: None)
     computed = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
     for metric in ("medec_error_flag_accuracy", "medec_error_sentence_accuracy"):
-        assert means(computed, metric) == pytest.approx(floors.floors[metric].answers, abs=1e-12)
+        assert means(computed, metric) == pytest.approx(floors[metric].answers, abs=1e-12)
     assert round(means(computed, "medec_error_flag_accuracy")["empty"], 2) == 0.52

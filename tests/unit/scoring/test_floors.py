@@ -20,7 +20,6 @@ from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.readability import answer_form_of
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.scores import metric_values_of
-from eval_factory.tasks.known_floors import KnownSet
 from unit.builders import draft, plan
 from unit.scoring.known import near
 from unit.scoring.test_collect import JURY, TEST, VALID, result_of, state, write_run
@@ -251,7 +250,7 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
 
 def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"exact_match": Floor("always A", 0.5, 4, {"always A": 0.5})}
-    monkeypatch.setattr(floors, "known_floors", {"a" * 64: KnownSet(task="pubmed_qa", floors=known)}.get)
+    monkeypatch.setattr(floors, "known_floors", {"a" * 64: known}.get)
     for sha256, found in (("a" * 64, known), ("b" * 64, {})):
         write_trivial(tmp_path / sha256[0], known=True, data_sha256=sha256, questions=[])
         assert four_right(tmp_path / sha256[0]).validity.floors == found
