@@ -275,8 +275,8 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metric", "judge", "expected"),
     [
-        ({"scale": {"min": 3, "max": 1}}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.scale.max: must be above min"),
-        ({"criteria": []}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.criteria: must be a list"),
+        ({"scale": {"min": 3, "max": 1}}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.scale: max must be above min"),
+        ({"criteria": []}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.criteria: must not be empty"),
         ({"criteria": [{"name": "tone"}]}, JUDGE_PROMPT,
          "D/judge.txt: line 2: <rubric_criteria> names accuracy, and criteria of the jury's metric are tone; name"),
         ({"criteria": [{"name": "tone"}]}, JUDGE_PROMPT + "{CRITERIA}",
