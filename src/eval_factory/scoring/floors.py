@@ -145,7 +145,8 @@ class FloorScores:
 
     def _floors(self) -> dict[str, Floor]:
         if self._trivial is not None and self._trivial.known:
-            return known_floors(self._trivial.data_sha256) or {}
+            known = known_floors(self._trivial.data_sha256) or {}
+            return {label: Floor(**floor) for label, floor in known.items()}
         means: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)  # (label, metric) -> strategy -> mean
         counts: dict[tuple[str, str], int] = {}
         for strategy in self._strategies:

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from eval_factory.core.plain_yaml import packaged
-from eval_factory.core.results import Floor
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.tasks.plug_ins import plug_ins
+from eval_factory.tasks.framework import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 CORRECTED = ".corrected"
@@ -78,8 +77,9 @@ def load_errata() -> Errata:
     return own.model_copy(update={"errata": (*own.errata, *added)})
 
 
-def known_floors(data_sha256: str) -> dict[str, Floor] | None:
-    """By the label of the score; None for other data, and where the rules of corrected scores have changed since.
+def known_floors(data_sha256: str) -> Mapping[str, Mapping[str, Any]] | None:
+    """The fields of each `Floor`, by the label of the score. None: they are other data, or corrected scores are made by
+    other rules since.
 
     Args:
         data_sha256: of the questions, references and metrics (`helm_plugin/score_trivial_answers.py`).
@@ -88,7 +88,8 @@ def known_floors(data_sha256: str) -> dict[str, Floor] | None:
     known = table["sets"].get(data_sha256)
     if known is None or table["errata_version"] != load_errata().version:
         return None
-    return {label: Floor(**floor) for label, floor in known["floors"].items()}
+    floors: Mapping[str, Mapping[str, Any]] = known["floors"]
+    return floors
 
 
 @lru_cache(maxsize=1)

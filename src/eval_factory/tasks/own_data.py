@@ -15,9 +15,8 @@ from typing import Any
 
 from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
-from eval_factory.tasks.framework import DATA_PATH, FileLayout
+from eval_factory.tasks.framework import DATA_PATH, FileLayout, code_named, is_code
 from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
-from eval_factory.tasks.plug_ins import code_named, is_code
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
 _BYTE_ORDER_MARK = "\ufeff"

@@ -349,9 +349,9 @@ def test_the_packages_table_is_what_is_computed(medical_data: Path, tmp_path: Pa
     assert known.known
     floors = errata.known_floors(known.data_sha256)
     assert floors is not None
-    assert floors["medec_error_flag_accuracy"].instances == len(instances)
+    assert floors["medec_error_flag_accuracy"]["instances"] == len(instances)
     monkeypatch.setattr(errata, "known_floors", lambda _sha256: None)
     computed = scored_as(run_spec, tmp_path, list(map(state_of, instances)))
     for metric in ("medec_error_flag_accuracy", "medec_error_sentence_accuracy"):
-        assert means(computed, metric) == pytest.approx(floors[metric].answers, abs=1e-12)
+        assert means(computed, metric) == pytest.approx(floors[metric]["answers"], abs=1e-12)
     assert round(means(computed, "medec_error_flag_accuracy")["empty"], 2) == 0.52

@@ -250,7 +250,9 @@ def test_the_floor_of_a_jury_is_the_mark_of_an_empty_answer(tmp_path: Path) -> N
 
 def test_what_is_known_of_a_data_set_is_taken_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"exact_match": Floor("always A", 0.5, 4, {"always A": 0.5})}
-    monkeypatch.setattr(floors, "known_floors", {"a" * 64: known}.get)
+    monkeypatch.setattr(
+        floors, "known_floors", {"a" * 64: {label: asdict(floor) for label, floor in known.items()}}.get
+    )
     for sha256, found in (("a" * 64, known), ("b" * 64, {})):
         write_trivial(tmp_path / sha256[0], known=True, data_sha256=sha256, questions=[])
         assert four_right(tmp_path / sha256[0]).validity.floors == found

@@ -16,7 +16,7 @@ FLOOR = Floor(best="always A", value=0.5, instances=4, answers={"always A": 0.5}
 
 def test_floors_are_known_by_the_hash_as_long_as_the_rules_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = {"a" * 64: {"task": "t", "floors": {"m": asdict(FLOOR)}}}
-    for newer, known in ((0, {"m": FLOOR}), (1, None)):
+    for newer, known in ((0, {"m": asdict(FLOOR)}), (1, None)):
         table = {"errata_version": load_errata().version + newer, "sets": sets}
         monkeypatch.setattr(module, "floors_table", lambda table=table: table)
         assert (known_floors("a" * 64), known_floors("b" * 64)) == (known, None)
@@ -24,7 +24,10 @@ def test_floors_are_known_by_the_hash_as_long_as_the_rules_are_the_same(monkeypa
 
 def test_the_table_says_of_public_sets_what_is_known_of_them() -> None:
     found = {sha256: str(one["task"]) for sha256, one in floors_table()["sets"].items()}
-    shipped = {task: known_floors(sha256) or {} for sha256, task in found.items()}
+    shipped = {
+        task: {label: Floor(**floor) for label, floor in (known_floors(sha256) or {}).items()}
+        for sha256, task in found.items()
+    }
     tasks = {task.name: task for task in load_framework().evaluations}
     main = {task: floors[str(tasks[task].helm.main_metric)] for task, floors in shipped.items()}
     assert round(main["medec"].answers["empty"], 2) == 0.52
