@@ -260,7 +260,8 @@ def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     if kind == "value_error":
         return f"{path}: {where}: {detail['ctx']['error']}"
     if kind == "extra_forbidden":
-        known = sorted({1: model, 3: _Metric}.get(len(place), _Criterion).model_fields)
+        models: dict[int, type[StrictModel]] = {1: model, 3: _Metric}
+        known = sorted(models.get(len(place), _Criterion).model_fields)
         listed = ", ".join(known)
         whose = "a benchmark of kind rubric has" if model is _RubricFile else "known here:"
         return f"{path}: unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"
