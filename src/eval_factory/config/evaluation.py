@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from eval_factory.config import taken_keys
 from eval_factory.config.load import interpolate, load_run_config, nested, parse_overrides, plain_document
 from eval_factory.config.merge import Layer, Source, ValueSources, leaves, merge, put, section_at
-from eval_factory.config.model import UNKNOWN_KEY, RunConfig, StopWhen, known_keys, unknown_key, wrong_value
-from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules, without_examples
+from eval_factory.config.model import RunConfig, StopWhen, known_keys, unknown_key, wrong_value
+from eval_factory.config.rules import BENCHMARK_KEY, real_names, with_extra, with_task_rules
 from eval_factory.config.taken_keys import RunExecutor
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import not_writable
@@ -187,7 +187,6 @@ def build_evaluation(
     if problems or run is None or task is None:
         raise ConfigError(list(dict.fromkeys(problems)))
     sources = real_names(task, sources)
-    task = without_examples(task, run.config.params.extra)
     warning = taken_keys.warning_of(foreign)
     return Evaluation(task, framework, run, sources, benchmark, (warning,) if warning else (), executor)
 
@@ -273,9 +272,6 @@ def _explained(path: str, detail: Any, sources: ValueSources, request: Request) 
         where = f"{request.run_config}: "
     if detail["type"] != "extra_forbidden":
         return f"{where}{path}: {wrong_value(detail)}"
-    if path in ("serve", "target.serve", "target.api_endpoint.serve"):  # only a suite has a target's `serve`
-        instead = "write a suite of one target with `serve` (docs/serve.md), and start run_suite"
-        return f"{where}{UNKNOWN_KEY}{path}: run_eval starts no server; {instead}"
     parent, _, name = path.rpartition(".")
     known = known_keys(RunConfig, parent.split(".")) if parent else [*known_keys(RunConfig, ()), *taken_keys.KEYS]
     return f"{where}{unknown_key(path, name, known, taken_keys.known_in(parent))}"

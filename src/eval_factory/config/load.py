@@ -139,32 +139,21 @@ def plain_document(given: Mapping[Any, Any]) -> dict[str, Any]:
     What programs have in their place is accepted: other mappings, tuples, paths, NumPy's numbers, texts of an enum.
 
     Raises:
-        ConfigError: with every value that no file could hold, by its path.
+        ConfigError: a value is none that a file could hold; with its path and type, for it may be a secret.
     """
-    problems: list[str] = []
-    document: dict[str, Any] = _plain(given, "", 1, problems)
-    problems += [f"{path}: must be a finite number" for path in not_finite(document)]
-    if problems:
-        raise ConfigError(problems)
+    document: dict[str, Any] = _plain(given, "", 1)
+    if infinite := list(not_finite(document)):
+        raise ConfigError([f"{path}: must be a finite number" for path in infinite])
     return document
 
 
-def _plain(value: Any, path: str, level: int, problems: list[str]) -> Any:
+def _plain(value: Any, path: str, level: int) -> Any:
     if level > MAX_LEVELS:
         raise ConfigError(f"{path.partition('.')[0]}: is nested too deeply: {MAX_LEVELS} levels at most")
     if isinstance(value, Mapping):
-        plain = {}
-        for key, item in value.items():
-            if not isinstance(key, str):
-                problems.append(f"{path or 'the run config'}: a key must be text, not {_kind(key)}")
-            plain[str(key)] = _plain(item, f"{path}.{key}" if path else str(key), level + 1, problems)
-        return plain
+        return {str(key): _plain(item, f"{path}.{key}".lstrip("."), level + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}[{number}]", level + 1, problems) for number, item in enumerate(value)]
-    return _scalar(value, path, problems)
-
-
-def _scalar(value: Any, path: str, problems: list[str]) -> Any:
+        return [_plain(item, f"{path}[{number}]", level + 1) for number, item in enumerate(value)]
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -175,14 +164,5 @@ def _scalar(value: Any, path: str, problems: list[str]) -> Any:
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
-    problems.append(
-        f"{path}: is {_kind(value)}; a run config holds texts, numbers, true, false, null, lists and mappings"
-    )
-    return None
-
-
-def _kind(value: Any) -> str:
-    """By its type alone: the value itself may be a secret."""
-    kind = type(value)
-    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return f"of the type {module}{kind.__qualname__}"
+    holds = "a run config holds texts, numbers, true, false, null, lists and mappings"
+    raise ConfigError(f"{path}: is of the type {type(value).__qualname__}; {holds}")

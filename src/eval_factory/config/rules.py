@@ -6,7 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from eval_factory.tasks.asked_again import (
     STATED,
     STATED_ONLY,
 )
-from eval_factory.tasks.framework import DATA_PATH, FileLayout, ScenarioParameter, Task, load_framework
+from eval_factory.tasks.framework import DATA_PATH, FileLayout, Task, load_framework
 from eval_factory.tasks.run_entry import PATH_PARAMETERS, WHERE, given_twice
 from eval_factory.tasks.run_specs import IMAGES, refusal
 from eval_factory.tasks.upstreams import HELM
@@ -38,12 +38,7 @@ def cannot_be_shuffled(task: Task, extra: Extra) -> Iterator[str]:
         return
     choices, arguments = option_texts_of(task), task.helm.arguments
     if choices is None:
-        why = "its answers are free text, or the prompt holds the options"
-        if task.helm.rubric:
-            why = "its answers are judged by a rubric"
-        elif task.helm.judges or task.helm.prescribed_judges:
-            why = "its answers are judged by a jury"
-        yield f"{_WHERE}: {task.name} has no questions with lettered options ({why}); {_LEAVE_OUT}"
+        yield f"{_WHERE}: {task.name} has no questions with lettered options beside its prompt; {_LEAVE_OUT}"
     elif choices != BY_PLACE:
         yield (
             f"{_WHERE}: the instructions of {task.name} say what each letter stands for (A for yes, B for no), so its"
@@ -272,19 +267,6 @@ def real_names(task: Task, sources: ValueSources) -> ValueSources:
     return moved
 
 
-def without_examples(task: Task, extra: Extra) -> Task:
-    """With a note where trials are asked for and there is nothing to draw in each: HELM then makes one."""
-    given = task.helm.arguments.get("num_train_trials") or extra.num_train_trials
-    if str(given) in ("None", "1") or task.helm.arguments.get("max_train_instances", "0") != "0":
-        return task
-    spec = task.helm.indexed
-    if not task.helm.zero_shot and not (spec and spec.zero_shot):
-        return task
-    why = "the prompts of this benchmark hold no examples, so HELM makes one trial"
-    notes = (*task.about.notes, f"num_train_trials ({given}) has no effect: {why}")
-    return replace(task, about=replace(task.about, notes=notes))
-
-
 def prescribed_roles(deployments: Sequence[str]) -> dict[str, str]:
     """Role -> the deployment of a judge that HELM's annotators name themselves.
 
@@ -329,7 +311,9 @@ def _scenario_values(run: RunConfig, task: Task, problems: list[str]) -> dict[st
             update[name] = rule.fixed
         elif value is None:
             if rule.required:
-                problems.append(f"{where}: is missing; {task.name} needs it{_what_it_may_be(rule, extra)}")
+                shown = f"'eval-factory ls {task.name}' says what it has to hold"
+                may_be = f"one of {', '.join(rule.allowed)}" if rule.allowed else shown
+                problems.append(f"{where}: is missing; {task.name} needs it: {may_be}")
         else:
             if "," in value and name in SCENARIO_PARAMETERS:
                 problems.append(f"{where}: must hold no comma, HELM cannot be given one: {value!r}")
@@ -346,16 +330,6 @@ def _no_such_parameter(task: Task, name: str, value: str) -> str:
         return f"write the arguments of a run entry in config.type: helm:{task.helm.run_spec}:{name}={value}"
     having = [other.name for other in load_framework().evaluations if name in other.helm.parameters]
     return f"{task.name} has no {name}" + (f"; it belongs to {', '.join(having)}" if having else "")
-
-
-def _what_it_may_be(rule: ScenarioParameter, extra: Extra) -> str:
-    if rule.allowed:
-        return f", one of {', '.join(rule.allowed)}"
-    from eval_factory.tasks.own_data import described_layout  # imports the readers of all formats: only if asked
-
-    lines = described_layout(rule.layout, {"subject": extra.subject, "condition": extra.condition})
-    content = "".join(f"\n    {line}" for line in lines)
-    return f"; what it must contain:{content}" if content else ""
 
 
 @dataclass(frozen=True)

@@ -90,25 +90,18 @@ def how_to_get(plan: Plan, to: str) -> str:
     """What to do where data of this run are missing; `to`: the end of the command."""
     sources = load_sources()
     name, task = known_as(plan.evaluation.task, plan.evaluation.framework, sources), task_sources(plan, sources)
-    command, entry = "on a machine with a network: eval-factory data pull", shlex.quote(plan.task_name)
     perturbed = bool(sources.perturbation_files(task))
-    if name is None:
+    lines = []
+    if perturbed or task.files or task.listing or task.hub or task.tiktoken:
+        asked = plan.task_name if perturbed or name is None else f"{name}:{task.variant}".rstrip(":")
+        lines.append(f"  on a machine with a network: eval-factory data pull {shlex.quote(asked)} {to}")
+    if name is None or not lines:
         folder = scenario_folder(plan.rundir.helm, plan.evaluation.task.helm.scenario)
-        first = f"  files of its perturbations, {command} {entry} {to}\n" if perturbed else ""
-        return first + (
-            f"  'eval-factory data pull' does not know what {plan.task_name} reads: run it once with a network, or put"
-            f" its files into {folder} and its data sets of the Hub into HF_HOME"
+        lines.append(
+            f"  'eval-factory data pull' has nothing {'else ' if lines else ''}for {plan.task_name}: run it once with a"
+            f" network, or put its files into {folder} and its data sets of the Hub into HF_HOME"
         )
-    if perturbed:
-        return f"  {command} {entry} {to}"
-    if not (task.files or task.listing or task.hub or task.tiktoken):
-        whose = "are your own files" if task.own_data else "come with eval-factory"
-        return (
-            f"  the data of {plan.task_name} {whose}, so 'eval-factory data pull' has nothing for it: run it once with"
-            " a network, or put what it wanted into HF_HOME"
-        )
-    asked = f"{name}:{task.variant}" if task.variant else name
-    return f"  {command} {asked} {to}"
+    return "\n".join(lines)
 
 
 def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:

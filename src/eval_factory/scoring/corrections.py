@@ -22,7 +22,7 @@ from eval_factory.scoring.request_states import RepeatedRows, gold_and_choices, 
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.concordance import EXPERTS, credit
 from eval_factory.tasks.errata import Erratum, load_errata
-from eval_factory.tasks.plug_ins import code_named, is_code
+from eval_factory.tasks.framework import code_named, is_code
 
 DATE_FORMATS = ("%m/%d/%Y", "%Y-%m-%d")
 

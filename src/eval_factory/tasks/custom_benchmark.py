@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 
 from eval_factory.core.errors import ConfigError, did_you_mean, expectation
 from eval_factory.core.plain_yaml import load_mapping
@@ -21,7 +21,7 @@ from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
-from eval_factory.tasks.jury_form import HELMS_FORM, JuryForm, check_judge_prompt, jury_keys
+from eval_factory.tasks.jury_form import HELMS_FORM, MAX, MIN, JuryForm, check_judge_prompt, jury_form_of
 from eval_factory.tasks.message_files import OWN, read_rubric_file
 from eval_factory.tasks.pictures import PictureCheck, picture_columns
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC
@@ -41,12 +41,64 @@ _Text = Annotated[str, StringConstraints(strict=True, min_length=1)]
 _Name = Annotated[_Text, Field(pattern=re.compile(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,79}\Z"))]
 
 
+_MAX_STEPS = 100
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+_RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
+"""What would be filled in, or would end the text it stands in, in the judges' prompt."""
+_SCALE_FORM = "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
+
+
+def _text_of(shortest: int, longest: int) -> AfterValidator:
+    def check(text: str) -> str:
+        if text.strip() != text or not shortest <= len(text) <= longest:
+            raise ValueError(f"must be a text of {shortest} to {longest} characters, without spaces around it")
+        if _RESERVED.search(text):
+            raise ValueError("must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt")
+        return text
+
+    return AfterValidator(check)
+
+
+def _sound_scale(scale: dict[str, int]) -> dict[str, int]:
+    words, values = {name.casefold() for name in scale}, set(scale.values())
+    if len(scale) < 2:
+        raise ValueError(f"must have at least two keys; {_SCALE_FORM}")
+    if max(values) - min(values) > _MAX_STEPS:
+        raise ValueError(f"from {min(values)} to {max(values)} are more than {_MAX_STEPS} steps; use a coarser scale")
+    if scale.keys() == {MIN, MAX}:
+        if scale[MIN] >= scale[MAX]:
+            raise ValueError(f"{MAX} must be above {MIN}, which is {scale[MIN]}")
+    elif any(_NUMBER.fullmatch(name) for name in scale):
+        raise ValueError(f"each rating needs a word, not a number; {_SCALE_FORM}")
+    elif len(words) < len(scale) or len(values) < len(scale):
+        raise ValueError("a word stands there twice but for capitals, or two words for the same rating")
+    return scale
+
+
+_Word = Annotated[str, Field(strict=True), _text_of(1, 80)]
+
+
+class _Criterion(StrictModel):
+    name: _Word
+    description: Annotated[str, Field(strict=True), _text_of(0, 1000)] = ""
+
+
+def _names_differ(criteria: list[_Criterion]) -> list[_Criterion]:
+    if len({one.name for one in criteria}) < len(criteria):
+        raise ValueError("a name is listed twice")
+    return criteria
+
+
+_Scale = Annotated[dict[_Word, Annotated[int, Field(strict=True)]], AfterValidator(_sound_scale)]
+_Criteria = Annotated[list[_Criterion], Field(min_length=1), AfterValidator(_names_differ)]
+
+
 class _Metric(StrictModel):
     name: _Text
     prompt_file: _Text | None = None
     judges: list[Any] | None = None
-    scale: Any = None
-    criteria: Any = None
+    scale: _Scale | None = None
+    criteria: _Criteria | None = None
 
 
 class _File(StrictModel):
@@ -129,7 +181,7 @@ def load_benchmark(path: Path) -> Benchmark:
         document = {**document, "prompt_file": document["dataset_file"]}
     file = _shape(path, document, _File)
     _check_metrics(path, file.metrics, found)
-    number, jury = next(((at, one) for at, one in enumerate(file.metrics) if one.name == JURY), (0, _Metric(name=JURY)))
+    jury = next((one for one in file.metrics if one.name == JURY), _Metric(name=JURY))
     benchmark = Benchmark(
         path=path,
         name=file.name,
@@ -142,7 +194,7 @@ def load_benchmark(path: Path) -> Benchmark:
         instances=0,
         sha256={},
         has_turns=has_turns,
-        jury_form=jury_keys(f"{path}: metrics.{number}", jury.scale, jury.criteria, found.problems),
+        jury_form=jury_form_of(jury.model_dump()),
     )
     pictures = PictureCheck(path.parent)
     rows, header = (_check_conversations if has_turns else _check_table)(benchmark, pictures, found)
@@ -204,9 +256,12 @@ def _shape(path: Path, document: Mapping[str, Any], model: type[_Shape]) -> _Sha
 
 def _explained(path: Path, detail: Any, model: type[StrictModel]) -> str:
     place, kind = detail["loc"], detail["type"]
-    where = ".".join(str(part) for part in place)
+    where = ".".join(str(part) for part in place if part != "[key]")
+    if kind == "value_error":
+        return f"{path}: {where}: {detail['ctx']['error']}"
     if kind == "extra_forbidden":
-        known = sorted((model if len(place) == 1 else _Metric).model_fields)
+        models: dict[int, type[StrictModel]] = {1: model, 3: _Metric}
+        known = sorted(models.get(len(place), _Criterion).model_fields)
         listed = ", ".join(known)
         whose = "a benchmark of kind rubric has" if model is _RubricFile else "known here:"
         return f"{path}: unknown key {where}{did_you_mean(str(place[-1]), known) or f'; {whose} {listed}'}"

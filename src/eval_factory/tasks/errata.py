@@ -1,4 +1,4 @@
-"""The list of known defects, read and checked."""
+"""What is known of published data beforehand: defects (`errata.yml`), and what trivial answers score on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import model_validator
 
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
-from eval_factory.tasks.plug_ins import plug_ins
+from eval_factory.tasks.framework import plug_ins
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 CORRECTED = ".corrected"

@@ -1,24 +1,79 @@
-"""`framework.yml`: where it is, and what it says. The only source of default values."""
+"""What can be run: `framework.yml`, the only source of default values, and the tasks that other packages add.
+
+Such a package names itself as an entry point of the group `eval_factory.tasks`. Beside its modules lies
+`eval_factory.yml`: `evaluations` as in framework.yml, `errata` as in errata.yml, and `helm_plugin`, the module that
+registers the run specs inside helm-run. Its code is named `package.module:function`.
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import parse_own
-from eval_factory.tasks.plug_ins import PlugIn, plug_ins
 from eval_factory.tasks.run_specs import IMAGES, IndexedRunSpec, load_index
 from eval_factory.tasks.upstreams import HELM, Upstream
 
 _FILE_NAME = "framework.yml"
 DATA_PATH = "data_path"  # the parameter that names the files of a user's own
 _PACKAGE = Path(__file__).resolve().parents[1]
+_GROUP, _PLUG_IN_FILE = "eval_factory.tasks", "eval_factory.yml"
+_PLUG_IN_KEYS = {"evaluations", "errata", "helm_plugin"}
 _WRONG = (ValueError, TypeError, LookupError, AttributeError)
+
+
+@dataclass(frozen=True)
+class PlugIn:
+    package: str  # as it is installed: name of the distribution
+    document: Mapping[str, Any]
+
+    @property
+    def helm_plugin(self) -> str | None:
+        return self.document.get("helm_plugin")
+
+    def refused(self, why: object) -> ConfigError:
+        return ConfigError(
+            f"the package {self.package}, which adds tasks ({_GROUP}), cannot be used: {why}\n"
+            f"  correct it, or take it out: pip uninstall {self.package}"
+        )
+
+
+@lru_cache(maxsize=1)
+def plug_ins() -> tuple[PlugIn, ...]:
+    """Those of this environment, by the names of their packages. Raises ConfigError: one cannot be read."""
+    found = []
+    for point in sorted(metadata.entry_points(group=_GROUP), key=lambda point: str(point.dist and point.dist.name)):
+        package = point.dist.name if point.dist is not None else point.value
+        try:
+            document = parse_own((resources.files(point.module) / _PLUG_IN_FILE).read_text(encoding="utf-8"))
+            unknown = sorted(set(document) - _PLUG_IN_KEYS)
+        except Exception as error:  # whatever its module raises when it is imported
+            raise PlugIn(package, {}).refused(f"{type(error).__name__}: {error}") from error
+        plug_in = PlugIn(package, document)
+        if unknown:
+            raise plug_in.refused(
+                f"{_PLUG_IN_FILE}: {', '.join(unknown)}: no known key; known: {', '.join(sorted(_PLUG_IN_KEYS))}"
+            )
+        found.append(plug_in)
+    return tuple(found)
+
+
+def is_code(name: str | None) -> bool:
+    """Whether a plug-in's function is named, and nothing of this program's."""
+    return name is not None and ":" in name
+
+
+def code_named(name: str) -> Any:
+    """The function `package.module:function`. Raises ImportError, AttributeError: there is none."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 class _Part:

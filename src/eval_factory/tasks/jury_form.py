@@ -1,7 +1,7 @@
 """What a jury may say: the ratings there are, and the criteria that a benchmark names itself.
 
-The judge's prompt, the check of its answer, the score's scale and the clinicians' sheet follow this form. What a custom
-benchmark says of it, and its judges' prompt, are checked here.
+The judge's prompt, which is checked here, the check of its answer, the score's scale and the clinicians' sheet follow
+this form.
 HELM's metric is the mean of the ratings, which it takes as whole numbers and neither clips nor scales.
 """
 
@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import re
 import string
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks.custom_table import CORRECT
 from eval_factory.tasks.file_problems import Findings, line_of, read_text
 
@@ -123,83 +121,6 @@ def jury_form_of(metric: Mapping[str, Any]) -> JuryForm:
         return JuryForm(tuple(range(scale[MIN], scale[MAX] + 1)), criteria=criteria, own_scale=True)
     labels = dict(sorted(scale.items(), key=lambda item: item[1]))
     return JuryForm(tuple(labels.values()), labels, criteria, own_scale=True)
-
-
-MAX_STEPS = 100
-_MAX_NAME_LENGTH, MAX_TEXT_LENGTH = 80, 1000
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?\Z")
-_RESERVED = re.compile(r'[{}$<>"\\\x00-\x1f]')
-"""What would be filled in, or would end the text it stands in, in the judges' prompt."""
-_SCALE_FORM = "write {min: 0, max: 10}, or a word for each rating such as {poor: 0, fair: 1, good: 2}"
-_CRITERIA_FORM = "write a list such as [{name: accuracy, description: what it says is right}]"
-
-
-def jury_keys(where: str, scale: Any, criteria: Any, problems: list[str]) -> JuryForm:
-    """The form that `scale` and `criteria` say, each None where it is not given; HELM's where one of them is wrong.
-    `where`: the file and the metric, which messages begin with."""
-    found = [] if scale is None else list(_of_scale(f"{where}.{SCALE}", scale))
-    found += [] if criteria is None else _of_criteria(f"{where}.{CRITERIA}", criteria)
-    problems += found
-    return HELMS_FORM if found else jury_form_of({SCALE: scale, CRITERIA: criteria})
-
-
-def _of_scale(where: str, scale: Any) -> Iterator[str]:
-    if not isinstance(scale, Mapping) or len(scale) < 2:
-        yield f"{where}: must be a mapping with at least two keys; {_SCALE_FORM}"
-        return
-    for name, value in scale.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            yield f"{where}.{name}: must be a whole number; {_SCALE_FORM}"
-            return
-    lowest, highest = min(scale.values()), max(scale.values())
-    if highest - lowest > MAX_STEPS:
-        yield f"{where}: from {lowest} to {highest} are more than {MAX_STEPS} steps; use a coarser scale"
-    elif scale.keys() != {MIN, MAX}:
-        yield from _of_labels(where, scale)
-    elif scale[MIN] >= scale[MAX]:
-        yield f"{where}.{MAX}: must be above {MIN}, which is {scale[MIN]}"
-
-
-def _of_labels(where: str, labels: Mapping[Any, int]) -> Iterator[str]:
-    for name in labels:
-        if not isinstance(name, str):
-            yield f"{where}.{name}: is read as {name!r}; put the word in quotes"
-        elif _NUMBER.match(name.strip()):
-            yield f"{where}.{name}: must be a word, not a number; {_SCALE_FORM}"
-        else:
-            yield from _of_text(f"{where}.{name}", name, _MAX_NAME_LENGTH)
-    words = Counter(str(name).casefold() for name in labels)
-    yield from (f"{where}.{word}: stands there twice but for capitals" for word, times in words.items() if times > 1)
-    values = Counter(labels.values())
-    yield from (f"{where}: {times} words stand for {value}" for value, times in values.items() if times > 1)
-
-
-def _of_criteria(where: str, criteria: Any) -> Iterator[str]:
-    if not isinstance(criteria, list) or not criteria:
-        yield f"{where}: must be a list with at least one criterion; {_CRITERIA_FORM}"
-        return
-    names: Counter[str] = Counter()
-    for number, one in enumerate(criteria):
-        if not isinstance(one, Mapping):
-            yield f"{where}.{number}: must be a mapping; {_CRITERIA_FORM}"
-            continue
-        for key in one:
-            if key not in ("name", "description"):
-                hint = did_you_mean(str(key), ("name", "description")) or "; known here: name, description"
-                yield f"{where}.{number}: unknown key {key}{hint}"
-        name, text = one.get("name"), one.get("description", "")
-        yield from _of_text(f"{where}.{number}.name", name, _MAX_NAME_LENGTH)
-        if text != "":
-            yield from _of_text(f"{where}.{number}.description", text, MAX_TEXT_LENGTH)
-        names[str(name)] += 1
-    yield from (f"{where}: {name} is listed {times} times" for name, times in names.items() if times > 1)
-
-
-def _of_text(where: str, text: Any, longest: int) -> Iterator[str]:
-    if not isinstance(text, str) or text.strip() != text or not 1 <= len(text) <= longest:
-        yield f"{where}: must be a text of 1 to {longest} characters, without spaces around it"
-    elif _RESERVED.search(text):
-        yield where + ": must hold none of { } $ < > \" \\ and no line break: it stands in the judges' prompt"
 
 
 JUDGE_PLACES = ("QUESTION", "RESPONSE", "GOLD_RESPONSE")  # what HELM fills into a judge's prompt

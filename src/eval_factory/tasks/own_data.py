@@ -15,9 +15,8 @@ from typing import Any
 
 from eval_factory.tasks.concordance import CONCORDANCE, read_concordance_file
 from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, MAX_PROBLEMS_SHOWN, not_utf8, shortened
-from eval_factory.tasks.framework import DATA_PATH, FileLayout
+from eval_factory.tasks.framework import DATA_PATH, FileLayout, code_named, is_code
 from eval_factory.tasks.message_files import HEALTHBENCH, PROFESSIONAL, read_rubric_file
-from eval_factory.tasks.plug_ins import code_named, is_code
 from eval_factory.tasks.published_choices import FORMS, read_choice_file
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -283,13 +282,8 @@ def faults(layout: Sequence[FileLayout], path: Path, values: _Values) -> list[st
 def _faults_of_files(folder: Path, entry: FileLayout) -> list[str]:
     name = str(entry.file)
     matching = sorted(folder.glob(name))
-    if not matching:  # what stands there instead shows a wrong level or spelling at once
-        near = folder / name
-        while not near.is_dir() and near != folder:
-            near = near.parent
-        names = [one.name + "/" * one.is_dir() for one in islice(sorted(near.iterdir()), 6)]
-        there = f"in {near} there is: {', '.join(names)}" if names else f"{near} is empty"
-        return [f"{folder / name}: there is no such file; {there}"]
+    if not matching:
+        return [f"{folder / name}: there is no such file"]
     found = []
     for file in matching:
         found += content_faults(file, entry) if file.is_file() else [f"{file}: is a folder, not a file"]

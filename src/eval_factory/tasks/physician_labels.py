@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.tasks.message_files import MessageFile, message_problems, name_problems, read_rows, text_problems
 from eval_factory.tasks.rubric_case import USER
 
 LABELS, PHYSICIANS, CATEGORY, LANGUAGE = "binary_labels", "anonymized_physician_ids", "category", "language"
 _NO_BOOLEAN = "must be true or false, without quotes"
-_OWN = ("prompt", "prompt_id", "completion", "rubric", LABELS, PHYSICIANS, CATEGORY, LANGUAGE)
 
 
 @dataclass(frozen=True)
@@ -66,15 +64,13 @@ def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:
     Raises:
         OSError: it cannot be read.
     """
-    fields, missing = dict[str, None](), f"{one_line(column or '')}: is missing"
 
     def problems_of(row: Mapping[str, Any]) -> Iterator[str]:
-        fields.update(dict.fromkeys(row))
         yield from _problems(row)
         if column is None:
             yield from _text_problems(row)
         elif row.get(column) is None:
-            yield missing
+            yield f"{one_line(column)}: is missing; it is the field with the judge's decision"
         elif not isinstance(row[column], bool):
             yield f"{one_line(column)}: {_NO_BOOLEAN}"
 
@@ -85,12 +81,7 @@ def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:
         (LANGUAGE, [one.language for one in found.rows]),
     ):
         found.all_or_none(name, values, others)
-    if column is not None and fields and column not in fields:
-        names = [one_line(name) for name in fields if name not in _OWN]
-        hint = did_you_mean(column, names) or (f"; other fields: {', '.join(names[:10])}" if names else "")
-        found.problems = [problem for problem in found.problems if not problem.endswith(missing)]
-        found.problems.insert(0, f"no line has the field {one_line(column)!r} with the judge's decision{hint}")
-    elif found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
+    if found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
         found.problems.append(
             f"no line has the decisions of two physicians ({LABELS}): their agreement is what a judge is held against"
         )

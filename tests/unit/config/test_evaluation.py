@@ -191,23 +191,3 @@ def test_a_parameter_that_is_given_twice_keeps_its_own_source() -> None:
     assert SUBJECT not in found.sources
     other = evaluation({"config.type": "ehrshot", "config.params.extra.data_path": "/x", SUBJECT: "lab_anemia"})
     assert other.sources[SUBJECT] is Source.FLAG
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"config.params.extra.num_train_trials": 3}, True),
-        ({"config.params.extra.num_train_trials": 1}, False),
-        ({}, False),
-        ({"config.type": "sample_medical_qa", "config.params.extra.num_train_trials": 2}, True),
-        ({"config.type": "helm:medec:num_train_trials=2"}, True),
-        ({"config.type": "helm:medec:num_train_trials=2,max_train_instances=3"}, False),
-        ({"config.type": "helm:mmlu:subject=anatomy,num_train_trials=2"}, False),
-        ({"config.type": "mental_health", "config.params.extra.data_path": "/x", "config.params.extra.num_train_trials": 3}, False),
-    ],
-)  # fmt: skip
-def test_trials_without_examples_have_no_effect_and_it_is_said(flags: dict[str, Any], said: bool) -> None:
-    found = evaluation(flags)
-    note = "has no effect: the prompts of this benchmark hold no examples"
-    assert any(note in text for text in found.task.about.notes) == said
-    assert (note in preview(found, [])) == said

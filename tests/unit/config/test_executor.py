@@ -58,12 +58,6 @@ def test_what_is_wrong_is_named(document: dict[str, Any], problem: str) -> None:
         of({}, {}, "slurm.cpus=0")
 
 
-@pytest.mark.parametrize("place", ["serve", "target.serve", "target.api_endpoint.serve"])
-def test_a_server_is_for_a_suite_to_start(place: str) -> None:
-    with pytest.raises(ConfigError, match=rf"unknown key {place}: run_eval starts no server; .*, and start run_suite"):
-        of({}, None, f"{place}.command=vllm serve m --port 1")
-
-
 NOTHING_SAID: dict[str, Any] = {
     "account": None, "partition": None, "qos": None, "time": None, "cpus": 1, "mem": None, "gpus": None, "extra": [],
     "prologue": [], "container": None, "python": None, "tasks_at_once": 1,

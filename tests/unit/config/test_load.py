@@ -123,21 +123,19 @@ def test_what_programs_have_becomes_what_a_file_would_hold(value: Any, plain: An
     assert type(found) is kind
 
 
-def test_every_value_that_no_file_could_hold_is_named_and_not_shown() -> None:
-    wrong: Mapping[Any, Any] = {
-        "config": {"a": {"sk-secret"}, "b": [1, b"sk-secret"], "n": float("nan"), 3: "x"},
-        "target": {"c": object(), "d": np.array([1, 2])},
-        ("k",): 1,
-    }
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"a": {"sk-secret"}}, "config.a: is of the type set; a run config holds texts, numbers, true, false, null"),
+        ({"b": [1, b"sk-secret"]}, "config.b[1]: is of the type bytes"), ({"d": np.array([1])}, "config.d: is of the type ndarray"),
+        ({"n": float("nan")}, "config.n: must be a finite number"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_file_could_hold_is_named_and_not_shown(wrong: Mapping[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as told:
-        plain_document(wrong)
-    holds = "; a run config holds texts, numbers, true, false, null, lists and mappings"
-    assert told.value.problems == [
-        f"config.a: is of the type set{holds}", f"config.b[1]: is of the type bytes{holds}",
-        "config: a key must be text, not of the type int", f"target.c: is of the type object{holds}",
-        f"target.d: is of the type numpy.ndarray{holds}", "the run config: a key must be text, not of the type tuple",
-        "config.n: must be a finite number",
-    ]  # fmt: skip
+        plain_document({"config": wrong})
+    assert str(told.value).startswith(said)
+    assert "secret" not in str(told.value)
 
 
 def test_how_deep_it_may_be() -> None:

@@ -86,9 +86,9 @@ def test_a_parameter_that_is_missing_is_told_with_what_it_may_be() -> None:
     with pytest.raises(ConfigError) as caught:
         evaluation({"config.type": "clear"})
     condition = next(text for text in caught.value.problems if ".condition:" in text)
-    assert condition.startswith("config.params.extra.condition: is missing; clear needs it, one of ")
+    assert condition.startswith("config.params.extra.condition: is missing; clear needs it: one of ")
     path = next(text for text in caught.value.problems if ".data_path:" in text)
-    assert "is missing; clear needs it; what it must contain:\n    " in path
+    assert path.endswith("is missing; clear needs it: 'eval-factory ls clear' says what it has to hold")
 
 
 def test_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -207,9 +207,7 @@ def test_questions_with_lettered_options_take_it(type_: str) -> None:
     ("type_", "why"),
     [
         ("pubmed_qa", "say what each letter stands for"), ("race_based_med", "say what each letter stands for"),
-        ("medec", "no questions with lettered options .its answers are free text"),
-        ("ehr_sql", "no questions with lettered options .its answers are free text"), ("aci_bench", "judged by a jury"),
-        ("healthbench", "judged by a rubric"),
+        ("medec", "no questions with lettered options"), ("aci_bench", "no questions with lettered options"),
         ("helm:med_qa:data_augmentation=canonical", "excludes data_augmentation"),
         ("helm:mmlu:subject=anatomy,method=multiple_choice_separate_original", "method=multiple_choice_separate_orig"),
     ],

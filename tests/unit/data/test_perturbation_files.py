@@ -65,7 +65,7 @@ def test_of_an_entry_that_the_table_does_not_know_only_they_are_pulled(mirror: S
     assert set(read_manifest(tmp_path / "b").paths()) == {SYNONYMS, WORDNET}
     assert all(text in said[0] for text in ("is not known here", "a run needs the package en_core_web_sm"))
     other = SYNONYM.replace("synonym", "dialect_easy")
-    told = f"missing: {DIALECT}\n.*data pull {other} --to {tmp_path}/b\n.*does not know what {other} reads"
+    told = f"missing: {DIALECT}\n.*data pull {other} --to {tmp_path}/b\n.*has nothing else for {other}"
     refused(told, plan_of(other, tmp_path, data_dir=str(tmp_path / "b")))
     pull(["helm:med_dialog:subset=icliniq"], tmp_path / "b", mirror, said.append)  # without perturbations: our task
     assert DIALOGUES in read_manifest(tmp_path / "b").paths()

@@ -177,19 +177,16 @@ def test_a_run_entry_of_which_nothing_is_known(entry: str, bundle: Path, tmp_pat
     # the user's own HF_HOME, and the network, are left alone
     assert with_bundle(HelmRunSettings(), found, this) == HelmRunSettings()
     told = placing.how_to_get(this, "--to DIR")
-    assert f"'eval-factory data pull' does not know what helm:{entry} reads" in told
+    assert f"'eval-factory data pull' has nothing for helm:{entry}" in told
     assert f"{tmp_path}/out/helm/scenarios/{entry.partition(':')[0]} and its data sets of the Hub into HF_HOME" in told
 
 
 def test_what_cannot_be_pulled_is_not_advised_to_be_pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placing, "load_sources", load_sources)
     own = {"condition": "chronic_pain", "data_path": "/data"}
-    for task, extra, whose in (
-        ("clear", own, "are your own files"),
-        ("sample_medical_qa", {}, "come with eval-factory"),
-    ):
+    for task, extra in (("clear", own), ("sample_medical_qa", {})):
         told = placing.how_to_get(plan_of(task, tmp_path, None, **extra), "--to DIR")
-        assert told.startswith(f"  the data of {task} {whose}, so 'eval-factory data pull' has nothing for it: ")
+        assert told.startswith(f"  'eval-factory data pull' has nothing for {task}: ")
         assert "--to DIR" not in told
     this = plan_of("ehrshot", tmp_path, None, subject="guo_icu", data_path="/data", max_length=100)
     assert placing.how_to_get(this, "--to DIR").endswith("eval-factory data pull ehrshot --to DIR")  # the vocabulary

@@ -32,22 +32,10 @@ def test_what_figures_are_made_of(tmp_path: Path) -> None:
     assert (bare.length, bare.category) == (None, None)
 
 
-@pytest.mark.parametrize(("column", "hint"), [
-    ("judge_labels", ", did you mean 'judge_label'?"),
-    ("zzz", "; other fields: judge_label"),
-])  # fmt: skip
-def test_a_wrong_column_is_one_problem(column: str, hint: str, tmp_path: Path) -> None:
-    said = f"no line has the field {column!r} with the judge's decision{hint}"
-    assert problems(tmp_path, line(), line(1), column=column) == [said]
-    others = problems(tmp_path, line(), line(1, ["yes", True]), column=column)
-    assert others == [said, "line 2: binary_labels.0: must be true or false, without quotes"]
-    assert problems(tmp_path, line(judged=None), column=column) == [said.partition("; other")[0].partition(", did")[0]]
-
-
 @pytest.mark.parametrize(("changed", "expected"), [
     ({"judged": "true"}, "judge_label: must be true or false, without quotes"),
     ({"judged": 1}, "judge_label: must be true or false, without quotes"),
-    ({"judged": None}, "judge_label: is missing"),
+    ({"judged": None}, "judge_label: is missing; it is the field with the judge's decision"),
     ({"labels": [True, SECRET]}, "binary_labels.1: must be true or false, without quotes"),
     ({"labels": [True, 0]}, "binary_labels.1: must be true or false, without quotes"),
     ({"binary_labels": []}, "binary_labels: must be a list of physicians' decisions such as [true, false]"),

@@ -143,8 +143,8 @@ IN_THE_PROMPT: list[tuple[Any, str]] = [
     ("a\n{question.x}", "line 2: {question.x} is not the name of a column"),
     ("{question}\n\n{}", "{} is not the name of a column"),
     ("{question!r}", "line 1: {question!r} is not the name of a column"),
-    ("{question}\na } b", "line 2: has an unmatched brace"),
-    ("{question} {{\nx {", "line 2: has an unmatched brace"),
+    ("{question}\na } b", "D/prompt.txt: has an unmatched brace"),
+    ("{question} {{\nx {", "has an unmatched brace"),
     ("no braces", "names no column in braces, so every instance would be the same"),
     (" \n", "D/prompt.txt: is empty"),
     (b"{question}\n\xe9", "D/prompt.txt: line 2: is not UTF-8; save the file as UTF-8"),
@@ -176,11 +176,11 @@ IN_THE_TABLE: list[tuple[Any, str]] = [
     ("id,question,correct_answer\n1,One?,A\n,Two?,A\n", "row 2 (line 3), column id: is empty"),
     ("cluster,question,correct_answer\na,One?,A\n ,Two?,A\n", "row 2 (line 3), column cluster: is empty; it names the source that the row"),
     (b"question,correct_answer\nOne?,A\nZw\xf6lf?,A\n", "D/data.csv: line 3: is not UTF-8"),
-    (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is not JSON'),
-    (DATA + "Three?,A,\n", 'column incorrect_answers: must be a JSON list of texts such as ["B", "C"]; it is empty (write [] for none)'),
-    (DATA + 'Three?,A,"{""B"": 1}"\n', "; it is an object"),
-    (DATA + 'Three?,A,"[""B"", 3]"\n', "; its entry 2 is a number"),
-    (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: its entry 2 is the correct_answer"),
+    (DATA + "Three?,A,B\n", 'row 3 (line 4), column incorrect_answers: must be a JSON list of texts such as ["B", "C"], or [] for none'),
+    (DATA + "Three?,A,\n", "column incorrect_answers: must be a JSON list of texts"),
+    (DATA + 'Three?,A,"{""B"": 1}"\n', "column incorrect_answers: must be a JSON list of texts"),
+    (DATA + 'Three?,A,"[""B"", 3]"\n', "column incorrect_answers: must be a JSON list of texts"),
+    (DATA + 'Three?,A,"[""B"", ""A ""]"\n', "column incorrect_answers: holds the correct_answer"),
     ('question,correct_answer\n"One\nand\na half?",A\nTwo?,\n', "row 2 (line 5), column correct_answer"),
 ]  # fmt: skip
 IN_THE_JUDGES_PROMPT: list[tuple[Any, str]] = [
@@ -275,8 +275,8 @@ def test_own_ones_are_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metric", "judge", "expected"),
     [
-        ({"scale": {"min": 3, "max": 1}}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.scale.max: must be above min"),
-        ({"criteria": []}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.criteria: must be a list"),
+        ({"scale": {"min": 3, "max": 1}}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.scale: max must be above min"),
+        ({"criteria": []}, JUDGE_PROMPT, "D/bench.yaml: metrics.0.criteria: must not be empty"),
         ({"criteria": [{"name": "tone"}]}, JUDGE_PROMPT,
          "D/judge.txt: line 2: <rubric_criteria> names accuracy, and criteria of the jury's metric are tone; name"),
         ({"criteria": [{"name": "tone"}]}, JUDGE_PROMPT + "{CRITERIA}",

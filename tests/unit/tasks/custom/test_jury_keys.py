@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from eval_factory.tasks.jury_form import HELMS_FORM, jury_keys
+from eval_factory.tasks.custom_benchmark import _Metric
+from eval_factory.tasks.jury_form import jury_form_of
 
 GOOD = [{"name": "accuracy", "description": "it is right"}]
+
+
+def mistakes(**keys: Any) -> list[str]:
+    with pytest.raises(ValidationError) as raised:
+        _Metric.model_validate({"name": "jury_score", **keys})
+    found = raised.value.errors(include_url=False)
+    return [f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in found]
 
 
 @pytest.mark.parametrize(
@@ -20,58 +29,50 @@ GOOD = [{"name": "accuracy", "description": "it is right"}]
     ],
 )  # fmt: skip
 def test_sound_ones(scale: Any, criteria: Any) -> None:
-    problems: list[str] = []
-    found = jury_keys("b.yaml: metrics.0", scale, criteria, problems)
-    assert problems == []
+    found = jury_form_of(_Metric(name="jury_score", scale=scale, criteria=criteria).model_dump())
     assert found.as_dict().keys() == {name for name, said in (("scale", scale), ("criteria", criteria)) if said}
 
 
 @pytest.mark.parametrize(
     ("scale", "said"),
     [
-        ("1..10", "scale: must be a mapping with at least two keys; write {min: 0, max: 10}"),
-        ({}, "scale: must be a mapping with at least two keys"),
-        ({"min": 0}, "scale: must be a mapping with at least two keys"),
-        ({"min": 0, "max": 1.5}, "scale.max: must be a whole number"),
-        ({"min": False, "max": 2}, "scale.min: must be a whole number"),
-        ({"min": 5, "max": 5}, "scale.max: must be above min, which is 5"),
-        ({"min": 5, "max": 1}, "scale.max: must be above min, which is 5"),
+        ("1..10", "scale: Input should be a valid dictionary"),
+        ({}, "scale: must have at least two keys; write {min: 0, max: 10}"),
+        ({"min": 0}, "scale: must have at least two keys"),
+        ({"min": 0, "max": 1.5}, "scale.max: Input should be a valid integer"),
+        ({"min": False, "max": 2}, "scale.min: Input should be a valid integer"),
+        ({"min": 5, "max": 5}, "scale: max must be above min, which is 5"),
         ({"min": 0, "max": 101}, "scale: from 0 to 101 are more than 100 steps; use a coarser scale"),
-        ({"poor": 0, "bad": 0}, "scale: 2 words stand for 0"),
-        ({"poor": 0, "POOR": 1}, "scale.poor: stands there twice but for capitals"),
-        ({True: 1, "no": 0}, "scale.True: is read as True; put the word in quotes"),
-        ({"1": 1, "no": 0}, "scale.1: must be a word, not a number"),
-        ({"very {x}": 1, "no": 0}, "scale.very {x}: must hold none of { } $"),
+        ({"poor": 0, "bad": 0}, "or two words for the same rating"),
+        ({"poor": 0, "POOR": 1}, "scale: a word stands there twice but for capitals"),
+        ({True: 1, "no": 0}, "Input should be a valid string"),
+        ({"1": 1, "no": 0}, "scale: each rating needs a word, not a number"),
+        ({"very {x}": 1, "no": 0}, "scale.very {x}.[key]: must hold none of { } $"),
         ({"x" * 81: 1, "no": 0}, "must be a text of 1 to 80 characters"),
     ],
 )
 def test_mistakes_in_the_scale(scale: Any, said: str) -> None:
-    problems: list[str] = []
-    assert jury_keys("b.yaml: metrics.0", scale, GOOD, problems) is HELMS_FORM
-    assert len(problems) == 1
-    assert problems[0].startswith("b.yaml: metrics.0.scale")
-    assert said in problems[0]
+    (problem,) = mistakes(scale=scale)
+    assert said in problem
 
 
 @pytest.mark.parametrize(
     ("criteria", "said"),
     [
-        ("accuracy", ["criteria: must be a list with at least one criterion; write a list such as [{name:"]),
-        ([], ["criteria: must be a list with at least one criterion"]),
-        (["accuracy"], ["criteria.0: must be a mapping"]),
-        ([{"description": "d"}], ["criteria.0.name: must be a text of 1 to 80 characters"]),
-        ([{"name": ""}], ["criteria.0.name: must be a text"]),
+        ("accuracy", ["criteria: Input should be a valid list"]),
+        ([], ["criteria: List should have at least 1 item"]),
+        (["accuracy"], ["criteria.0: Input should be a valid dictionary"]),
+        ([{"description": "d"}], ["criteria.0.name: Field required"]),
+        ([{"name": ""}], ["criteria.0.name: must be a text of 1 to 80"]),
         ([{"name": " a"}], ["criteria.0.name: must be a text of 1 to 80 characters, without spaces around it"]),
-        ([{"name": "a", "description": "x" * 1001}], ["criteria.0.description: must be a text of 1 to 1000"]),
-        ([{"name": "a", "description": "5 $"}], ["criteria.0.description: must hold none of"]),
-        ([{"name": "a", "description": "one\ntwo"}], ["and no line break: it stands in the judges' prompt"]),
-        ([{"name": "a", "weight": 1}], ["criteria.0: unknown key weight; known here: name, description"]),
-        ([{"name": "a", "descripton": "d"}], ["unknown key descripton, did you mean 'description'?"]),
-        ([*GOOD, {"name": 3}, *GOOD], ["criteria.1.name: must be", "criteria: accuracy is listed 2 times"]),
+        ([{"name": "a", "weight": 1}], ["criteria.0.weight: Extra inputs are not permitted"]),
+        ([*GOOD, *GOOD], ["criteria: a name is listed twice"]),
     ],
 )
 def test_mistakes_in_the_criteria(criteria: Any, said: list[str]) -> None:
-    problems: list[str] = []
-    assert jury_keys("b.yaml: metrics.0", None, criteria, problems) is HELMS_FORM
-    assert len(problems) == len(said)
-    assert all(expected in problem for expected, problem in zip(said, problems, strict=True))
+    assert all(one in problem for one, problem in zip(said, mistakes(criteria=criteria), strict=True))
+
+
+@pytest.mark.parametrize("text", ["x" * 1001, "5 $", "one\ntwo", " a"])
+def test_a_description_is_a_text_of_the_prompt(text: str) -> None:
+    assert any("criteria.0.description" in one for one in mistakes(criteria=[{"name": "a", "description": text}]))

@@ -45,8 +45,8 @@ def test_all_that_is_wrong_is_said_once_with_its_cells() -> None:
     assert [problem.splitlines()[0] for problem in raised.value.problems] == [
         "big/pubmed_qa: config.params.extra.language: pubmed_qa has no language; it belongs to head_qa, slake, careqa, mmlu_clinical_afr",
         "big/medec: config.params.extra.language: medec has no language; it belongs to head_qa, slake, careqa, mmlu_clinical_afr",
-        "every cell of clear: config.params.extra.data_path: is missing; clear needs it; what it must contain:",
-        f"every cell of clear: config.params.extra.condition: is missing; clear needs it, one of {allowed}",
+        "every cell of clear: config.params.extra.data_path: is missing; clear needs it: 'eval-factory ls clear' says what it has to hold",
+        f"every cell of clear: config.params.extra.condition: is missing; clear needs it: one of {allowed}",
         "big/clear: config.params.extra.language: clear has no language; it belongs to head_qa, slake, careqa, mmlu_clinical_afr",
     ]
     assert refused(found, ConfigError) == str(raised.value)
