@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, TextIO
 
@@ -34,7 +34,7 @@ from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, S
 _PLAIN_INTERVAL_S = 10.0
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
-    RunStatus.RUNNING: "", RunStatus.PAUSED: "yellow", RunStatus.FAILED: "red", RunStatus.PARTIAL: "yellow",
+    RunStatus.RUNNING: "", RunStatus.FAILED: "red", RunStatus.PARTIAL: "yellow",
     RunStatus.WAITING: "dim", RunStatus.MISSING: "yellow", RunStatus.COMPLETE: "green",
 }  # fmt: skip
 """Of each status; the first are shown where there is no room for all."""
@@ -54,8 +54,8 @@ class CellRow(NamedTuple):
 
 def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
     """A line for each cell. `room`: columns for what stands beside its status."""
-    why = {name: pause.reason for pause in status.pauses for name in pause.cells}
-    return [CellRow(one_line(cell.name), cell.status, _what(cell, why, room)) for cell in status.cells]
+    paused = {name for pause in status.pauses for name in pause.cells}
+    return [CellRow(one_line(cell.name), cell.status, _what(cell, paused, room)) for cell in status.cells]
 
 
 def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
@@ -150,7 +150,7 @@ def result_text(figures: CellFigures) -> str:
     return text + f", n {figures.n}" + ("" if figures.reportable else ", not reportable")
 
 
-def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
+def _what(cell: CellStatus, paused: Container[str], room: int) -> str:
     if (progress := cell.progress) is not None:
         number, of = progress.run
         phase = one_line(progress.phase) if of <= 1 else f"{number}/{of} {one_line(progress.phase)}"
@@ -159,8 +159,8 @@ def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
         text = f"{phase}{again}{f': {one_line(figures)}' if figures else ''}"
         return text if cell.job is None or cell.job.task is None else f"{text}; {one_line(cell.job.task)}"
     reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
-    if cell.status == RunStatus.PAUSED:
-        reason = why.get(cell.name, "its endpoint is waited for")
+    if cell.status == RunStatus.WAITING and cell.name in paused:
+        reason = "its endpoint is waited for"
     result = "" if cell.figures is None else result_text(cell.figures)
     return "; ".join(journal.outcome_parts(result, reason, cell.reused_from, collected=cell.collected))
 

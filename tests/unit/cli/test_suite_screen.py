@@ -137,15 +137,15 @@ def test_a_table_never_leaves_the_terminal(tmp_path: Path, width: int, height: i
 
 def test_a_table_of_many_cells(tmp_path: Path) -> None:
     lines = drawn(status(tmp_path, 40), 80, 12)
-    assert lines[1] == "40 cells: 1 running, 1 paused, 34 waiting, 3 complete, 1 failed"
+    assert lines[1] == "40 cells: 1 running, 35 waiting, 3 complete, 1 failed"
     assert lines[3].startswith("paused: hosthost")
     body = lines[4:-1]
-    assert [line.split()[1] for line in body] == ["failed", "running", "paused", *["waiting"] * (len(body) - 3)]
+    assert [line.split()[1] for line in body] == ["failed", "running", *["waiting"] * (len(body) - 2)]
     assert body[0].rstrip().endswith("…")
-    assert lines[-1] == f"and {34 - (len(body) - 3)} waiting, 3 complete"
+    assert lines[-1] == f"and {35 - (len(body) - 2)} waiting, 3 complete"
     lines = drawn(status(tmp_path, 40), 80, 6)
     assert lines[3].split()[1] == "running", "what goes on stays the longest"
-    assert lines[-1] == "and 1 paused, 1 failed, 34 waiting, 3 complete"
+    assert lines[-1] == "and 1 failed, 35 waiting, 3 complete"
 
 
 NAMES = ("small/qa", "a_longer_name/qa")
@@ -297,14 +297,14 @@ def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running
         CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
         CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
         CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
-        CellRow("big/medec", "paused", "refused\\x1b[0m"),
+        CellRow("big/medec", "waiting", "its endpoint is waited for"),
     ]
     assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
     assert cell_rows(running, 30)[1].what == "2/3 asking the model: 10/100"
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
-    assert suite_screen.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert suite_screen.counts_line(running) == "4 cells: 2 running, 1 waiting, 1 complete"
     assert suite_screen.spent_line(running) == "asked so far: 0 requests, 0 tokens"
     asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
     status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})

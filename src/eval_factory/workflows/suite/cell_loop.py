@@ -151,8 +151,6 @@ class Work:
     redactor: Redactor
     began: float = field(default_factory=time.monotonic)
     reports: dict[int, CellReport] = field(default_factory=dict)
-    reused: dict[int, Path] = field(default_factory=dict)
-    """By the number of a cell that is not run: the folder that its result was taken over from."""
     stopped: str | None = None  # why cells are not begun any more
 
     @property
@@ -164,8 +162,7 @@ class Work:
         *, collected: bool = False, again: bool = False,
     ) -> None:  # fmt: skip
         """`again`: of an attempt; the cell waits for its next one."""
-        more = {"exit_code": exit_code, "collected": collected, "reused_from": self.reused.get(planned.number)}
-        report = CellReport.of(planned.cell, status, reason, attempts, **more)
+        report = CellReport.of(planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected)
         if not again:
             self.reports[planned.number] = report
         self.tell_end(report, planned, again=again)

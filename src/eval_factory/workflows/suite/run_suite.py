@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
@@ -173,10 +174,11 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             found = finished(planned.plan)
         if found is None:
             continue
-        if source is not None:
-            work.reused[planned.number] = source
         code = NotReportableError.exit_code if found else 0
-        work.end(planned, RunStatus.COMPLETE, code, found.split("\n")[0] or None, collected=True)
+        report = CellReport.of(planned.cell, RunStatus.COMPLETE, found.split("\n")[0] or None, exit_code=code)
+        report = replace(report, collected=True, reused_from=source)
+        work.reports[planned.number] = report
+        work.tell_end(report, planned)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:

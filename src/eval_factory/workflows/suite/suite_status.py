@@ -125,7 +125,6 @@ class SuiteStatus:
     started: float | None  # Epoch seconds, of the last invocation
     ended: float | None
     exit_code: int | None  # of the last invocation, where it came to its end
-    invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
     limits: Mapping[str, float]  # of the budget of all cells together: name -> number
@@ -174,7 +173,6 @@ class SuiteReader:
             started=started.get("time"),
             ended=ended.get("time"),
             exit_code=ended.get("exit_code"),
-            invocations=state.invocations,
             cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
             limits=_read_once(stated_limits, self._folder.config, modified_at(self._folder.config)),
@@ -352,7 +350,7 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
 
 
 def status_document(status: SuiteStatus) -> dict[str, Any]:
-    names = ("state", "pid", "host", "started", "ended", "exit_code", "invocations")
+    names = ("state", "pid", "host", "started", "ended", "exit_code")
     return {
         "suite": str(status.folder.root),
         **{name: getattr(status, name) for name in names},
@@ -421,17 +419,12 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
 
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
-    """The cell of that name, or the only one whose name has this in it.
-    Raises ConfigError: there is none, or more than one; the message names some."""
-    names = {cell.name: cell for cell in status.cells}
-    there = first_of(list(names), 10) or "none yet"
-    if wanted is None and len(names) != 1:
-        raise ConfigError(f"give the name of a cell, or a part of it; the suite has: {there}")
-    wanted = wanted or ""
-    found = [wanted] if wanted in names else [name for name in names if wanted in name]
+    """The cell of that name, or the only one whose name has this in it; `wanted`: None where there is one alone.
+    Raises ConfigError: there is none, or more than one."""
+    found = [cell for cell in status.cells if wanted is None or wanted in cell.name]
+    found = [cell for cell in found if cell.name == wanted] or found
     if len(found) == 1:
-        return names[found[0]]
-    shown = one_line(repr(wanted))
-    if found:
-        raise ConfigError(f"{shown} is part of {len(found)} cells: {first_of(found, 10)}; give more of the name")
-    raise ConfigError(f"there is no cell {shown}; the suite has: {there}")
+        return found[0]
+    named = "the name of a cell is needed" if wanted is None else f"{one_line(repr(wanted))} fits {len(found)} cells"
+    there = first_of([cell.name for cell in found or status.cells], 10) or "none yet"
+    raise ConfigError(f"{named}; there are: {there}")
