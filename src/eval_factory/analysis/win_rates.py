@@ -119,14 +119,11 @@ class WinRate:
 
 
 def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool) -> tuple[WinRate, ...]:
-    """The mean win rate of each model, in their order.
+    """The mean win rate of each model, in their order; with ranks where the columns were `tested`: say what is shown.
 
     The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518,
     2024: a model's best rank leaves room for those alone that are shown to have a greater mean win rate, all models
     together right in 95 % of samples.
-
-    Args:
-        tested: whether the columns say what is shown; else there are no ranks.
     """
     counted = [column for column in columns if column.counts]
     found = []

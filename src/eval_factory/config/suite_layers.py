@@ -111,14 +111,7 @@ def read_layers(
     problems: list[str],
 ) -> list[SuiteLayer]:
     """The layers, weakest first; `problems` gets what is wrong with variables and top keys.
-
-    Args:
-        given: the file, or what a file would hold.
-        flags: dotted path (`suite.params.limit_samples`) -> value.
-
-    Raises:
-        ConfigError: a file cannot be read, or extends itself; an override is none.
-    """
+    Raises ConfigError: a file cannot be read, or extends itself; an override is none."""
     own = [
         *_files(given, env, problems),
         _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),

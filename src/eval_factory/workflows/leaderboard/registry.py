@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from eval_factory.config.model import Positive, Role
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.run_entries import AUGMENTATION
@@ -94,9 +93,8 @@ def find(name: str) -> Leaderboard:
         organization = wanted.removeprefix(f"{row.name}_")
         if row.names_no_organization and organization != wanted and organization.replace("_", "").isalnum():
             return row.model_copy(update={"name": wanted, "conf": row.conf.replace(_ORGANIZATION, organization)})
-    near = get_close_matches(wanted, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-    raise ConfigError(f"no leaderboard is called {name!r}\n  {hint} ('eval-factory leaderboard ls' lists them)")
+    hint = did_you_mean(wanted, list(known))
+    raise ConfigError(f"no leaderboard is called {name!r}{hint}\n  'eval-factory leaderboard ls' lists them")
 
 
 def helm_version() -> str:
@@ -121,12 +119,8 @@ def conf_of(
 ) -> tuple[str | None, str]:
     """Text of the conf and where it is from: a file, a data bundle, or HELM's repository at the installed tag.
 
-    Args:
-        look_only: download nothing; the text is None where the conf is not on this machine.
-
-    Raises:
-        ConfigError: the file cannot be read, or the organization is not named.
-        PrerequisiteError: it is not in the bundle, or cannot be downloaded.
+    `look_only`: download nothing; the text is None where the conf is not on this machine. Raises ConfigError,
+    PrerequisiteError: the file cannot be read, the organization is not named; it is not in the bundle or on the net.
     """
     if file is not None:
         return _read(file), str(file)

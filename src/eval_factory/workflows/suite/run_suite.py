@@ -65,13 +65,8 @@ _OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "ma
 
 
 def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
-    """Bring every cell that is left to its end: first those whose endpoints are there, then target by target.
-
-    Two models that are served are never there at the same time: each may need all of the machine.
-
-    Raises:
-        KeyboardInterrupt: no server and no cell runs any more.
-    """
+    """Bring every cell that is left to its end: first those whose endpoints are there, then target by target, for two
+    servers may each need all of the machine. Raises KeyboardInterrupt: no server and no cell runs any more."""
     say = work.journal.say
     there = [planned for planned in work.left if planned.cell.target not in work.suite.serve]
     if there:

@@ -381,15 +381,8 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
 
 
 def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
-    """Every line of the cell's logs.
-
-    Args:
-        wanted: may be None where there is one cell alone.
-        follow: go on until the cell has ended, or the suite.
-
-    Raises:
-        ConfigError, PrerequisiteError: there is no such cell; it has no logs.
-    """
+    """Every line of the logs of the cell that `find_cell` finds; with `follow` until it has ended, or the suite.
+    Raises ConfigError, PrerequisiteError: there is no such cell; it has no logs."""
     tails: dict[Path, LineTail] = {}
     last: LineTail | None = None
     while True:
