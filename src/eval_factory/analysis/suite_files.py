@@ -156,7 +156,7 @@ def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
 
 
 def _field_of(score: GroupScore) -> str:
-    return score.group if len(GROUPS[score.group]) == 1 else f"{score.group}: {score.label}"
+    return score.group if len(GROUPS[score.group]) <= 1 else f"{score.group}: {score.label}"
 
 
 NO_WIN_RATES = "No two models have values that a win rate could be made of."

@@ -269,7 +269,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
         suite_screen.show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
-        assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+        assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
         assert (max(map(len, words)) <= 50) is fits
 
@@ -337,7 +337,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     assert lines[4] == "  big/medec    missing   not begun yet"
     assert lines[5:] == [
         "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
-        f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml",
+        f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}",
     ]  # fmt: skip
 
 
@@ -381,7 +381,7 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     status = status_of(suite_folder(tmp_path, started()))
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
-    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
+    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file} --output_dir {tmp_path / 'out'}"
     assert suite_screen.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 

@@ -304,18 +304,12 @@ def _spent_in(folder: Path) -> Spending:
 
 def stated_limits(config: Path) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
-    section = _section(config)
-    stated = {one.name: section.get(one.name) for one in fields(Budget)}
-    return {name: value for name, value in stated.items() if _is_number(value)}
-
-
-def _section(config: Path) -> dict[str, Any]:
-    """What suite_config.yml holds; nothing where it cannot be read."""
     try:
         section = parse_own(config.read_text(encoding="utf-8"))["suite"]
-    except (OSError, ValueError, KeyError, TypeError):
+        stated = {one.name: section.get(one.name) for one in fields(Budget)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return section if isinstance(section, dict) else {}
+    return {name: value for name, value in stated.items() if _is_number(value)}
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -330,15 +324,11 @@ def modified_at(path: Path) -> float:
 
 
 def same_command(status: SuiteStatus) -> str:
-    """What goes on with the suite."""
+    """What goes on with the suite, wherever its folder was moved to."""
     folder, command, config = status.folder, "run_suite", status.folder.config
     if isinstance(folder, RunSuiteDir):
         command, config = "run_eval", folder.run_config
-    words = ["eval-factory", command, "--run_config", str(config)]
-    stated = _section(folder.config).get("output_dir")  # another folder, where it would begin from nothing?
-    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(folder.root):
-        words += ["--output_dir", str(folder.named)]
-    return shlex.join(words)
+    return shlex.join(["eval-factory", command, "--run_config", str(config), "--output_dir", str(folder.named)])
 
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
