@@ -37,13 +37,10 @@ class Leaderboard(StrictModel):
     max_eval_instances: Positive
     priority: Positive
     access: Literal["public", "gated", "private"] = "public"
-    lacks: str | None = None
-    """What every entry asks for and a chat endpoint does not have."""
-    leaves_out: str | None = None
-    """The same of some entries."""
+    lacks: str | None = None  # what every entry asks for and a chat endpoint does not have
+    leaves_out: str | None = None  # the same of some entries
     needs: tuple[str, ...] = ()
-    judges: dict[Role, str] = {}
-    """Role of a judge -> the name that HELM asks it by."""
+    judges: dict[Role, str] = {}  # role of a judge -> the name that HELM asks it by
     schema_changes: dict[str, str] = {}
     """A text in HELM's schema -> what has to stand there for HELM to make its tables."""
 
@@ -69,8 +66,7 @@ class Leaderboard(StrictModel):
 class Catalogue(StrictModel):
     """The whole file."""
 
-    output_dir: str
-    """Where results go unless the user says: {name} is the leaderboard's."""
+    output_dir: str  # where results go unless the user says: {name} is the leaderboard's
     several: dict[str, dict[str, tuple[int, ...]]]
     """Argument -> value that stands for several runs -> the value of each."""
     leaderboards: tuple[Leaderboard, ...]

@@ -83,8 +83,7 @@ def _of_secrets(document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
     framework, found = load_framework(), []
-    of_data: dict[Any, tuple[list[str], list[str]]] = {}
-    """Once for all cells that read the same: it costs something."""
+    of_data: dict[Any, tuple[list[str], list[str]]] = {}  # once for all cells that read the same: it costs something
     for cell in suite.cells:
         try:
             evaluation = build_evaluation(cell.request, framework, env)
