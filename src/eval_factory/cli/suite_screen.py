@@ -292,12 +292,9 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             show_lines([*cell_lines(status), spent_line(status), *report.summary.split("\n")], output.stdout)
         if report.exit_code and not output.as_json:
             blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
+            why = "the suite was stopped before its end"
             if blamed:
                 why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
-            elif report.no_table is not None:
-                why = report.no_table.split("\n")[0]
-            else:
-                why = "the suite was stopped before its end"
             screen = lasting(sys.stderr)
             screen.write(wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n")
 

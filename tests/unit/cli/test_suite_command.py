@@ -144,7 +144,7 @@ def test_check(here: Path) -> None:
 
 def test_cancel(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = suite_folder(here / "out", started([CELL]))
-    goes_on = ["the same command goes on:", "  eval-factory run_suite --run_config out/suite_config.yml"]
+    goes_on = ["the same command goes on:", "  eval-factory run_suite --run_config out/suite_config.yml --output_dir out"]
     done = run("suite", "cancel", "out")
     assert done.exit_code == 0
     assert done.stdout.splitlines() == ["out: nothing runs", "1 cell: 1 missing", *goes_on]

@@ -176,8 +176,6 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.Captur
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
     assert why(report(folder, 1, 4)) == "a_longer_name/qa: failed"
     assert why(replace(report(folder, 0, 0), exit_code=130)) == "the suite was stopped before its end"
-    assert why(replace(report(folder, 0, 0), exit_code=3, no_table="no room\n  make some")) == "no room"
-    assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
 
 
 def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
