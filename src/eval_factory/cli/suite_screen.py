@@ -211,7 +211,7 @@ class SuiteScreen(SuiteObserver):
         self._clock, self._last, self._records = clock, 0.0, records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
-            self._live = _live(self._console)
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
     def __enter__(self) -> SuiteScreen:
         if self._live is not None:
@@ -227,13 +227,13 @@ class SuiteScreen(SuiteObserver):
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
             known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
             write_record(self._records, {"event": "launch", "suite": str(self._folder.root), **known})
-        self._reader.state.take(event)
         if self._live is not None:
             self._last = 0.0
             self.tick()
             return
-        state = self._reader.state.cells.get(journal.cell_key(event))
-        figures = None if state is None else self._reader.cell(state).figures
+        figures = None
+        if event["event"] == journal.CELL_ENDED and event["status"] in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+            figures = view.figures_of(self._folder.cell(*journal.cell_key(event)))
         if (line := journal.event_line(event, "" if figures is None else result_text(figures))) is not None:
             where = f"{self._folder.root}: " if event["event"] == journal.SUITE_STARTED else ""
             self.say(one_line(f"{where}{line}"))
@@ -243,19 +243,16 @@ class SuiteScreen(SuiteObserver):
         now = self._clock()
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
+        status = self._reader.look()
         if self._live is not None:
-            self._live.update(live_table(self._reader.status(is_running=True), self._console, now), refresh=True)
-        elif self._last and any(cell.status == RunStatus.RUNNING for cell in self._reader.state.cells.values()):
-            self.say(f"  {going_line(self._reader.status(is_running=True))}")
+            self._live.update(live_table(status, self._console, now), refresh=True)
+        elif self._last and any(cell.progress is not None for cell in status.cells):
+            self.say(f"  {going_line(status)}")
         self._last = now
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._console.print(own_lines(text), markup=False)
-
-
-def _live(console: Console) -> Live:
-    return Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
 
 def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
@@ -322,10 +319,9 @@ def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
 
 
 def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Until nobody works on the suite any more, or nobody reads: a record for each change, a table, or some lines."""
-    console = Console(file=stdout, highlight=False, force_terminal=stdout.isatty())
-    shown, last = "", time.monotonic()
-    with _live(console) if console.is_interactive and not as_json else nullcontext() as live:
+    """Until nobody works on the suite any more, or nobody reads: as run_suite shows it, or a record for each change."""
+    shown = ""
+    with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:
         while True:
             status = reader.look()
             if as_json and (record := json.dumps(view.status_document(status))) != shown:
@@ -333,13 +329,8 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
                 shown = record
             if status.state != view.GOES or nobody_reads(sys.stdout):
                 break
-            if live is not None:
-                live.update(live_table(status, console, time.time()), refresh=True)
-            elif not as_json and time.monotonic() - last >= _PLAIN_INTERVAL_S:
-                stdout.write(own_lines(going_line(status)) + "\n")
-                last = time.monotonic()
+            if screen is not None:
+                screen.tick()
             sleep(_INTERVAL_S)
-        if live is not None:
-            live.update(Group())  # as the screen of run_suite: what follows says all of it
     if not as_json:
         show_status(reader.look(), stdout, as_json=False)

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import socket
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -73,7 +72,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
 
 def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), io.StringIO(), Clock()
-    with SuiteScreen(stream, folder, clock) as screen:
+    with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started())
         for seconds in (0.0, 9.9, 10.0):  # nothing runs yet
             clock.now = 1000.0 + seconds
@@ -92,7 +91,7 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), Terminal(), Clock()
-    with SuiteScreen(stream, folder, clock) as screen:
+    with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started(), cell_started("big/qa"))
         cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
         clock.now += 0.2
@@ -242,17 +241,22 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
 def test_a_watcher_has_lines(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
-    times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0, 12.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(suite_screen, "_PLAIN_INTERVAL_S", 0.0)
     tells = [partial(tell, folder.events, event) for event in (cell_started("a/b"), paused("host", "c/d"))]
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
-    assert out.getvalue().splitlines()[:2] == [
-        "0/2 cells ended, 1 running",
+    going = "  0/2 cells ended, 1 running"
+    assert out.getvalue().splitlines()[:4] == [
+        going,
+        going,
+        going,
         f"{tmp_path}: not running; it was stopped before its end",
     ]
 
 
-def test_a_terminal_has_a_table_and_at_the_end_all_lines(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_terminal_has_a_table_and_at_the_end_all_lines(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite_screen, "REFRESH_S", 0.0)
     folder, out = suite_folder(tmp_path, started(["a/b"])), Terminal()
     stack.enter_context(held(folder))
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(nothing, stack.close))

@@ -25,7 +25,7 @@ from eval_factory.core.logs import PHASE, PROGRESS
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import TaskResult
-from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, LineTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
@@ -150,36 +150,34 @@ class SuiteReader:
     def __init__(
         self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._folder, self._clock = folder, clock
-        self._tail, self.state = EventTail(folder.events, None), SuiteState()
+        self.folder, self._clock = folder, clock
+        self._tail, self._state = EventTail(folder.events, None), SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
     def look(self) -> SuiteStatus:
-        holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
+        holder = holder_now(self.folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
-            self.state.take(event)
-        return self.over(self.status(is_running=holder is not None, holder=holder))
-
-    def status(self, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
-        """By the events so far; `holder` is the process that works on the suite, where that is known."""
-        state, started, ended = self.state, self.state.started or {}, self.state.ended or {}
-        return SuiteStatus(
-            folder=self._folder,
+            self._state.take(event)
+        state, started, ended = self._state, self._state.started or {}, self._state.ended or {}
+        is_running = holder is not None
+        status = SuiteStatus(
+            folder=self.folder,
             state=GOES if is_running else ENDED if ended else STOPPED,
             pid=started.get("pid") if holder is None else holder.pid,
             host=started.get("host") if holder is None else holder.host,
             started=started.get("time"),
             ended=ended.get("time"),
             exit_code=ended.get("exit_code"),
-            cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
+            cells=tuple(map(self._cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
-            limits=_read_once(stated_limits, self._folder.config, modified_at(self._folder.config)),
+            limits=_read_once(stated_limits, self.folder.config, modified_at(self.folder.config)),
         )
+        return self.over(status)
 
-    def cell(self, state: CellState) -> CellStatus:
-        folder = self._folder.cell(state.target, state.evaluation)
+    def _cell(self, state: CellState) -> CellStatus:
+        folder = self.folder.cell(state.target, state.evaluation)
         cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
         if cell.status == RunStatus.RUNNING:
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
