@@ -136,16 +136,16 @@ _ROW = (
 )  # fmt: skip
 
 
-def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[str, Any]]:
+def result_rows(results: SuiteResults, root: Path) -> list[dict[str, Any]]:
     """A row a cell, for a table or a data frame: every row has the same fields, with numbers as they are.
 
     Scores of HELM's other metric groups have a field each, called by the group (`calibration`), in those suites where a
-    run computed one. `root`: the folder that the cells' folders are relative to; as they are without it.
+    run computed one. `root`: the folder that the cells' folders are relative to.
     """
     found = []
     for cell in results.cells:
         fields = {name: getattr(cell, name) for name in _ROW}
-        fields["folder"] = cell.folder.as_posix() if root is None else folder_of(cell, root)
+        fields["folder"] = folder_of(cell, root)
         fields["not_reportable"] = "; ".join(cell.not_reportable) or None
         found.append(fields)
     names = {_field_of(one): one.group for cell in results.cells for one in cell.group_scores}
@@ -156,7 +156,7 @@ def result_rows(results: SuiteResults, root: Path | None = None) -> list[dict[st
 
 
 def _field_of(score: GroupScore) -> str:
-    return score.group if len(GROUPS[score.group]) == 1 else f"{score.group}: {score.label}"
+    return score.group if len(GROUPS[score.group]) <= 1 else f"{score.group}: {score.label}"
 
 
 NO_WIN_RATES = "No two models have values that a win rate could be made of."

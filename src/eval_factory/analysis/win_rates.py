@@ -20,35 +20,22 @@ from eval_factory.core.results import TaskResult
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
-_MAIN = ""  # in place of a metric's name: the benchmark's main metric
 _WORST = ".worst"
 """What the label of a perturbation ends with where HELM took the worst value of each instance's variants."""
-
-
-@dataclass(frozen=True)
-class GroupMetric:
-    """One metric of a group."""
-
-    metric: str
-    perturbation: str | None = None
-    lower_is_better: bool | None = None  # None of the main metric: its own direction counts
-
-
-_BIAS = (
-    "bias_metric:mode=associations,demographic_category=race,target_category=profession",
-    "bias_metric:mode=associations,demographic_category=gender,target_category=profession",
-    "bias_metric:mode=representation,demographic_category=race",
-    "bias_metric:mode=representation,demographic_category=gender",
-)
-
-GROUPS: Mapping[str, tuple[GroupMetric, ...]] = {
-    "calibration": (GroupMetric("ece_10_bin", lower_is_better=True),),
-    "robustness": (GroupMetric(_MAIN, "robustness"),),
-    "fairness": (GroupMetric(_MAIN, "fairness"),),
-    "bias": tuple(GroupMetric(name, lower_is_better=True) for name in _BIAS),
-    "toxicity": (GroupMetric("toxic_frac", lower_is_better=True),),
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "calibration": ("ece_10_bin",),
+    "robustness": (),
+    "fairness": (),
+    "bias": (
+        "bias_metric:mode=associations,demographic_category=race,target_category=profession",
+        "bias_metric:mode=associations,demographic_category=gender,target_category=profession",
+        "bias_metric:mode=representation,demographic_category=race",
+        "bias_metric:mode=representation,demographic_category=gender",
+    ),
+    "toxicity": ("toxic_frac",),
 }
-"""All but accuracy, which is the main metric, and efficiency."""
+"""Group -> metrics of which less is better; none: the main metric, with the perturbation that the group is called by.
+All but accuracy, which is the main metric, and efficiency: no two runs have the same times."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +58,11 @@ def group_scores(result: TaskResult) -> Iterator[GroupScore]:
         return
     main_lower = None if main.higher_is_better is None else not main.higher_is_better
     for group, metrics in GROUPS.items():
-        for wanted in metrics:
-            perturbation = None if wanted.perturbation is None else wanted.perturbation + _WORST
-            which = (wanted.metric or main.metric, main.split, perturbation)
-            lower = wanted.lower_is_better if wanted.metric else main_lower
+        which = (main.split, None if metrics else group + _WORST)
+        lower = True if metrics else main_lower
+        for metric in metrics or (main.metric,):
             for label, score in result.scores.items():
-                if (score.metric, score.split, score.perturbation) == which:
+                if (score.metric, score.split, score.perturbation) == (metric, *which):
                     stats = score.stats
                     yield GroupScore(group, label, score.value, stats.ci_low, stats.ci_high, stats.count, lower)
 
@@ -119,14 +105,11 @@ class WinRate:
 
 
 def win_rates(models: Sequence[str], columns: Iterable[Column], *, tested: bool) -> tuple[WinRate, ...]:
-    """The mean win rate of each model, in their order.
+    """The mean win rate of each model, in their order; with ranks where the columns were `tested`: say what is shown.
 
     The ranks are those of M. Mogstad, J. P. Romano, A. M. Shaikh, D. Wilhelm, Review of Economic Studies 91:476-518,
     2024: a model's best rank leaves room for those alone that are shown to have a greater mean win rate, all models
     together right in 95 % of samples.
-
-    Args:
-        tested: whether the columns say what is shown; else there are no ranks.
     """
     counted = [column for column in columns if column.counts]
     found = []

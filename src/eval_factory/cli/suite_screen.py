@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple, TextIO
 
@@ -34,7 +34,7 @@ from eval_factory.workflows.suite.suite_status import CellFigures, CellStatus, S
 _PLAIN_INTERVAL_S = 10.0
 REFRESH_S = 0.25
 STYLES: Mapping[str, str] = {
-    RunStatus.RUNNING: "", RunStatus.PAUSED: "yellow", RunStatus.FAILED: "red", RunStatus.PARTIAL: "yellow",
+    RunStatus.RUNNING: "", RunStatus.FAILED: "red", RunStatus.PARTIAL: "yellow",
     RunStatus.WAITING: "dim", RunStatus.MISSING: "yellow", RunStatus.COMPLETE: "green",
 }  # fmt: skip
 """Of each status; the first are shown where there is no room for all."""
@@ -54,8 +54,8 @@ class CellRow(NamedTuple):
 
 def cell_rows(status: SuiteStatus, room: int = 1000) -> list[CellRow]:
     """A line for each cell. `room`: columns for what stands beside its status."""
-    why = {name: pause.reason for pause in status.pauses for name in pause.cells}
-    return [CellRow(one_line(cell.name), cell.status, _what(cell, why, room)) for cell in status.cells]
+    paused = {name for pause in status.pauses for name in pause.cells}
+    return [CellRow(one_line(cell.name), cell.status, _what(cell, paused, room)) for cell in status.cells]
 
 
 def rows_that_fit(found: Sequence[CellRow], most: int) -> tuple[list[CellRow], str]:
@@ -150,7 +150,7 @@ def result_text(figures: CellFigures) -> str:
     return text + f", n {figures.n}" + ("" if figures.reportable else ", not reportable")
 
 
-def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
+def _what(cell: CellStatus, paused: Container[str], room: int) -> str:
     if (progress := cell.progress) is not None:
         number, of = progress.run
         phase = one_line(progress.phase) if of <= 1 else f"{number}/{of} {one_line(progress.phase)}"
@@ -159,8 +159,8 @@ def _what(cell: CellStatus, why: dict[str, str], room: int) -> str:
         text = f"{phase}{again}{f': {one_line(figures)}' if figures else ''}"
         return text if cell.job is None or cell.job.task is None else f"{text}; {one_line(cell.job.task)}"
     reason = cell.reason if cell.status != RunStatus.WAITING or cell.job is not None else None
-    if cell.status == RunStatus.PAUSED:
-        reason = why.get(cell.name, "its endpoint is waited for")
+    if cell.status == RunStatus.WAITING and cell.name in paused:
+        reason = "its endpoint is waited for"
     result = "" if cell.figures is None else result_text(cell.figures)
     return "; ".join(journal.outcome_parts(result, reason, cell.reused_from, collected=cell.collected))
 
@@ -211,7 +211,7 @@ class SuiteScreen(SuiteObserver):
         self._clock, self._last, self._records = clock, 0.0, records
         self._live: Live | None = None
         if self._console.is_interactive:  # not where TERM is dumb: it cannot go back in a line
-            self._live = _live(self._console)
+            self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
     def __enter__(self) -> SuiteScreen:
         if self._live is not None:
@@ -227,13 +227,13 @@ class SuiteScreen(SuiteObserver):
         if self._records is not None and event.get("event") == journal.SUITE_STARTED:
             known = {name: event.get(name) for name in ("pid", "host", "total", "cells")}
             write_record(self._records, {"event": "launch", "suite": str(self._folder.root), **known})
-        self._reader.state.take(event)
         if self._live is not None:
             self._last = 0.0
             self.tick()
             return
-        state = self._reader.state.cells.get(journal.cell_key(event))
-        figures = None if state is None else self._reader.cell(state).figures
+        figures = None
+        if event["event"] == journal.CELL_ENDED and event["status"] in (RunStatus.COMPLETE, RunStatus.PARTIAL):
+            figures = view.figures_of(self._folder.cell(*journal.cell_key(event)))
         if (line := journal.event_line(event, "" if figures is None else result_text(figures))) is not None:
             where = f"{self._folder.root}: " if event["event"] == journal.SUITE_STARTED else ""
             self.say(one_line(f"{where}{line}"))
@@ -243,19 +243,16 @@ class SuiteScreen(SuiteObserver):
         now = self._clock()
         if now - self._last < (_PLAIN_INTERVAL_S if self._live is None else REFRESH_S):
             return
+        status = self._reader.look()
         if self._live is not None:
-            self._live.update(live_table(self._reader.status(is_running=True), self._console, now), refresh=True)
-        elif self._last and any(cell.status == RunStatus.RUNNING for cell in self._reader.state.cells.values()):
-            self.say(f"  {going_line(self._reader.status(is_running=True))}")
+            self._live.update(live_table(status, self._console, now), refresh=True)
+        elif self._last and any(cell.progress is not None for cell in status.cells):
+            self.say(f"  {going_line(status)}")
         self._last = now
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self._console.print(own_lines(text), markup=False)
-
-
-def _live(console: Console) -> Live:
-    return Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
 
 
 def live_table(status: SuiteStatus, console: Console, now: float) -> Group:
@@ -292,12 +289,9 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             show_lines([*cell_lines(status), spent_line(status), *report.summary.split("\n")], output.stdout)
         if report.exit_code and not output.as_json:
             blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
+            why = "the suite was stopped before its end"
             if blamed:
                 why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
-            elif report.no_table is not None:
-                why = report.no_table.split("\n")[0]
-            else:
-                why = "the suite was stopped before its end"
             screen = lasting(sys.stderr)
             screen.write(wrapped(own_lines(f"exit code {report.exit_code}: {why}"), columns(screen)) + "\n")
 
@@ -325,10 +319,9 @@ def show_status(status: SuiteStatus, stdout: TextIO, *, as_json: bool) -> None:
 
 
 def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Until nobody works on the suite any more, or nobody reads: a record for each change, a table, or some lines."""
-    console = Console(file=stdout, highlight=False, force_terminal=stdout.isatty())
-    shown, last = "", time.monotonic()
-    with _live(console) if console.is_interactive and not as_json else nullcontext() as live:
+    """Until nobody works on the suite any more, or nobody reads: as run_suite shows it, or a record for each change."""
+    shown = ""
+    with nullcontext() if as_json else SuiteScreen(stdout, reader.folder) as screen:
         while True:
             status = reader.look()
             if as_json and (record := json.dumps(view.status_document(status))) != shown:
@@ -336,13 +329,8 @@ def watch(reader: SuiteReader, stdout: TextIO, *, as_json: bool, sleep: Callable
                 shown = record
             if status.state != view.GOES or nobody_reads(sys.stdout):
                 break
-            if live is not None:
-                live.update(live_table(status, console, time.time()), refresh=True)
-            elif not as_json and time.monotonic() - last >= _PLAIN_INTERVAL_S:
-                stdout.write(own_lines(going_line(status)) + "\n")
-                last = time.monotonic()
+            if screen is not None:
+                screen.tick()
             sleep(_INTERVAL_S)
-        if live is not None:
-            live.update(Group())  # as the screen of run_suite: what follows says all of it
     if not as_json:
         show_status(reader.look(), stdout, as_json=False)

@@ -171,18 +171,9 @@ def build_suite(
     overrides: Sequence[str] = (),
     env: Mapping[str, str],
 ) -> Suite:
-    """Merge preset, extended files, the file, flags and overrides; check all values; make the cells.
-
-    Each cell's run config is checked by `workflows/suite/planned_cells.py`.
-
-    Args:
-        path: the YAML file; None where flags are all.
-        document: what a file would hold, in its place.
-        flags: dotted path (`suite.params.limit_samples`) -> value.
-
-    Raises:
-        ConfigError: with every problem that was found.
-    """
+    """Merge preset, extended files, the file (or what it would hold), flags and overrides; check all values; make the
+    cells, whose run configs `workflows/suite/planned_cells.py` checks. `flags`: dotted path -> value.
+    Raises ConfigError: with every problem that was found."""
     framework = load_framework()
     problems: list[str] = []
     given = path if document is None else document

@@ -111,14 +111,7 @@ def read_layers(
     problems: list[str],
 ) -> list[SuiteLayer]:
     """The layers, weakest first; `problems` gets what is wrong with variables and top keys.
-
-    Args:
-        given: the file, or what a file would hold.
-        flags: dotted path (`suite.params.limit_samples`) -> value.
-
-    Raises:
-        ConfigError: a file cannot be read, or extends itself; an override is none.
-    """
+    Raises ConfigError: a file cannot be read, or extends itself; an override is none."""
     own = [
         *_files(given, env, problems),
         _layer(Source.FLAG.value, nested(flags), env, problems, wins=True),
@@ -145,7 +138,6 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
     if given is None:
         return []
     found = [_file(given, env, problems) if isinstance(given, Path) else _layer("", dict(given), env, problems)]
-    seen = [given] if isinstance(given, Path) else []
     base = found[0].folder or Path.cwd()
     while (extended := found[-1].tree.get("extends")) is not None:
         if not isinstance(extended, str):
@@ -154,12 +146,8 @@ def _files(given: Path | Mapping[str, Any] | None, env: Mapping[str, str], probl
             path = Path(os.path.normpath((found[-1].folder or Path()) / expanded(extended)))
         except ValueError as error:
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {error}") from None
-        seen.append(path)
-        if os.path.realpath(path) in [os.path.realpath(known) for known in seen[:-1]]:
-            way = " extends ".join(map(str, seen))
-            raise ConfigError(f"{seen[0]}: {TOP}.extends: a file must not extend itself: {way}")
-        if len(seen) > MAX_EXTENDED:
-            raise ConfigError(f"{seen[0]}: {TOP}.extends: more than {MAX_EXTENDED} files extend one another")
+        if len(found) >= MAX_EXTENDED:
+            raise ConfigError(f"{given}: {TOP}.extends: more than {MAX_EXTENDED} files, or one extends itself: {path}")
         if not is_within(path, base):
             raise ConfigError(f"{found[-1].begin}{TOP}.extends: {path}: {LEADS_OUT.format(folder=base)}; {COPY_IT}")
         try:

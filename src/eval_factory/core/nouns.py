@@ -26,7 +26,6 @@ class RunStatus(Word):
     MISSING = "missing"
     WAITING = "waiting"
     RUNNING = "running"
-    PAUSED = "paused"
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def test_a_run_by_the_other_upstream_is_told_wherever_its_value_is_shown(tmp_pat
     found = suite_results([cell(tmp_path, "a", "x", WELL), cell(tmp_path, "b", "x", WELL, provenance=other)])
     plain, its = results_document(found, tmp_path)["cells"]
     assert (plain.get("upstream"), its["upstream"]) == (None, "medhelm 0.8.0")
-    assert [row["upstream"] for row in result_rows(found)] == [None, "medhelm 0.8.0"]
+    assert [row["upstream"] for row in result_rows(found, tmp_path)] == [None, "medhelm 0.8.0"]
     assert [text.count("by medhelm 0.8.0") for text in (suite_markdown(found), suite_page(found, tmp_path))] == [1, 1]
 
 
@@ -134,17 +134,17 @@ def test_every_row_has_the_same_fields_with_plain_values() -> None:
     robust = GroupScore("robustness", "m@test+robustness.worst", 0.3, None, None, 9, lower_is_better=False)
     bias = GroupScore("bias", "bias_metric:x", 0.2, None, None, 9, lower_is_better=True)
     cells = (replace(FULL, group_scores=(bias, robust)), replace(BARE, not_reportable=("p", "q")))
-    first, second = result_rows(of(*cells))
+    first, second = result_rows(of(*cells), Path("out"))
     assert list(first) == list(second) == [
         "target", "evaluation", "status", "main_metric", "value", "ci_low", "ci_high", "n", "reportable", "folder",
         "reason", "model", "task", "upstream", "higher_is_better", "unit", "requested", "failed", "coverage", "cost",
         "unpriced", "prompt_tokens", "completion_tokens", "not_reportable", "robustness", "bias: bias_metric:x",
     ]  # fmt: skip
-    assert (first["value"], first["folder"], first["not_reportable"]) == (0.1234567890123, "out/a/x", None)
+    assert (first["value"], first["folder"], first["not_reportable"]) == (0.1234567890123, "a/x", None)
     assert (first["robustness"], first["bias: bias_metric:x"]) == (0.3, 0.2)
     assert (second["value"], second["not_reportable"], second["robustness"]) == (None, "p; q", None)
     assert result_rows(of(BARE), Path("out"))[0]["folder"] == "a/x"
-    assert result_rows(of()) == []
+    assert result_rows(of(), Path("out")) == []
 
 
 def test_csv_has_a_head_and_a_line_a_cell() -> None:

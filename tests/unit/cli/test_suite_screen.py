@@ -6,7 +6,6 @@ import io
 import json
 import os
 import socket
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -73,7 +72,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
 
 def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), io.StringIO(), Clock()
-    with SuiteScreen(stream, folder, clock) as screen:
+    with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started())
         for seconds in (0.0, 9.9, 10.0):  # nothing runs yet
             clock.now = 1000.0 + seconds
@@ -92,7 +91,7 @@ def test_a_line_of_figures_now_and_then(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_a_table_and_leaves_none_behind(tmp_path: Path) -> None:
     folder, stream, clock = suite_folder(tmp_path), Terminal(), Clock()
-    with SuiteScreen(stream, folder, clock) as screen:
+    with held(folder), SuiteScreen(stream, folder, clock) as screen:
         told(folder, screen, started(), cell_started("big/qa"))
         cell_events(folder, "big/qa", phase("asking the model", time=111.0), suite_by_hand.progress(10, time=121.0))
         clock.now += 0.2
@@ -137,15 +136,15 @@ def test_a_table_never_leaves_the_terminal(tmp_path: Path, width: int, height: i
 
 def test_a_table_of_many_cells(tmp_path: Path) -> None:
     lines = drawn(status(tmp_path, 40), 80, 12)
-    assert lines[1] == "40 cells: 1 running, 1 paused, 34 waiting, 3 complete, 1 failed"
+    assert lines[1] == "40 cells: 1 running, 35 waiting, 3 complete, 1 failed"
     assert lines[3].startswith("paused: hosthost")
     body = lines[4:-1]
-    assert [line.split()[1] for line in body] == ["failed", "running", "paused", *["waiting"] * (len(body) - 3)]
+    assert [line.split()[1] for line in body] == ["failed", "running", *["waiting"] * (len(body) - 2)]
     assert body[0].rstrip().endswith("…")
-    assert lines[-1] == f"and {34 - (len(body) - 3)} waiting, 3 complete"
+    assert lines[-1] == f"and {35 - (len(body) - 2)} waiting, 3 complete"
     lines = drawn(status(tmp_path, 40), 80, 6)
     assert lines[3].split()[1] == "running", "what goes on stays the longest"
-    assert lines[-1] == "and 1 paused, 1 failed, 34 waiting, 3 complete"
+    assert lines[-1] == "and 1 failed, 35 waiting, 3 complete"
 
 
 NAMES = ("small/qa", "a_longer_name/qa")
@@ -176,8 +175,6 @@ def test_why_the_exit_code_is_what_it_is(folder: SuiteDir, capsys: pytest.Captur
     assert why(report(folder, 0, 3, reason="no\nkey")) == "a_longer_name/qa: no key"
     assert why(report(folder, 1, 4)) == "a_longer_name/qa: failed"
     assert why(replace(report(folder, 0, 0), exit_code=130)) == "the suite was stopped before its end"
-    assert why(replace(report(folder, 0, 0), exit_code=3, no_table="no room\n  make some")) == "no room"
-    assert why(replace(report(folder, 0, 3, reason="no key"), no_table="no room")) == "a_longer_name/qa: no key"
 
 
 def test_one_line_or_a_record_at_the_end(folder: SuiteDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,17 +241,22 @@ def test_one_record_a_change(tmp_path: Path, stack: ExitStack) -> None:
 def test_a_watcher_has_lines(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, out = suite_folder(tmp_path, started(["a/b", "c/d"])), io.StringIO()
     stack.enter_context(held(folder))
-    times = iter([0.0, 1.0, 2.0, 10.0, 10.0, 11.0, 12.0])
-    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(suite_screen, "_PLAIN_INTERVAL_S", 0.0)
     tells = [partial(tell, folder.events, event) for event in (cell_started("a/b"), paused("host", "c/d"))]
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(*tells, nothing, stack.close))
-    assert out.getvalue().splitlines()[:2] == [
-        "0/2 cells ended, 1 running",
+    going = "  0/2 cells ended, 1 running"
+    assert out.getvalue().splitlines()[:4] == [
+        going,
+        going,
+        going,
         f"{tmp_path}: not running; it was stopped before its end",
     ]
 
 
-def test_a_terminal_has_a_table_and_at_the_end_all_lines(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_terminal_has_a_table_and_at_the_end_all_lines(
+    tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite_screen, "REFRESH_S", 0.0)
     folder, out = suite_folder(tmp_path, started(["a/b"])), Terminal()
     stack.enter_context(held(folder))
     watch(SuiteReader(folder), out, as_json=False, sleep=steps(nothing, stack.close))
@@ -269,7 +271,7 @@ def test_on_a_terminal_lines_fit_and_the_command_can_be_copied(tmp_path: Path, m
     for out, fits in ((Terminal(), True), (io.StringIO(), False)):
         suite_screen.show_status(status_of(folder), out, as_json=False)
         lines = out.getvalue().splitlines()
-        assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml"
+        assert lines[-1] == f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}"
         words = [line for line in lines[:-1] if str(tmp_path) not in line]
         assert (max(map(len, words)) <= 50) is fits
 
@@ -297,14 +299,14 @@ def test_a_line_for_each_cell_with_the_figures_that_fit_beside_the_phase(running
         CellRow("small/qa", "complete", "exact_match 0.5000, n 4"),
         CellRow("big/qa", "running", "2/3 asking the model: 10/100, 1 failed, 1:30 min left, 1.0/s, 1.5k tokens"),
         CellRow("small/medec", "running", "asking the model (attempt 2): 30/100, 0 failed, 23 s left, 3.0/s"),
-        CellRow("big/medec", "paused", "refused\\x1b[0m"),
+        CellRow("big/medec", "waiting", "its endpoint is waited for"),
     ]
     assert cell_rows(running, 38)[1].what == "2/3 asking the model: 10/100, 1 failed"
     assert cell_rows(running, 30)[1].what == "2/3 asking the model: 10/100"
 
 
 def test_lines_about_all(running: SuiteStatus) -> None:
-    assert suite_screen.counts_line(running) == "4 cells: 2 running, 1 paused, 1 complete"
+    assert suite_screen.counts_line(running) == "4 cells: 2 running, 1 waiting, 1 complete"
     assert suite_screen.spent_line(running) == "asked so far: 0 requests, 0 tokens"
     asked = [replace(cell, spent=Spending(20, 800, 0.125)) for cell in running.cells[:2]]
     status = replace(running, cells=tuple(asked), limits={"max_cost": 5, "max_requests": 100})
@@ -337,7 +339,7 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     assert lines[4] == "  big/medec    missing   not begun yet"
     assert lines[5:] == [
         "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
-        f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml",
+        f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}",
     ]  # fmt: skip
 
 
@@ -381,7 +383,7 @@ def test_the_command_of_a_run_is_no_suites(tmp_path: Path) -> None:
     status = status_of(suite_folder(tmp_path, started()))
     of_a_run = replace(status, folder=RunSuiteDir(tmp_path / "out" / ".slurm"))
     file = tmp_path / "out" / ".slurm" / "run_config.yml"
-    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file}"
+    assert same_command(of_a_run) == f"eval-factory run_eval --run_config {file} --output_dir {tmp_path / 'out'}"
     assert suite_screen.state_line(of_a_run, 0.0).startswith(f"{tmp_path / 'out'}: ")
 
 

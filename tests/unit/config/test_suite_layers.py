@@ -120,13 +120,12 @@ def test_a_document_extends_files_of_the_current_folder(tmp_path: Path, monkeypa
 def test_a_file_must_not_extend_itself_nor_a_long_chain_of_others(tmp_path: Path) -> None:
     write(tmp_path, a="{extends: b.yml}", b="{extends: a.yml}")
     (problem,) = problems(tmp_path / "a.yml")
-    assert problem.startswith(f"{tmp_path / 'a.yml'}: suite.extends: a file must not extend itself: ")
-    assert problem.endswith(" extends ".join(str(tmp_path / name) for name in ("a.yml", "b.yml", "a.yml")))
+    assert problem.startswith(f"{tmp_path / 'a.yml'}: suite.extends: more than 20 files, or one extends itself: ")
     most = suite_layers.MAX_EXTENDED
     chain = {f"f{number}": f"{{extends: f{number + 1}.yml}}" for number in range(most)}
     write(tmp_path, **chain, **{f"f{most}": "{max_attempts: 1}"})
     assert len(layers(tmp_path / "f1.yml")) == most
-    assert f"more than {most} files extend one another" in problems(tmp_path / "f0.yml")[0]
+    assert f"more than {most} files, or one extends itself" in problems(tmp_path / "f0.yml")[0]
 
 
 def test_what_is_wrong_is_said_with_file_and_place(tmp_path: Path) -> None:

@@ -144,10 +144,7 @@ def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: Text
 
 
 def refuse_what_cannot_run(chosen: Sequence[Entry], row: Leaderboard, origin: str, *, allowed: bool) -> None:
-    """
-    Raises:
-        ConfigError: nothing is left to run, or entries would execute what a model answers and nobody allowed it.
-    """
+    """Raises ConfigError: nothing is left, or entries would execute what a model answers and nobody allowed it."""
     if not chosen:
         raise ConfigError(f"{origin}: no entry has priority {row.priority} or before: nothing to run")
     run = [entry for entry in chosen if not entry.asks]
@@ -288,14 +285,8 @@ def _roles_of(entry: Entry, framework: Framework) -> tuple[str, ...]:
 def evaluation_of(
     request: LeaderboardRequest, row: Leaderboard, env: Mapping[str, str], entries: Sequence[Entry] | None
 ) -> Evaluation:
-    """The settings as an evaluation's, so that a run config means the same as for `run_eval`.
-
-    Args:
-        entries: what is run, which says what judges there are. None: not known yet, and no judge is looked at.
-
-    Raises:
-        ConfigError: with every problem that was found.
-    """
+    """The settings as an evaluation's, so that a run config means the same as for `run_eval`. `entries` say what judges
+    there are; None: not known yet, and no judge is looked at. Raises ConfigError: with every problem."""
     flags = {FLAGS[name]: value for name, value in request.flags.items()}
     flags["config.type"] = row.name
     if request.model:

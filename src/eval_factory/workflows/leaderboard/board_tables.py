@@ -122,11 +122,7 @@ def write_rows(folder: Path, name: str, models: Iterable[str], rows: Sequence[Bo
 
 def board_runs(folder: Path) -> tuple[list[ViewedRun], str]:
     """What stands in a leaderboard's tables, and HELM's schema for it: of the last one that was run in the folder.
-
-    Raises:
-        PrerequisiteError: nothing does, or HELM has no such schema any more.
-        HelmError: a file of HELM's has another form.
-    """
+    Raises PrerequisiteError: nothing does, or HELM has no such schema any more."""
     name, rows = next(reversed(known_rows(folder).items()), ("", []))
     runs = [run for run, _ in runs_in_tables(folder, rows)]
     row = registry.find(name) if runs else None
@@ -171,14 +167,8 @@ def _server_command(board: Board) -> list[str]:
 def tables_of(
     board: Board, cells: Sequence[CellReport], env: Mapping[str, str], screen: TextIO
 ) -> EvalFactoryError | None:
-    """Write leaderboard.json and HELM's tables, and say what there is.
-
-    Returns:
-        Why the tables are not whole, with the exit code; None where they are.
-
-    Raises:
-        HelmError: HELM could not make them.
-    """
+    """Write leaderboard.json and HELM's tables, and say what there is. Returns why they are not complete, with the exit
+    code; None where they are. Raises HelmError: HELM could not make them."""
     redactor = Redactor.from_environment(env)
     found = [
         (replace(row, reason=row.reason and redactor.text(row.reason)), code) for row, code in board_rows(board, cells)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from eval_factory.config.model import Positive, Role
-from eval_factory.core.errors import ConfigError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, PrerequisiteError, did_you_mean
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.data.sources import AUGMENTATION, load_sources
@@ -37,13 +36,10 @@ class Leaderboard(StrictModel):
     max_eval_instances: Positive
     priority: Positive
     access: Literal["public", "gated", "private"] = "public"
-    lacks: str | None = None
-    """What every entry asks for and a chat endpoint does not have."""
-    leaves_out: str | None = None
-    """The same of some entries."""
+    lacks: str | None = None  # what every entry asks for and a chat endpoint does not have
+    leaves_out: str | None = None  # the same of some entries
     needs: tuple[str, ...] = ()
-    judges: dict[Role, str] = {}
-    """Role of a judge -> the name that HELM asks it by."""
+    judges: dict[Role, str] = {}  # role of a judge -> the name that HELM asks it by
     schema_changes: dict[str, str] = {}
     """A text in HELM's schema -> what has to stand there for HELM to make its tables."""
 
@@ -69,8 +65,7 @@ class Leaderboard(StrictModel):
 class Catalogue(StrictModel):
     """The whole file."""
 
-    output_dir: str
-    """Where results go unless the user says: {name} is the leaderboard's."""
+    output_dir: str  # where results go unless the user says: {name} is the leaderboard's
     several: dict[str, dict[str, tuple[int, ...]]]
     """Argument -> value that stands for several runs -> the value of each."""
     leaderboards: tuple[Leaderboard, ...]
@@ -93,9 +88,8 @@ def find(name: str) -> Leaderboard:
         organization = wanted.removeprefix(f"{row.name}_")
         if row.names_no_organization and organization != wanted and organization.replace("_", "").isalnum():
             return row.model_copy(update={"name": wanted, "conf": row.conf.replace(_ORGANIZATION, organization)})
-    near = get_close_matches(wanted, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-    raise ConfigError(f"no leaderboard is called {name!r}\n  {hint} ('eval-factory leaderboard ls' lists them)")
+    hint = did_you_mean(wanted, list(known))
+    raise ConfigError(f"no leaderboard is called {name!r}{hint}\n  'eval-factory leaderboard ls' lists them")
 
 
 def helm_version() -> str:
@@ -120,12 +114,8 @@ def conf_of(
 ) -> tuple[str | None, str]:
     """Text of the conf and where it is from: a file, a data bundle, or HELM's repository at the installed tag.
 
-    Args:
-        look_only: download nothing; the text is None where the conf is not on this machine.
-
-    Raises:
-        ConfigError: the file cannot be read, or the organization is not named.
-        PrerequisiteError: it is not in the bundle, or cannot be downloaded.
+    `look_only`: download nothing; the text is None where the conf is not on this machine. Raises ConfigError,
+    PrerequisiteError: the file cannot be read, the organization is not named; it is not in the bundle or on the net.
     """
     if file is not None:
         return _read(file), str(file)

@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -151,8 +151,6 @@ class Work:
     redactor: Redactor
     began: float = field(default_factory=time.monotonic)
     reports: dict[int, CellReport] = field(default_factory=dict)
-    reused: dict[int, Path] = field(default_factory=dict)
-    """By the number of a cell that is not run: the folder that its result was taken over from."""
     stopped: str | None = None  # why cells are not begun any more
 
     @property
@@ -164,8 +162,7 @@ class Work:
         *, collected: bool = False, again: bool = False,
     ) -> None:  # fmt: skip
         """`again`: of an attempt; the cell waits for its next one."""
-        more = {"exit_code": exit_code, "collected": collected, "reused_from": self.reused.get(planned.number)}
-        report = CellReport.of(planned.cell, status, reason, attempts, **more)
+        report = CellReport.of(planned.cell, status, reason, attempts, exit_code=exit_code, collected=collected)
         if not again:
             self.reports[planned.number] = report
         self.tell_end(report, planned, again=again)
@@ -222,8 +219,6 @@ class CellLoop:
     server: ServedModel | None = None  # of the model that all of these cells ask; None: nobody has to start it
     _waiting: dict[int, CellRun] = field(default_factory=dict)
     _running: dict[str, CellRun] = field(default_factory=dict)
-    _interrupted: bool = False
-    _without_server: set[str] = field(default_factory=set)  # names of cells that are ended because the server was lost
 
     def add(self, cells: Iterable[PlannedCell]) -> None:
         for planned in cells:
@@ -246,9 +241,7 @@ class CellLoop:
                 self.work.journal.tick()
         except KeyboardInterrupt:
             self.work.journal.say("interrupted: ending the cells that run ...")
-            self._interrupted = True
-            self.executor.end()
-            self._take(self.executor.look())
+            self._end_running(Outcome(NextAction.REST, RunStatus.MISSING, _INTERRUPTED, InterruptedRunError.exit_code))
             everybody = [*self._running.values(), *self._waiting.values()]
             self._leave(everybody, RunStatus.MISSING, InterruptedRunError.exit_code, _INTERRUPTED)
             raise
@@ -286,7 +279,12 @@ class CellLoop:
             )
             self.executor.begin([spec])
 
-    def _take(self, states: Mapping[str, RunState]) -> None:
+    def _end_running(self, outcome: Outcome) -> None:
+        """`outcome`: of those cells that leave no result."""
+        self.executor.end()
+        self._take(self.executor.look(), outcome)
+
+    def _take(self, states: Mapping[str, RunState], asked_to_end: Outcome | None = None) -> None:
         for name, run in list(self._running.items()):
             state = states[name]
             if isinstance(state, Started) and run.reported != run.begun:
@@ -296,20 +294,14 @@ class CellLoop:
                 self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid, identity=identity)
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
-                self._take_end(run, -int(signal.SIGKILL) if isinstance(state, Lost) else state.code)
+                self._take_end(run, -int(signal.SIGKILL) if isinstance(state, Lost) else state.code, asked_to_end)
 
-    def _take_end(self, run: CellRun, code: int) -> None:
+    def _take_end(self, run: CellRun, code: int, asked_to_end: Outcome | None) -> None:
         cell, end = run.planned.cell, end_of(code, run.record)
         run.attempts += 1
         outcome = outcome_of(end, run)
-        interrupted = InterruptedRunError.exit_code
-        if self._interrupted and not end.has_result and outcome.exit_code != interrupted:  # it was asked to end
-            left = RunStatus.PARTIAL if run.has_result else RunStatus.MISSING
-            outcome = Outcome(NextAction.REST, left, _INTERRUPTED, interrupted)
-        if cell.name in self._without_server and not end.has_result:
-            lost = "the server of its model was lost"
-            outcome = Outcome(NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False)
-        self._without_server.discard(cell.name)
+        if asked_to_end is not None and not end.has_result:
+            outcome = replace(asked_to_end, status=RunStatus.PARTIAL) if run.has_result else asked_to_end
         run.attempts -= not outcome.counts
         run.has_result = run.has_result or end.has_result
         run.last = outcome
@@ -371,9 +363,8 @@ class CellLoop:
         """Cells whose servers are all lost are ended, wait until one is there again, and go on with their answers."""
         if self.server is None or not (self._waiting or self._running) or self.server.lost() is None:
             return
-        self._without_server |= self._running.keys()
-        self.executor.end()
-        self._take(self.executor.look())
+        lost = "the server of its model was lost"
+        self._end_running(Outcome(NextAction.AGAIN, RunStatus.MISSING, lost, PrerequisiteError.exit_code, counts=False))
         try:
             self.server.wait_until_ready()
         except ServerFailedError as error:

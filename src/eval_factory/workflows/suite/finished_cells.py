@@ -112,13 +112,8 @@ def source_for(plan: Plan, known: Mapping[str, tuple[Path, ...]]) -> Path | None
 
 
 def take_over(source: Path, plan: Plan, suite: SuiteDir) -> bool:
-    """Copy the folder into the cell's place. Whether it could be: somebody may be working in one of the two.
-
-    What stood in the cell's place is kept under the suite's own files.
-
-    Raises:
-        PrerequisiteError: it cannot be read, or written.
-    """
+    """Copy the folder to the cell's path; what stood there is archived under the suite's own files. False: somebody is
+    working in one of the two. Raises PrerequisiteError: it cannot be read, or written."""
     there, target = RunDir(source), plan.rundir.root
     copy = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     # byte for byte, cache.db with its write-ahead log: a killed run has not put the two together; SQLite's third file

@@ -83,8 +83,7 @@ def _of_secrets(document: Mapping[str, Any], plans: Iterable[Plan], env: Mapping
 def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ...]:
     """All cells in the suite's order. Raises nothing for a wrong one: `refuse_unready` does."""
     framework, found = load_framework(), []
-    of_data: dict[Any, tuple[list[str], list[str]]] = {}
-    """Once for all cells that read the same: it costs something."""
+    of_data: dict[Any, tuple[list[str], list[str]]] = {}  # once for all cells that read the same: it costs something
     for cell in suite.cells:
         try:
             evaluation = build_evaluation(cell.request, framework, env)
@@ -111,11 +110,7 @@ def checked_cells(suite: Suite, env: Mapping[str, str]) -> tuple[CheckedCell, ..
 
 
 def refuse_unready(cells: Sequence[CheckedCell]) -> None:
-    """
-    Raises:
-        ConfigError: the configuration of a cell is wrong; with all that is wrong with any.
-        PrerequisiteError: something that a cell needs is missing; with all that is missing.
-    """
+    """Raises ConfigError, PrerequisiteError: with all that is wrong with any cell, or missing."""
     refuse_wrong(cells)
     missing = missing_prerequisites(cells)
     if missing:
@@ -198,13 +193,10 @@ def refuse_unknown_prices(suite: Suite, cells: Iterable[CheckedCell]) -> None:
 def limits_of(
     runs: Iterable[tuple[Sequence[EndpointSettings], str | None]],
 ) -> tuple[dict[str, LimitOf], list[dict[str, str]]]:
-    """Runs share the limits of one address as their model, or of one judge at one address.
+    """Runs share the limits of one address as their model, or of one judge at one address; the smallest number counts.
 
-    Where they state different numbers for the same limit, the smallest counts. Returns the limits by their names, and
-    for each run, in their order, role -> name of its limits.
-
-    Args:
-        runs: whom each asks, and the name of the limits that its model shares; None: the address names them.
+    `runs`: whom each asks, and the name of the limits that its model shares (None: the address names them). Returns the
+    limits by their names, and for each run, in their order, role -> name of its limits.
     """
     limits: dict[str, LimitOf] = {}
     of_runs = []

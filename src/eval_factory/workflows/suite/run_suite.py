@@ -7,13 +7,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from eval_factory.config.suite import Suite
 from eval_factory.config.suite_model import LAUNCH, health_url, server_variables, variables_of, words_of
 from eval_factory.core.budget import SpendingTracker
 from eval_factory.core.errors import (
-    DEFECT_EXIT_CODE,
     ConfigError,
     EndpointUnreachableError,
     InterruptedRunError,
@@ -32,6 +32,7 @@ from eval_factory.executors.served import ServedModel, ServerFailedError, Server
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import refuse_cells_in_slurm
 from eval_factory.workflows.context import HUB_TOKEN
+from eval_factory.workflows.options import code_of_error
 from eval_factory.workflows.suite.cell_loop import CellLoop, Work
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, EndpointProbe, ProbeAnswer
 from eval_factory.workflows.suite.finished_cells import (
@@ -64,13 +65,8 @@ _OF_THE_SERVER = ("start_time_limit_s", "hang_time_limit_s", "stop_grace_s", "ma
 
 
 def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], ServedModel | None], None]) -> None:
-    """Bring every cell that is left to its end: first those whose endpoints are there, then target by target.
-
-    Two models that are served are never there at the same time: each may need all of the machine.
-
-    Raises:
-        KeyboardInterrupt: no server and no cell runs any more.
-    """
+    """Bring every cell that is left to its end: first those whose endpoints are there, then target by target, for two
+    servers may each need all of the machine. Raises KeyboardInterrupt: no server and no cell runs any more."""
     say = work.journal.say
     there = [planned for planned in work.left if planned.cell.target not in work.suite.serve]
     if there:
@@ -173,10 +169,11 @@ def collect_finished(work: Work, known: Mapping[str, tuple[Path, ...]]) -> None:
             found = finished(planned.plan)
         if found is None:
             continue
-        if source is not None:
-            work.reused[planned.number] = source
         code = NotReportableError.exit_code if found else 0
-        work.end(planned, RunStatus.COMPLETE, code, found.split("\n")[0] or None, collected=True)
+        report = CellReport.of(planned.cell, RunStatus.COMPLETE, found.split("\n")[0] or None, exit_code=code)
+        report = replace(report, collected=True, reused_from=source)
+        work.reports[planned.number] = report
+        work.tell_end(report, planned)
 
 
 def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | None) -> None:
@@ -234,19 +231,18 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
-        found, no_table = write_table(cells, suite.folder)
-    except Exception:
-        work.journal.tell(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=DEFECT_EXIT_CODE)
+        found = write_table(cells, suite.folder)
+    except Exception as error:
+        work.journal.tell(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
         raise
     for before, cell, planned in zip(cells, found, work.cells, strict=True):
         if cell != before:
             work.tell_end(cell, planned)
-    codes = [cell.exit_code for cell in found] + [PrerequisiteError.exit_code] * (no_table is not None)
     # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
     # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
-    code = InterruptedRunError.exit_code if interrupted else max(codes, default=0)
-    is_complete = no_table is None and all(cell.status == RunStatus.COMPLETE for cell in found)
+    code = max((cell.exit_code for cell in found), default=0)
+    code = InterruptedRunError.exit_code if interrupted else code
+    is_complete = all(cell.status == RunStatus.COMPLETE for cell in found)
     status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
-    summary = summary_of(found, suite.folder, stopped=work.stopped, no_table=no_table)
-    return SuiteReport(suite.folder, found, code, status, summary, no_table)
+    return SuiteReport(suite.folder, found, code, status, summary_of(found, suite.folder, stopped=work.stopped))

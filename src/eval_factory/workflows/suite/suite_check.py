@@ -75,11 +75,7 @@ class SuiteCheck:
 
 def check_suite(folder: SuiteDir, *, env: Mapping[str, str]) -> SuiteCheck:
     """Look at every cell; nothing is started, asked or written.
-
-    Raises:
-        ConfigError: suite_config.yml is wrong.
-        PrerequisiteError: there is none: no cell was ever begun.
-    """
+    Raises ConfigError, PrerequisiteError: suite_config.yml is wrong; there is none, for no cell was ever started."""
     if not folder.config.is_file():
         raise PrerequisiteError(
             f"{folder.config}: is not there: the suite was stopped before its first cell; run 'eval-factory run_suite'"

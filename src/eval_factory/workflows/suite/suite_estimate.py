@@ -93,19 +93,9 @@ class SuiteEstimate(Total):
         ])  # fmt: skip
 
 
-def estimate_suite(
-    suite: Suite, env: Mapping[str, str], say: Callable[[str], object], *, look_at_data: bool = True
-) -> SuiteEstimate:
-    """Cell by cell; `say` learns which is looked at, and what a run would miss.
-
-    No endpoint is asked, nothing is downloaded, and no key is needed.
-
-    Args:
-        look_at_data: as of a single run; it takes seconds for each evaluation, for all its targets together.
-
-    Raises:
-        ConfigError: a cell is wrong.
-    """
+def estimate_suite(suite: Suite, env: Mapping[str, str], say: Callable[[str], object]) -> SuiteEstimate:
+    """Cell by cell; `say` learns which is looked at, and what a run would miss. No endpoint is asked, nothing is
+    downloaded, and no key is needed. Raises ConfigError: a cell is wrong."""
     cells = checked_cells(suite, env)
     refuse_wrong(cells)
     for text in missing_prerequisites(cells):
@@ -113,6 +103,6 @@ def estimate_suite(
     found, look = [], SharedSizes()
     for one in planned_of(suite, cells):
         say(f"looking at {one.cell.name} ...")
-        own = estimate(one.plan.evaluation, env, look_at_data=look_at_data, look=look)
+        own = estimate(one.plan.evaluation, env, look=look)
         found.append(CellEstimate(one.cell.name, one.group, own))
     return SuiteEstimate(tuple(found), suite.budget)

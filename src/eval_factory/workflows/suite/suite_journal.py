@@ -82,7 +82,7 @@ def cell_fields(cell: Any) -> Mapping[str, str]:
     return {"target": cell.target, "evaluation": cell.evaluation}
 
 
-UNFINISHED = (RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.WAITING)  # what only a suite that runs can have
+UNFINISHED = (RunStatus.RUNNING, RunStatus.WAITING)  # what only a suite that runs can have
 STATUSES = (*UNFINISHED, *(status for status in RunStatus if status not in UNFINISHED))
 
 WAS_STOPPED = "its suite was stopped while it ran"
@@ -128,7 +128,6 @@ class SuiteState:
     pauses: dict[str, Pause] = field(default_factory=dict)
     started: Mapping[str, Any] | None = None  # the last `suite_started`: of the invocation that all this is of
     ended: Mapping[str, Any] | None = None
-    invocations: int = 0
 
     def take(self, event: Mapping[str, Any]) -> None:
         """One more event; one that is not known, or of a cell that is not, changes nothing."""
@@ -140,24 +139,17 @@ class SuiteState:
             self.cells = {key: CellState(*key, identity=identities.get(key)) for key in keys}
             self.pauses = {}
             self.started, self.ended = event, None
-            self.invocations += 1
         elif kind == SUITE_ENDED:
             self.ended = event
         elif kind in (CELL_STARTED, CELL_ENDED) and cell_key(event) in self.cells:
             cell = self.cells[cell_key(event)]
             attempt = event.get("attempt") or cell.attempt
-            self.cells[cell_key(event)] = _after(replace(cell, since=since, attempt=attempt), event)
+            self.cells[cell_key(event)] = replace(_after(cell, event), since=since, attempt=attempt)
         elif kind == ENDPOINT_PAUSED:
-            pause = Pause(group, str(event.get("reason") or ""), frozenset(map(str, event.get("cells") or [])), since)
-            self.pauses[group] = pause
-            for key, cell in self.cells.items():
-                if cell.name in pause.cells and cell.status != RunStatus.COMPLETE:
-                    self.cells[key] = replace(cell, status=RunStatus.PAUSED)
-        elif kind == ENDPOINT_BACK and group in self.pauses:
-            over = self.pauses.pop(group)
-            for key, cell in self.cells.items():
-                if cell.name in over.cells and cell.status == RunStatus.PAUSED:
-                    self.cells[key] = replace(cell, status=RunStatus.WAITING)
+            cells = frozenset(map(str, event.get("cells") or []))
+            self.pauses[group] = Pause(group, str(event.get("reason") or ""), cells, since)
+        elif kind == ENDPOINT_BACK:
+            self.pauses.pop(group, None)
 
     def all_cells(self, *, is_running: bool) -> list[CellState]:
         """`is_running`: whether the suite's process lives; the cells of one that does not neither run nor wait."""

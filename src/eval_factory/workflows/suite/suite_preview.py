@@ -31,31 +31,22 @@ from eval_factory.workflows.suite.planned_cells import (
 
 @dataclass(frozen=True)
 class RequestCount:
-    """Requests of a cell that begins from nothing, each answered at the first attempt."""
+    """At most so many requests of a cell that begins from nothing, each answered at the first attempt."""
 
     to_model: int | None  # None: nobody knows how many instances there are, and no limit is set
     to_judges: int
-    at_most: bool = False  # whether there may be fewer: the limit on the instances is known, and not how many there are
-    by_criterion: bool = False
-    """Whether judges are asked about each criterion of an answer, of which there may be more than the one that counts
-    here."""
+    by_criterion: bool = False  # judges are asked about each criterion of an answer: more than the one counted here
 
 
 def count_of(plan: Plan) -> RequestCount:
     """A request an instance, trial and order of the choices to the model, and one to each judge."""
     evaluation = plan.evaluation
-    limit, there = evaluation.run.config.params.limit_samples, evaluation.task.about.instances
-    extra, rules = evaluation.run.config.params.extra, evaluation.task.helm.parameters
-    at_most = any(rule.chooses_a_part and getattr(extra, name) is not None for name, rule in rules.items())
-    if there is None:
-        there, at_most = limit, limit is not None
-    if there is None:
+    bounds = (evaluation.run.config.params.limit_samples, evaluation.task.about.instances)
+    known = [bound for bound in bounds if bound is not None]
+    if not known:
         return RequestCount(None, 0)
-    asked = (there if limit is None else min(limit, there)) * plan.trials * plan.askings
-    at_most = at_most or evaluation.stop_when is not None or plan.askings > 1
-    # a question with few choices has fewer orders, and some have no other words
-    judges = len(plan.judges) + len(plan.prescribed)
-    return RequestCount(asked, asked * judges, at_most, evaluation.task.helm.rubric)
+    asked = min(known) * plan.trials * plan.askings
+    return RequestCount(asked, asked * (len(plan.judges) + len(plan.prescribed)), evaluation.task.helm.rubric)
 
 
 def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
@@ -63,7 +54,6 @@ def known_sum(counts: Iterable[RequestCount]) -> RequestCount:
     return RequestCount(
         sum(count.to_model or 0 for count in known),
         sum(count.to_judges for count in known),
-        any(count.at_most for count in known),
         any(count.by_criterion for count in known),
     )
 
@@ -72,10 +62,9 @@ def counts_in_words(count: RequestCount) -> str:
     """`at most 120 requests to the model, 360 to judges`."""
     if count.to_model is None:
         return "an unknown number of requests"
-    bound = "at most " if count.at_most else ""
     more = " or more" if count.by_criterion else ""
     judges = f", {count.to_judges:,}{more} to judges" if count.to_judges else ""
-    return f"{bound}{counted(count.to_model, 'request')} to the model{judges}"
+    return f"at most {counted(count.to_model, 'request')} to the model{judges}"
 
 
 def preview_suite(suite: Suite, *, env: Mapping[str, str], debug: bool = False) -> DryRun:

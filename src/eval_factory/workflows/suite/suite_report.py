@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +56,6 @@ class SuiteReport:
     exit_code: int
     status: str  # complete: every cell is, else partial
     summary: str  # for the screen: counts, what is missing, the next step
-    no_table: str | None = None
 
     def to_frame(self, *, instances: bool = False) -> DataFrame:
         """A row a cell, with its main score; with `instances`, as `instances_frame`.
@@ -107,10 +105,8 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
 _SHOWN_ORDER = (RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
 
 
-def summary_of(
-    cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
-) -> str:
-    """What is shown below the cells. `no_table`: why it could not be written; `stopped`: why cells were left."""
+def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
+    """What is shown below the cells. `stopped`: why cells were left."""
     counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in _SHOWN_ORDER if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
@@ -119,8 +115,7 @@ def summary_of(
     if counts[RunStatus.COMPLETE] < len(cells):
         lines += [] if stopped is None else [stopped]
         lines += _next_steps(cells, counts, folder, stopped or "")
-    lines.append(f"table: {folder.results_md}" if no_table is None else no_table)
-    return "\n".join(lines)
+    return "\n".join([*lines, f"table: {folder.results_md}"])
 
 
 def _next_steps(
@@ -138,25 +133,20 @@ def _next_steps(
     return [f"interrupted; {step}" if interrupted else step, *details]
 
 
-def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[CellReport, ...], str | None]:
-    """Write the table of what is there. A full disk raises nothing: the results of the cells are kept all the same.
-
-    Returns:
-        The cells as the table has them, and why it could not be written.
-    """
+def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[CellReport, ...]:
+    """Write the table of what is there. Returns the cells as the table has them.
+    Raises PrerequisiteError: it cannot be written; the results of the cells are kept all the same."""
     results, found = suite_results(cells), []
     for cell, result in zip(cells, results.cells, strict=True):
         if result.status != cell.status:  # one that cannot be read is none, whatever its run said
-            config = folder.cell_config(cell.target, cell.evaluation)
-            again = shlex.join(["eval-factory", "run_eval", "--run_config", str(config)])
-            reason = f"{result.reason}; write its files again: {again}"
-            cell = replace(cell, status=RunStatus.FAILED, exit_code=PrerequisiteError.exit_code, reason=reason)
+            code = PrerequisiteError.exit_code
+            cell = replace(cell, status=RunStatus.FAILED, exit_code=code, reason=result.reason)
         found.append(cell)
     try:
         write_suite_results(results, folder)
     except OSError as error:
-        return tuple(found), (
+        raise PrerequisiteError(
             f"the table cannot be written to {folder.root}: {error.strerror or error}; the results of the cells are"
             " kept\n  make room or give the right to write there, and run the same command again: it writes the table"
-        )
-    return tuple(found), None
+        ) from error
+    return tuple(found)

@@ -25,7 +25,7 @@ from eval_factory.core.logs import PHASE, PROGRESS
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.results import TaskResult
-from eval_factory.core.rundir import Holder, RunDir, RunSuiteDir, SuiteDir
+from eval_factory.core.rundir import RunDir, RunSuiteDir, SuiteDir
 from eval_factory.endpoint.paid_answers import spent_so_far
 from eval_factory.executors.progress import EventTail, LineTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
@@ -125,7 +125,6 @@ class SuiteStatus:
     started: float | None  # Epoch seconds, of the last invocation
     ended: float | None
     exit_code: int | None  # of the last invocation, where it came to its end
-    invocations: int
     cells: tuple[CellStatus, ...]
     pauses: tuple[Pause, ...]
     limits: Mapping[str, float]  # of the budget of all cells together: name -> number
@@ -151,37 +150,34 @@ class SuiteReader:
     def __init__(
         self, folder: SuiteDir, slurm: Slurm | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._folder, self._clock = folder, clock
-        self._tail, self.state = EventTail(folder.events, None), SuiteState()
+        self.folder, self._clock = folder, clock
+        self._tail, self._state = EventTail(folder.events, None), SuiteState()
         self._runs = SlurmRuns(folder, slurm or Slurm(os.environ))
         self._queue: tuple[float, Mapping[str, RunState] | None] | None = None
         self._followed: dict[str, tuple[float, EventTail, CellProgress]] = {}
 
     def look(self) -> SuiteStatus:
-        holder = holder_now(self._folder)  # before the events: who has let go of the lock has written all of his
+        holder = holder_now(self.folder)  # before the events: who has let go of the lock has written all of his
         for event in self._tail.new():
-            self.state.take(event)
-        return self.over(self.status(is_running=holder is not None, holder=holder))
-
-    def status(self, *, is_running: bool, holder: Holder | None = None) -> SuiteStatus:
-        """By the events so far; `holder` is the process that works on the suite, where that is known."""
-        state, started, ended = self.state, self.state.started or {}, self.state.ended or {}
-        return SuiteStatus(
-            folder=self._folder,
+            self._state.take(event)
+        state, started, ended = self._state, self._state.started or {}, self._state.ended or {}
+        is_running = holder is not None
+        status = SuiteStatus(
+            folder=self.folder,
             state=GOES if is_running else ENDED if ended else STOPPED,
             pid=started.get("pid") if holder is None else holder.pid,
             host=started.get("host") if holder is None else holder.host,
             started=started.get("time"),
             ended=ended.get("time"),
             exit_code=ended.get("exit_code"),
-            invocations=state.invocations,
-            cells=tuple(map(self.cell, state.all_cells(is_running=is_running))),
+            cells=tuple(map(self._cell, state.all_cells(is_running=is_running))),
             pauses=tuple(state.pauses.values()) if is_running else (),
-            limits=_read_once(stated_limits, self._folder.config, modified_at(self._folder.config)),
+            limits=_read_once(stated_limits, self.folder.config, modified_at(self.folder.config)),
         )
+        return self.over(status)
 
-    def cell(self, state: CellState) -> CellStatus:
-        folder = self._folder.cell(state.target, state.evaluation)
+    def _cell(self, state: CellState) -> CellStatus:
+        folder = self.folder.cell(state.target, state.evaluation)
         cell = CellStatus(**vars(state), folder=folder, spent=self.spent(folder, state.status))
         if cell.status == RunStatus.RUNNING:
             return replace(cell, progress=self._progress(cell, cell.since or 0.0))
@@ -306,18 +302,12 @@ def _spent_in(folder: Path) -> Spending:
 
 def stated_limits(config: Path) -> dict[str, float]:
     """The limits of the budget that suite_config.yml states; none where it cannot be read."""
-    section = _section(config)
-    stated = {one.name: section.get(one.name) for one in fields(Budget)}
-    return {name: value for name, value in stated.items() if _is_number(value)}
-
-
-def _section(config: Path) -> dict[str, Any]:
-    """What suite_config.yml holds; nothing where it cannot be read."""
     try:
         section = parse_own(config.read_text(encoding="utf-8"))["suite"]
-    except (OSError, ValueError, KeyError, TypeError):
+        stated = {one.name: section.get(one.name) for one in fields(Budget)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return section if isinstance(section, dict) else {}
+    return {name: value for name, value in stated.items() if _is_number(value)}
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -332,15 +322,11 @@ def modified_at(path: Path) -> float:
 
 
 def same_command(status: SuiteStatus) -> str:
-    """What goes on with the suite."""
+    """What goes on with the suite, wherever its folder was moved to."""
     folder, command, config = status.folder, "run_suite", status.folder.config
     if isinstance(folder, RunSuiteDir):
         command, config = "run_eval", folder.run_config
-    words = ["eval-factory", command, "--run_config", str(config)]
-    stated = _section(folder.config).get("output_dir")  # another folder, where it would begin from nothing?
-    if isinstance(stated, str) and os.path.realpath(stated) != os.path.realpath(folder.root):
-        words += ["--output_dir", str(folder.named)]
-    return shlex.join(words)
+    return shlex.join(["eval-factory", command, "--run_config", str(config), "--output_dir", str(folder.named)])
 
 
 def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -> str | None:
@@ -352,7 +338,7 @@ def limit_reached(budget: Budget, spent: Spending, seconds_left: float | None) -
 
 
 def status_document(status: SuiteStatus) -> dict[str, Any]:
-    names = ("state", "pid", "host", "started", "ended", "exit_code", "invocations")
+    names = ("state", "pid", "host", "started", "ended", "exit_code")
     return {
         "suite": str(status.folder.root),
         **{name: getattr(status, name) for name in names},
@@ -383,15 +369,8 @@ def _cell_document(cell: CellStatus) -> dict[str, Any]:
 
 
 def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], object], *, follow: bool) -> None:
-    """Every line of the cell's logs.
-
-    Args:
-        wanted: may be None where there is one cell alone.
-        follow: go on until the cell has ended, or the suite.
-
-    Raises:
-        ConfigError, PrerequisiteError: there is no such cell; it has no logs.
-    """
+    """Every line of the logs of the cell that `find_cell` finds; with `follow` until it has ended, or the suite.
+    Raises ConfigError, PrerequisiteError: there is no such cell; it has no logs."""
     tails: dict[Path, LineTail] = {}
     last: LineTail | None = None
     while True:
@@ -421,17 +400,12 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
 
 
 def find_cell(status: SuiteStatus, wanted: str | None) -> CellStatus:
-    """The cell of that name, or the only one whose name has this in it.
-    Raises ConfigError: there is none, or more than one; the message names some."""
-    names = {cell.name: cell for cell in status.cells}
-    there = first_of(list(names), 10) or "none yet"
-    if wanted is None and len(names) != 1:
-        raise ConfigError(f"give the name of a cell, or a part of it; the suite has: {there}")
-    wanted = wanted or ""
-    found = [wanted] if wanted in names else [name for name in names if wanted in name]
+    """The cell of that name, or the only one whose name has this in it; `wanted`: None where there is one alone.
+    Raises ConfigError: there is none, or more than one."""
+    found = [cell for cell in status.cells if wanted is None or wanted in cell.name]
+    found = [cell for cell in found if cell.name == wanted] or found
     if len(found) == 1:
-        return names[found[0]]
-    shown = one_line(repr(wanted))
-    if found:
-        raise ConfigError(f"{shown} is part of {len(found)} cells: {first_of(found, 10)}; give more of the name")
-    raise ConfigError(f"there is no cell {shown}; the suite has: {there}")
+        return found[0]
+    named = "the name of a cell is needed" if wanted is None else f"{one_line(repr(wanted))} fits {len(found)} cells"
+    there = first_of([cell.name for cell in found or status.cells], 10) or "none yet"
+    raise ConfigError(f"{named}; there are: {there}")

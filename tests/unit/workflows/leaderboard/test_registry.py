@@ -26,7 +26,7 @@ def test_finding() -> None:
     assert (stanford.name, stanford.conf) == ("medhelm_private_stanford", "run_entries_medhelm_private_stanford.conf")
     assert not stanford.names_no_organization
     assert registry.find("medhelm-private").names_no_organization
-    with pytest.raises(ConfigError, match="did you mean safety"):
+    with pytest.raises(ConfigError, match="did you mean 'safety'"):
         registry.find("safty")
     with pytest.raises(ConfigError, match=r"no leaderboard is called 'medhelm_private_\.\./x'"):
         registry.find("medhelm_private_../x")

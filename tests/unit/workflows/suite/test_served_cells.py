@@ -46,9 +46,6 @@ class Server:
     def is_ready(self) -> bool:
         return self.ready
 
-    def lost(self) -> str | None:
-        return "is gone" if self.name in self.world.lost else None
-
 
 class World:
     """A suite of an endpoint that is there and of two models that are served."""
@@ -67,7 +64,6 @@ class World:
         self.work = Work(suite, SuiteOptions(), ENV, journal, cells, Redactor())
         self.happened: list[str] = []
         self.broken: set[str] = set()
-        self.lost: set[str] = set()
         self.status = RunStatus.COMPLETE
 
     def run(self, work: Work, cells: Sequence[PlannedCell], server: ServedModel | None) -> None:

@@ -61,16 +61,24 @@ def test_a_record_for_programs() -> None:
     assert (one["cell"], one["endpoint"], one["requests"]) == ("a/x", "one", 100)
 
 
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that are not looked at."""
+    nowhere = PromptSizes(None, reason="")
+    monkeypatch.setattr(suite_estimate, "SharedSizes", lambda: SharedSizes(lambda _plan, _env: nowhere))
+
+
+@pytest.mark.usefixtures("unread")
 def test_of_a_suite(tmp_path: Path) -> None:
     suite = suite_of(tmp_path, "small", endpoint=DEMO, max_requests=9)
     said: list[str] = []
-    found = estimate_suite(suite, {}, said.append, look_at_data=False)
+    found = estimate_suite(suite, {}, said.append)
     assert said == ["looking at small/sample_medical_qa ..."]
     assert (found.requests, found.cells[0].group) == (40, suite.limit_groups["small"])
     assert found.beyond == {"max_requests": 40}
     wrong = suite_of(tmp_path, "small", params={"extra": {"subset": "hard"}})
     with pytest.raises(ConfigError, match="subset"):
-        estimate_suite(wrong, {}, lambda _: None, look_at_data=False)
+        estimate_suite(wrong, {}, lambda _: None)
 
 
 DEMO = {"url": "demo://baseline", "model_id": "m", "type": "chat"}
@@ -85,14 +93,15 @@ def suite_of(folder: Path, *targets: str, endpoint: dict[str, str] = NO_KEY, **c
     return build_suite(None, document={"suite": section}, env={})
 
 
+@pytest.mark.usefixtures("unread")
 def test_no_key_is_needed(tmp_path: Path) -> None:
     """As for the estimate of one run; that a run would stop is said."""
     suite = suite_of(tmp_path, "small", "large")
     said: list[str] = []
-    assert estimate_suite(suite, {}, said.append, look_at_data=False).requests == 80
+    assert estimate_suite(suite, {}, said.append).requests == 80
     assert said[0].startswith("warning: a run would stop: every cell: no API key: the environment variable NO_SUCH_KEY")
     assert len(said) == 3
-    text = estimate_suite(suite, {}, lambda _: None, look_at_data=False).to_text()
+    text = estimate_suite(suite, {}, lambda _: None).to_text()
     assert "no price is known of m at example.org; suite.prices says it" in text
     assert "config.params" not in text
 

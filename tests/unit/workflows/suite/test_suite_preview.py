@@ -50,13 +50,13 @@ def test_every_cell_has_its_parameters_and_both_commands() -> None:
     assert plan is not None
     assert lines[:6] == [
         "",
-        "small/medec: 3 requests to the model",
+        "small/medec: at most 3 requests to the model",
         "  limit_samples: 3  (suite)",
         "  top_p: 0.5  (evaluation medec)",
         "  eval-factory run_eval --run_config /results/suite/.suite/cells/small/medec.yml",
         f"  {shlex.join(command_line(plan))}",
     ]
-    assert lines[7] == "big/medec: 3 requests to the model"
+    assert lines[7] == "big/medec: at most 3 requests to the model"
 
 
 def test_the_limits_of_each_endpoint_and_judge_once() -> None:
@@ -82,7 +82,7 @@ def test_the_total_of_requests_and_whose_are_unknown(tmp_path: Path) -> None:
     own = {"type": "shc_bmt_med", "params": {"extra": {"data_path": str(data)}}}
     found = sections(preview(evaluations=["pubmed_qa", "aci_bench", own], targets=[target("a")]).text)
     assert found["total"] == [
-        "1,120 requests to the model, 360 to judges",
+        "at most 1,120 requests to the model, 360 to judges",
         "and those of a/shc_bmt_med, whose number is not known before their data are read",
     ]
     assert len(sections(preview().text)["total"]) == 1
@@ -145,15 +145,15 @@ MMLU = {"config.type": "helm:mmlu:subject=anatomy", "config.params.limit_samples
         ({"config.params.limit_samples": 7}, RequestCount(7, 0)),
         ({"config.params.limit_samples": 1000}, RequestCount(1000, 0)),
         ({"config.params.limit_samples": 1001}, RequestCount(1000, 0)),
-        ({"config.params.extra.stop_when.half_width": 0.1}, RequestCount(1000, 0, at_most=True)),
+        ({"config.params.extra.stop_when.half_width": 0.1}, RequestCount(1000, 0)),
         ({"config.type": "aci_bench"}, RequestCount(120, 360)),
         ({"config.type": "aci_bench", "config.params.extra.num_train_trials": 2}, RequestCount(120, 360)),
-        ({**MMLU, "config.params.extra.num_train_trials": 2}, RequestCount(8, 0, at_most=True)),
-        ({**MMLU, "config.params.extra.shuffle_choices": 3}, RequestCount(12, 0, at_most=True)),
-        ({"config.type": "head_qa", "config.params.extra.category": "nursery"}, RequestCount(2675, 0, at_most=True)),
+        ({**MMLU, "config.params.extra.num_train_trials": 2}, RequestCount(8, 0)),
+        ({**MMLU, "config.params.extra.shuffle_choices": 3}, RequestCount(12, 0)),
+        ({"config.type": "head_qa", "config.params.extra.category": "nursery"}, RequestCount(2675, 0)),
         ({"config.type": "shc_bmt_med", **DATA}, RequestCount(None, 0)),
-        ({"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9}, RequestCount(9, 0, at_most=True)),
-        ({"config.type": "helm:harm_bench", "config.params.limit_samples": 5}, RequestCount(5, 5, at_most=True)),
+        ({"config.type": "shc_bmt_med", **DATA, "config.params.limit_samples": 9}, RequestCount(9, 0)),
+        ({"config.type": "helm:harm_bench", "config.params.limit_samples": 5}, RequestCount(5, 5)),
         ({"config.type": "healthbench", **JUDGE, "config.params.limit_samples": 4}, RequestCount(4, 4, by_criterion=True)),
     ],
     ids=str,
@@ -163,8 +163,8 @@ def test_an_instance_is_a_request_and_one_to_each_judge(flags: dict[str, Any], c
 
 
 def test_the_sum_is_of_those_that_are_known() -> None:
-    counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0, at_most=True)]
-    assert known_sum(counts) == RequestCount(8, 10, at_most=True)
+    counts = [RequestCount(5, 10), RequestCount(None, 0), RequestCount(3, 0)]
+    assert known_sum(counts) == RequestCount(8, 10)
     assert known_sum(counts[:1]) == RequestCount(5, 10)
     assert known_sum([*counts[:1], RequestCount(1, 1, by_criterion=True)]) == RequestCount(6, 11, by_criterion=True)
     assert known_sum([]) == RequestCount(0, 0)
@@ -173,10 +173,10 @@ def test_the_sum_is_of_those_that_are_known() -> None:
 @pytest.mark.parametrize(
     ("count", "said"),
     [
-        (RequestCount(1, 0), "1 request to the model"),
-        (RequestCount(1200, 3600), "1,200 requests to the model, 3,600 to judges"),
-        (RequestCount(3, 9, by_criterion=True), "3 requests to the model, 9 or more to judges"),
-        (RequestCount(0, 0, at_most=True), "at most 0 requests to the model"),
+        (RequestCount(1, 0), "at most 1 request to the model"),
+        (RequestCount(1200, 3600), "at most 1,200 requests to the model, 3,600 to judges"),
+        (RequestCount(3, 9, by_criterion=True), "at most 3 requests to the model, 9 or more to judges"),
+        (RequestCount(0, 0), "at most 0 requests to the model"),
         (RequestCount(None, 0), "an unknown number of requests"),
     ],
     ids=str,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Budget, Spending
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.reader import INSTANCE_COLUMNS
@@ -139,18 +140,16 @@ def reported(root: Path, target: str, status: Any = "complete") -> CellReport:
     return CellReport(target, "medec", status, stored.folder, attempts=2, exit_code=0)
 
 
-def test_a_result_that_cannot_be_read_has_failed_and_can_be_written_again(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
     missing = CellReport("other", "medec", RunStatus.MISSING, tmp_path / "other", "why", exit_code=1)
     cells = (reported(tmp_path, "small"), reported(tmp_path, "big"), missing)
     (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
-    found, problem = write_table(cells, SuiteDir(tmp_path))
-    assert (found[0], found[2], problem) == (cells[0], missing, None), "the others stay as they are"
+    found = write_table(cells, SuiteDir(tmp_path))
+    assert (found[0], found[2]) == (cells[0], missing), "the others stay as they are"
     assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
     broken = found[1]
     assert (broken.status, broken.exit_code, broken.attempts) == ("failed", 3, 2)
-    config = SuiteDir(tmp_path).cell_config("big", "medec")
     assert "its result is not as eval-factory writes it (TypeError" in str(broken.reason)
-    assert str(broken.reason).endswith(f"; write its files again: eval-factory run_eval --run_config {config}")
 
 
 def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +157,9 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(suite_report, "write_suite_results", full)
-    cells = (reported(tmp_path, "small"),)
-    found, problem = write_table(cells, SuiteDir(tmp_path))
-    assert found == cells
-    assert problem == (
+    with pytest.raises(PrerequisiteError) as caught:
+        write_table((reported(tmp_path, "small"),), SuiteDir(tmp_path))
+    assert str(caught.value) == (
         f"the table cannot be written to {tmp_path}: No space left on device; the results of the cells are kept\n"
         "  make room or give the right to write there, and run the same command again: it writes the table"
     )

@@ -83,10 +83,10 @@ TWELVE = [f"t/e{number}" for number in range(12)]
         (CELLS, "l/qa", "small/qa"),
         (["a/qa", "a/qa_hot"], "a/qa", "a/qa"),
         (["big/qa"], None, "big/qa"),
-        (CELLS, "qa", "'qa' is part of 2 cells: small/qa, big/qa; give more of the name"),
-        (CELLS, None, "give the name of a cell, or a part of it; the suite has: "),
-        (TWELVE, "x", r"there is no cell 'x'; the suite has: t/e0, .*, t/e9 and 2 more"),
-        ([], "x", "the suite has: none yet"),
+        (CELLS, "qa", "'qa' fits 2 cells; there are: small/qa, big/qa"),
+        (CELLS, None, "the name of a cell is needed; there are: "),
+        (TWELVE, "x", r"'x' fits 0 cells; there are: t/e0, .*, t/e9 and 2 more"),
+        ([], "x", "there are: none yet"),
     ],
 )
 def test_a_part_of_the_name_is_enough(tmp_path: Path, cells: list[str], wanted: str | None, found: str) -> None:
