@@ -211,20 +211,9 @@ def unchanged_result(
     from eval_factory.scoring import provenance
 
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    started_at, ended_at = provenance.began_and_ended(rundir.events, state.run_id)
     now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(listed, rundir)
-    inputs = now.digest_of_inputs({
-        "eval_factory": eval_factory.__version__,
-        "python": provenance.python_version(),
-        "platform": provenance.platform_of_this(),
-        "framework_sha256": sha256_of(framework_path()),
-        "lock_sha256": provenance.lock_sha256(environment_of(plan.upstream)),
-        "git_hash": git_hash,
-        "dataset_files": provenance.dataset_files(plan, scenario),
-        "started_at": started_at,
-        "ended_at": ended_at,
-    })  # fmt: skip
-    if state.inputs != inputs:
+    made = provenance.provenance_of(plan, scenario, "", git_hash, None, run_id=state.run_id)
+    if state.inputs != now.digest_of_inputs(vars(made)):
         return None
     texts = (
         file.read_text("utf-8", errors="replace")
