@@ -35,12 +35,11 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.result_views import ResultViews
-from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows import resume
-from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
+from eval_factory.workflows.context import RunContext, lock_folder, show_warnings, write_result
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
@@ -253,26 +252,15 @@ def collect_and_report(
     context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: resume.DataRead
 ) -> Evaluated:
     """Collect the result and write every report of it."""
-    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import installed_packages, with_run_files
-    from eval_factory.scoring.usage import response_statistics
 
     started = time.monotonic()
     commit = resume.commit_of_this()
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages(environment_of(plan.upstream)))
     result = with_run_files(result, plan.rundir, ran.folders)
-    write_metrics(result, response_statistics(plan.rundir.cache_db), plan.rundir)
-    written = write_reports(
-        result,
-        plan.rundir,
-        config=plan.evaluation.as_dict(),
-        command=shlex.join(argv),
-        redactor=context.redactor,
-        responses=read_answers_by_role(plan.rundir.cache_db),
-        given=plan.evaluation.as_given(),
-    )
+    written = write_result(plan, result, shlex.join(argv), plan.evaluation.as_given(), context.redactor)
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
     state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)
