@@ -154,12 +154,7 @@ def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
     except ChecksumsError as error:
         yield Finding(rundir.checksums.name, "", str(error))
         return
-    for name, digest in listed.items():
-        now = _digest(rundir, name)
-        if now == _MISSING:
-            yield Finding(name, "", "is missing; SHA256SUMS lists it")
-        elif now != digest:
-            yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
+    yield from _other_digests(rundir, listed, rundir.checksums.name)
     runs = [rundir.root / name for name in last_state(rundir).runs]
     unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
     if rundir.attestation.is_file() and rundir.attestation.name not in listed:
@@ -239,17 +234,18 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         return
     now = {file: _digest(rundir, file) for file in subjects}
     again: Any = json.loads(json.dumps(result_statement(stored.result, now)))
-    for file, digest in now.items():
-        if subjects[file] != digest:
-            yield Finding(file, "", f"its SHA-256 is another than in {name}")
+    yield from _other_digests(rundir, subjects, name)
     for one in differences({**document, "subject": []}, {**again, "subject": []}):
         yield _finding(name, one, _RESULT)
 
 
 def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Iterator[Finding]:
     for name, digest in listed.items():
-        if (now := _digest(rundir, name)) != digest:
-            yield Finding(name, "", f"its SHA-256 is {now}, and {where} says {digest}")
+        now = _digest(rundir, name)
+        if now == _MISSING:
+            yield Finding(name, "", f"is missing; {where} lists it")
+        elif now != digest:
+            yield Finding(name, "", f"its SHA-256 is another than in {where}")
 
 
 def _digest(rundir: RunDir, name: str) -> str:
