@@ -114,20 +114,20 @@ def asked(
     read: resume.DataRead,
 ) -> tuple[Ran, Sequence[str]]:
     """By helm-run, in several looks where the configuration says so; with the arguments of the last one."""
-    is_being_probed = options.probed is None and not options.no_preflight
-    settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
+    settings = replace(settings, probed=frozenset() if options.no_preflight else options.probed)
 
     def while_helm_is_imported() -> str | None:
         nonlocal settings
         refuse_full_disk(plan.rundir.root)
         # no daemon: it would die with an import locked
         threading.Thread(target=get_ready_to_collect, args=(plan.upstream,)).start()
-        endpoints = replace(plan, asks_model=options.asks_model).endpoints
-        probed = probe_all(context, endpoints, options.limits) if settings.is_being_probed else None
+        if settings.probed is not None:  # the first look probes, or somebody did before
+            probed = settings.probed
+        else:
+            probed = probe_all(context, replace(plan, asks_model=options.asks_model).endpoints, options.limits)
         plan.rundir.run_state.unlink(missing_ok=True)
-        if settings.is_being_probed:  # a further look probes nobody
-            settings = replace(settings, probed=probed, is_being_probed=False)
-        return None if probed is None else json.dumps(sorted(probed))
+        settings = replace(settings, probed=probed)
+        return json.dumps(sorted(probed))
 
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
