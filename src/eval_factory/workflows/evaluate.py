@@ -64,10 +64,8 @@ class Evaluated(ResultViews):
 def evaluate(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, evaluation: Evaluation | None = None
 ) -> Evaluated:
-    """Do it all, in this process; what goes on is shown on `screen`.
-
-    Args:
-        evaluation: what the request says, of who has read it.
+    """Do it all, in this process; what goes on is shown on `screen`. `evaluation`: what the request says, of who has
+    read it.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong.

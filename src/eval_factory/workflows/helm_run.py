@@ -126,10 +126,8 @@ def run_helm(
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
     """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs:
-    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako.
-
-    Args:
-        keeps_log: whether the log is there afterwards, and can be named.
+    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako. `keeps_log`: whether the log is
+    there afterwards, and can be named.
 
     Raises:
         HelmError: it failed twice; with its last lines.
@@ -297,9 +295,7 @@ def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shared: bool) -> None:
-    """
-    Args:
-        shared: it ran within the limits of a suite.
+    """`shared`: it ran within the limits of a suite.
 
     Raises:
         NotReportableError: a limit was reached, and something is missing.

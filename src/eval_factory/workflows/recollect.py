@@ -402,11 +402,8 @@ def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[st
 
 
 def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
-    """The answers of a finished run, of the model and of judges, into a folder without any; once.
-
-    Args:
-        then: of the finished run; its hash of cache.db says that nobody writes there, or wrote since.
-    """
+    """The answers of a finished run, of the model and of judges, into a folder without any; once. `then`: of the
+    finished run; its hash of cache.db says that nobody writes there, or wrote since."""
     origin = read_origin(rundir.cache_db)
     if rundir.cache_db.exists():
         if origin is None or origin.run_identity != then.run_identity:

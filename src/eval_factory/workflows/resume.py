@@ -195,11 +195,8 @@ def program_sha256(package: Path) -> str:
 def unchanged_result(
     plan: Plan, runs: Sequence[Path], redactor: Redactor, *, git_hash: str | None
 ) -> TaskResult | None:
-    """The result as it stands; None where it has to be collected again.
-
-    Args:
-        git_hash: of the checkout that the program is of, now.
-    """
+    """The result as it stands; None where it has to be collected again. `git_hash`: of the checkout that the program is
+    of, now."""
     rundir = plan.rundir
     state, listed = read_state(rundir), listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
