@@ -75,11 +75,12 @@ def lock_folder(plan: Plan, env: Mapping[str, str], screen: TextIO, *, debug: bo
     for key in keys.found.values():
         redactor.learn(key)
     claim(plan.rundir)
-    first_lines = [*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines]
     with (
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
-        open_log(plan.rundir, redactor, debug=debug, beginning=first_lines) as log,
+        open_log(plan.rundir, redactor, debug=debug) as log,
     ):
+        for line in (*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines):
+            log.info(line)
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)
