@@ -171,7 +171,7 @@ def call_helm_run_in_this_process() -> None:
         environment = dict(os.environ)
         told = HelmRunSettings.from_environment(spec.env)
         probed = frozenset(json.loads(spec.once_begun() or "[]"))
-        told = replace(told, parent=None, is_being_probed=False, probed=probed)
+        told = replace(told, parent=None, probed=probed)
         os.environ.update({**spec.env, **told.environment()})
         session._sessions.clear()
         try:

@@ -57,8 +57,9 @@ class HelmRunSettings:
 
     run_id: str | None = None
     parent: int | None = None  # the id of the process that started helm-run, and with which it ends
-    probed: frozenset[str] | None = None  # the roles whose endpoints answered the probe before the run
-    is_being_probed: bool = False  # while HELM is imported: `probed` comes on standard input before anything is asked
+    probed: frozenset[str] | None = None
+    """The roles whose endpoints answered the probe. None: with a parent, they come on standard input, as they are
+    probed while HELM is imported, and nothing is asked before; without one, nobody is probed."""
     allowed: tuple[Place, ...] | None = None  # offline: what may be contacted
     proxies: Mapping[str, str] | None = None  # offline: URL of an endpoint -> the proxy that leads there
     pins: Pins | None = None

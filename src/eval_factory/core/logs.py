@@ -90,9 +90,7 @@ def last_message_in(returncode: int, tail: Iterable[str], run: str) -> str | Non
 
 
 @contextmanager
-def open_log(
-    rundir: RunDir, redactor: Redactor, *, debug: bool, beginning: Iterable[str] = ()
-) -> Iterator[logging.Logger]:
+def open_log(rundir: RunDir, redactor: Redactor, *, debug: bool) -> Iterator[logging.Logger]:
     """logs/eval-factory.log: every line redacted, only the owner may read it.
 
     The logger is of this run alone, not one of a name that all share: runs of several threads each write into their own
@@ -106,8 +104,6 @@ def open_log(
         handler.setFormatter(_RedactingFormatter(redactor))
         logger.addHandler(handler)
     try:
-        for line in beginning:
-            logger.info(line)
         yield logger
     finally:
         for handler in handlers:

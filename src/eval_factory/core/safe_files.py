@@ -86,10 +86,8 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # to open a F
 
 
 def open_regular(path: Path, inside: Path | None = None) -> BinaryIO:
-    """A regular file, open for reading; nothing is read of anything else.
-
-    Args:
-        inside: the folder that it has to lie in, wherever links lead; anywhere if not given.
+    """A regular file, open for reading; nothing is read of anything else. `inside`: the folder that it has to lie in,
+    wherever links lead; anywhere if not given.
 
     Raises:
         OSError: there is none, it is something else, or it lies elsewhere; `strerror` says which.

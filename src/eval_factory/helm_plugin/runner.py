@@ -168,9 +168,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
     def _before_asking(self, state: ScenarioState) -> None:
         # The endpoints are asked while HELM is imported. Where one cannot be asked, nobody says who answered.
         settings = HelmRunSettings.from_environment(os.environ)
-        if settings.is_being_probed:
+        if settings.parent is not None and settings.probed is None:
             probed = frozenset(json.loads(sys.stdin.readline().strip() or sys.exit(1)))
-            os.environ.update(replace(settings, is_being_probed=False, probed=probed).environment())
+            os.environ.update(replace(settings, probed=probed).environment())
         self._stop_where_data_were_refused()
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")

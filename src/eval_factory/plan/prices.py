@@ -119,11 +119,8 @@ def is_hosted(url: str) -> bool:
 
 
 def library_price(url: str, model_id: str, at: datetime) -> Price | None:
-    """What a model costs at an endpoint; None where the library does not know this endpoint, or the model there.
-
-    Args:
-        at: when it is asked; some prices change with the day, or within it.
-    """
+    """What a model costs at an endpoint; None where the library does not know this endpoint, or the model there. `at`:
+    when it is asked; some prices change with the day, or within it."""
     if not is_hosted(url):
         return None
     import genai_prices  # here: only where a price is needed
@@ -139,11 +136,8 @@ def library_price(url: str, model_id: str, at: datetime) -> Price | None:
 
 
 def price_from(stated: Any, source: str) -> Price | None:
-    """The library's price as ours; None where requests are paid for as such too, or not by the token.
-
-    Args:
-        stated: its `ModelPrice`.
-    """
+    """The library's price as ours; None where requests are paid for as such too, or not by the token. `stated`: its
+    `ModelPrice`."""
     if getattr(stated, "requests_kcount", None) is not None:
         return None
     starts = {tier.start for name in _RATES.values() for tier in getattr(getattr(stated, name, None), "tiers", ())}

@@ -129,11 +129,8 @@ class EndpointPlan(EndpointSettings):
 
 
 def make_plan(evaluation: Evaluation, rundir: RunDir | None = None) -> Plan:
-    """The plan of an evaluation; nothing on disk is touched.
-
-    Args:
-        rundir: where it was run, if not in the folder of its configuration.
-    """
+    """The plan of an evaluation; nothing on disk is touched. `rundir`: where it was run, if not in the folder of its
+    configuration."""
     rundir = rundir or RunDir(evaluation.output_dir.absolute())
     before = servers_before(evaluation, rundir)
     params, endpoint = evaluation.run.config.params, evaluation.run.target.api_endpoint

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.config.evaluation import Evaluation
 from eval_factory.core.errors import ConfigError
@@ -19,6 +19,8 @@ from eval_factory.plan.run_plan import Plan
 
 if TYPE_CHECKING:
     import logging
+
+    from eval_factory.core.results import TaskResult
 
 SHOWN_FILES = 5
 HUB_TOKEN = "HF_TOKEN"  # noqa: S105 - the name of a variable
@@ -73,11 +75,12 @@ def lock_folder(plan: Plan, env: Mapping[str, str], screen: TextIO, *, debug: bo
     for key in keys.found.values():
         redactor.learn(key)
     claim(plan.rundir)
-    first_lines = [*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines]
     with (
         plan.rundir.locked(lambda text: print(text, file=screen)) as lock,
-        open_log(plan.rundir, redactor, debug=debug, beginning=first_lines) as log,
+        open_log(plan.rundir, redactor, debug=debug) as log,
     ):
+        for line in (*(f"warning: {text}" for text in plan.evaluation.warnings), *keys.lines):
+            log.info(line)
         for warning in keys.warnings:
             screen.write(f"warning: {warning}\n")
         yield RunContext(plan.rundir, lock, env, redactor, log, screen)
@@ -104,6 +107,22 @@ def claim(rundir: RunDir) -> None:
                 "  choose another folder with --output_dir, or move these away"
             )
     rundir.create()
+
+
+def write_result(
+    plan: Plan, result: TaskResult, command: str, given: Mapping[str, Any], redactor: Redactor
+) -> TaskResult:
+    """Every document of a result, and its page; as it was written. `given`: `config` and `target` as far as the user
+    set them."""
+    from eval_factory.report.write import write_metrics, write_reports
+    from eval_factory.scoring.journal import read_answers_by_role, response_statistics
+
+    cache_db, config = plan.rundir.cache_db, plan.evaluation.as_dict()
+    write_metrics(result, response_statistics(cache_db), plan.rundir)
+    answers = read_answers_by_role(cache_db)
+    return write_reports(
+        result, plan.rundir, config=config, command=command, redactor=redactor, responses=answers, given=given
+    )
 
 
 def start_over(rundir: RunDir) -> None:

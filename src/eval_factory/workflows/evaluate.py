@@ -34,12 +34,11 @@ from eval_factory.plan.run_plan import Plan, make_plan
 from eval_factory.report.checksums import digests_of, write_checksums
 from eval_factory.report.documents import DIGITS_OF_SECONDS
 from eval_factory.report.reader import ResultViews
-from eval_factory.scoring.journal import read_answers_by_role
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.run_specs import needs_sandbox
 from eval_factory.tasks.upstreams import Upstream
 from eval_factory.workflows import resume
-from eval_factory.workflows.context import RunContext, lock_folder, show_warnings
+from eval_factory.workflows.context import RunContext, lock_folder, show_warnings, write_result
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
@@ -64,10 +63,8 @@ class Evaluated(ResultViews):
 def evaluate(
     request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO, evaluation: Evaluation | None = None
 ) -> Evaluated:
-    """Do it all, in this process; what goes on is shown on `screen`.
-
-    Args:
-        evaluation: what the request says, of who has read it.
+    """Do it all, in this process; what goes on is shown on `screen`. `evaluation`: what the request says, of who has
+    read it.
 
     Raises:
         EvalFactoryError: with the exit code of what went wrong.
@@ -114,20 +111,20 @@ def asked(
     read: resume.DataRead,
 ) -> tuple[Ran, Sequence[str]]:
     """By helm-run, in several looks where the configuration says so; with the arguments of the last one."""
-    is_being_probed = options.probed is None and not options.no_preflight
-    settings = replace(settings, probed=options.probed, is_being_probed=is_being_probed)
+    settings = replace(settings, probed=frozenset() if options.no_preflight else options.probed)
 
     def while_helm_is_imported() -> str | None:
         nonlocal settings
         refuse_full_disk(plan.rundir.root)
         # no daemon: it would die with an import locked
         threading.Thread(target=get_ready_to_collect, args=(plan.upstream,)).start()
-        endpoints = replace(plan, asks_model=options.asks_model).endpoints
-        probed = probe_all(context, endpoints, options.limits) if settings.is_being_probed else None
+        if settings.probed is not None:  # the first look probes, or somebody did before
+            probed = settings.probed
+        else:
+            probed = probe_all(context, replace(plan, asks_model=options.asks_model).endpoints, options.limits)
         plan.rundir.run_state.unlink(missing_ok=True)
-        if settings.is_being_probed:  # a further look probes nobody
-            settings = replace(settings, probed=probed, is_being_probed=False)
-        return None if probed is None else json.dumps(sorted(probed))
+        settings = replace(settings, probed=probed)
+        return json.dumps(sorted(probed))
 
     def ask(argv: Sequence[str]) -> Ran:
         nonlocal settings
@@ -252,9 +249,7 @@ def collect_and_report(
     context: RunContext, plan: Plan, argv: Sequence[str], ran: Ran, read: resume.DataRead
 ) -> Evaluated:
     """Collect the result and write every report of it."""
-    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
-    from eval_factory.scoring.journal import response_statistics
     from eval_factory.scoring.provenance import installed_packages, with_run_files
 
     started = time.monotonic()
@@ -262,16 +257,7 @@ def collect_and_report(
     result = collect(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, git_hash=commit, data_bundle=read.bundle)
     write_atomic(plan.rundir.packages, installed_packages(environment_of(plan.upstream)))
     result = with_run_files(result, plan.rundir, ran.folders)
-    write_metrics(result, response_statistics(plan.rundir.cache_db), plan.rundir)
-    written = write_reports(
-        result,
-        plan.rundir,
-        config=plan.evaluation.as_dict(),
-        command=shlex.join(argv),
-        redactor=context.redactor,
-        responses=read_answers_by_role(plan.rundir.cache_db),
-        given=plan.evaluation.as_given(),
-    )
+    written = write_result(plan, result, shlex.join(argv), plan.evaluation.as_given(), context.redactor)
     complete = not result.something_to_ask
     digests = digests_of(plan.rundir, ran.folders, result.provenance.run_files)
     state = resume.ended_run(plan, ran.folders, run_id=ran.run_id, wall_s=ran.wall_s, complete=complete, read=read)

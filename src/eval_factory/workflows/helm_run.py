@@ -125,10 +125,8 @@ def run_helm(
 
 def summarize(context: RunContext, argv: Sequence[str], *, keeps_log: bool = True) -> None:
     """helm-summarize; once more where it fails, because now and then it dies of what has nothing to do with the runs:
-    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako.
-
-    Args:
-        keeps_log: whether the log is there afterwards, and can be named.
+    of an `AST constructor recursion depth mismatch` of Python's compiler, inside Mako. `keeps_log`: whether the log is
+    there afterwards, and can be named.
 
     Raises:
         HelmError: it failed twice; with its last lines.
@@ -152,19 +150,17 @@ def stopped_by(limit: str, budget: Budget, spent: Spending, *, countable: bool, 
     """
     most = getattr(budget, limit)
     rest = "run the same command again: only the rest is asked"
-    sent = f"{spent.requests} requests, {spent.tokens} tokens"
-    cost = f", {formats.money(spent.cost)}"
-    with_cost = cost if spent.cost else ""
+    cost = f", {formats.money(spent.cost)}" if spent.cost or (limit == MAX_COST and countable) else ""
+    sent = f"{spent.requests} requests, {spent.tokens} tokens{cost}"
     if not countable:
         what = "cost" if limit == MAX_COST else "tokens"
         why = f"{limit} ({most:g}) cannot be held, for an answer came whose {what} nobody knows"
-        return f"{why}; sent so far: {sent}{with_cost}", f"leave out {limit}, or count by max_requests, and {rest}"
+        return f"{why}; sent so far: {sent}", f"leave out {limit}, or count by max_requests, and {rest}"
     of_suite = shared and (most is None or spent.by_limit(math.inf)[limit] < most)
     if of_suite:
-        used_up = f"{limit} of the suite is reached; sent so far by this cell: {sent}{with_cost}"
+        used_up = f"{limit} of the suite is reached; sent so far by this cell: {sent}"
     else:
-        number = "" if most is None else f" ({most:g})"
-        used_up = f"{limit}{number} is reached; sent so far: {sent}{cost if limit == MAX_COST else with_cost}"
+        used_up = f"{limit}{'' if most is None else f' ({most:g})'} is reached; sent so far: {sent}"
     if limit == MAX_WALL:
         return used_up, (
             f"run the same command again, or raise {limit} where it is too short to begin: only the rest is asked"
@@ -298,9 +294,7 @@ def blocked_hosts(events: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def raise_for_failure(plan: Plan, run: EndedHelmRun, log: logging.Logger, *, shared: bool) -> None:
-    """
-    Args:
-        shared: it ran within the limits of a suite.
+    """`shared`: it ran within the limits of a suite.
 
     Raises:
         NotReportableError: a limit was reached, and something is missing.

@@ -57,10 +57,8 @@ def upstream_named(name: str) -> Upstream:
 
 
 def install(upstream: Upstream, *, wheels: Path | None, env: Mapping[str, str], screen: TextIO) -> Path:
-    """Make its environment, with the Python of this program. One that is there and works is left as it is.
-
-    Args:
-        wheels: a folder that packages are taken from, and from nowhere else: what `download` put there.
+    """Make its environment, with the Python of this program. One that is there and works is left as it is. `wheels`: a
+    folder that packages are taken from, and from nowhere else: what `download` put there.
 
     Raises:
         ConfigError: it is not one that has an environment of its own, or the folder holds something else.

@@ -8,7 +8,6 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +91,21 @@ def data_read(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | No
 
 def data_settings(plan: Plan, bundle: run_data.BundleInUse | None, env: Mapping[str, str]) -> HelmRunSettings:
     """helm-run's settings about its data: where they are, at which revision, what may be contacted."""
-    of_the_user = {ALL_FILES: "1"} if run_data.takes_all_files(plan, env) else {}
-    settings = HelmRunSettings(pins=run_data.pins_of(plan), libraries=of_the_user)
     extra, cluster = plan.evaluation.run.config.params.extra, plan.evaluation.task.helm.cluster
-    settings = replace(settings, probe_judges=extra.probe_judges, only_generate=extra.only_generate)
+    sample = None
     if extra.sample_seed is not None:
-        settings = replace(settings, sample=SampleSettings(extra.sample_seed, cluster.field if cluster else None))
+        sample = SampleSettings(extra.sample_seed, cluster.field if cluster else None)
     if extra.instances is not None:
-        settings = replace(settings, sample=SampleSettings(0, ids=tuple(extra.instances)))
+        sample = SampleSettings(0, ids=tuple(extra.instances))
     if (stop := plan.evaluation.stop_when) is not None:
-        settings = replace(settings, sample=SampleSettings(stop.seed, in_one_order=True))
+        sample = SampleSettings(stop.seed, in_one_order=True)
+    settings = HelmRunSettings(
+        pins=run_data.pins_of(plan),
+        probe_judges=extra.probe_judges,
+        only_generate=extra.only_generate,
+        sample=sample,
+        libraries={ALL_FILES: "1"} if run_data.takes_all_files(plan, env) else {},
+    )
     if bundle is not None:
         settings = run_data.with_bundle(settings, bundle, plan)
     if extra.offline:

@@ -32,13 +32,12 @@ from eval_factory.plan.run_plan import KEPT_BY, Plan, make_plan
 from eval_factory.report.checksums import leads_inside
 from eval_factory.report.documents import run_config
 from eval_factory.report.reader import StoredResult, load_result
-from eval_factory.scoring.journal import read_answers_by_role, response_statistics
 from eval_factory.scoring.judge_passports import PASSPORT
 from eval_factory.tasks.custom_benchmark import JURY, Benchmark, load_benchmark
 from eval_factory.tasks.framework import DATA_PATH, load_framework
 from eval_factory.tasks.message_files import holds_conversations
 from eval_factory.tasks.own_data import files_of
-from eval_factory.workflows.context import claim
+from eval_factory.workflows.context import claim, write_result
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.resume import LastRunState, read_state
 
@@ -150,7 +149,6 @@ def recollected(rundir: RunDir, stored: StoredResult) -> Iterator[Recollected]:
 def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: Plan) -> Recollected:
     import jsonschema  # imported here, as all that takes long
 
-    from eval_factory.report.write import write_metrics, write_reports
     from eval_factory.scoring.collect import collect
     from eval_factory.scoring.provenance import run_files
 
@@ -173,28 +171,18 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
         notes.append("logs/events.jsonl is not here: when the run began and ended was not looked up again")
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
-    document = stored_document(rundir)
-    config = plan.evaluation.as_dict()
+    document, config = stored_document(rundir), plan.evaluation.as_dict()
+    command = str(document.get("command", ""))
     # which values were set, and which are defaults, stands nowhere else; every value that differs is found
     then = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
     set_by_user = {name: values_at(then.get(name), config[name]) for name in ("config", "target")}
-    write_metrics(result, response_statistics(shadow.cache_db), shadow)
     try:
-        write_reports(
-            result,
-            shadow,
-            config=config,
-            command=str(document.get("command", "")),
-            redactor=Redactor(),
-            responses=read_answers_by_role(shadow.cache_db),
-            given=set_by_user,
-        )
+        write_result(plan, result, command, set_by_user, Redactor())
     except jsonschema.ValidationError as error:
         raise HelmError(f"{rundir.helm}: gives a result that none can be: {error.message}") from error
     info = plan.evaluation.framework.framework
     more = {KEPT_BY: document[KEPT_BY]} if KEPT_BY in document else {}
-    again = run_config(config, str(document.get("command", "")), info.name, info.pkg_name, more)
-    write_atomic(shadow.run_config, to_yaml(again))
+    write_atomic(shadow.run_config, to_yaml(run_config(config, command, info.name, info.pkg_name, more)))
     return Recollected(shadow, result, tuple(notes))
 
 
@@ -414,11 +402,8 @@ def rescore(folder: Path, request: Request, output_dir: Path, *, env: Mapping[st
 
 
 def copy_answers(source: RunDir, then: Provenance, rundir: RunDir) -> None:
-    """The answers of a finished run, of the model and of judges, into a folder without any; once.
-
-    Args:
-        then: of the finished run; its hash of cache.db says that nobody writes there, or wrote since.
-    """
+    """The answers of a finished run, of the model and of judges, into a folder without any; once. `then`: of the
+    finished run; its hash of cache.db says that nobody writes there, or wrote since."""
     origin = read_origin(rundir.cache_db)
     if rundir.cache_db.exists():
         if origin is None or origin.run_identity != then.run_identity:

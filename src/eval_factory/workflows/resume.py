@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -196,11 +195,8 @@ def program_sha256(package: Path) -> str:
 def unchanged_result(
     plan: Plan, runs: Sequence[Path], redactor: Redactor, *, git_hash: str | None
 ) -> TaskResult | None:
-    """The result as it stands; None where it has to be collected again.
-
-    Args:
-        git_hash: of the checkout that the program is of, now.
-    """
+    """The result as it stands; None where it has to be collected again. `git_hash`: of the checkout that the program is
+    of, now."""
     rundir = plan.rundir
     state, listed = read_state(rundir), listed_checksums(rundir)
     if state is None or rundir.attestation.name not in listed:
@@ -212,20 +208,9 @@ def unchanged_result(
     from eval_factory.scoring import provenance
 
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
-    started_at, ended_at = provenance.began_and_ended(rundir.events, state.run_id)
     now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(listed, rundir)
-    inputs = now.digest_of_inputs({
-        "eval_factory": eval_factory.__version__,
-        "python": platform.python_version(),
-        "platform": provenance.platform_of_this(),
-        "framework_sha256": sha256_of(framework_path()),
-        "lock_sha256": provenance.lock_sha256(environment_of(plan.upstream)),
-        "git_hash": git_hash,
-        "dataset_files": provenance.dataset_files(plan, scenario),
-        "started_at": started_at,
-        "ended_at": ended_at,
-    })  # fmt: skip
-    if state.inputs != inputs:
+    made = provenance.provenance_of(plan, scenario, "", git_hash, None, run_id=state.run_id)
+    if state.inputs != now.digest_of_inputs(vars(made)):
         return None
     texts = (
         file.read_text("utf-8", errors="replace")

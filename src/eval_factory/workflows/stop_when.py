@@ -61,10 +61,8 @@ def grid_line(evaluation: Evaluation) -> str | None:
 def ask_in_looks(
     context: RunContext, plan: Plan, stop: StopWhen, read: DataRead, ask: Callable[[Sequence[str]], Ran], *, debug: bool
 ) -> tuple[Ran, Sequence[str]]:
-    """The last look, with the time of all, and the arguments of its helm-run.
-
-    Args:
-        ask: runs helm-run with these arguments to its end.
+    """The last look, with the time of all, and the arguments of its helm-run. `ask`: runs helm-run with these arguments
+    to its end.
 
     Raises:
         ConfigError: no look can say whether the rule holds.

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory import __version__
-from eval_factory.core.errors import EvalFactoryError, NotReportableError, PrerequisiteError
-from eval_factory.core.plain_yaml import YamlError, parse_own
-from eval_factory.core.results import SCHEMA_VERSION
+from eval_factory.core.errors import ConfigError, EvalFactoryError, NotReportableError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir, sha256_of
 from eval_factory.core.safe_files import foreign_files
 from eval_factory.report.checksums import ChecksumsError, digests_of, read_checksums, result_statement
@@ -154,12 +152,7 @@ def _of_checksums(rundir: RunDir) -> Iterator[Finding | str]:
     except ChecksumsError as error:
         yield Finding(rundir.checksums.name, "", str(error))
         return
-    for name, digest in listed.items():
-        now = _digest(rundir, name)
-        if now == _MISSING:
-            yield Finding(name, "", "is missing; SHA256SUMS lists it")
-        elif now != digest:
-            yield Finding(name, "", "its SHA-256 is another than in SHA256SUMS")
+    yield from _other_digests(rundir, listed, rundir.checksums.name)
     runs = [rundir.root / name for name in last_state(rundir).runs]
     unlisted = sorted(digests_of(rundir, runs).keys() - listed.keys())
     if rundir.attestation.is_file() and rundir.attestation.name not in listed:
@@ -197,31 +190,19 @@ def _of_files(rundir: RunDir, made: Recollected, stored: StoredResult) -> Iterat
             yield Finding(f"{rundir.responses.name}/{path.name}", "", "cache.db has no answers of this role")
 
 
-class _AlteredError(EvalFactoryError):
-    """A file that this version wrote, and would not write so."""
-
-
 def _loaded(rundir: RunDir) -> StoredResult:
     """
     Raises:
         PrerequisiteError: there is no result, or another version's.
-        _AlteredError: it says that it is this version's, and is not of its schema.
+        ConfigError: this version wrote it, and would not write it so.
     """
     try:
         return load_result(rundir.root)
     except PrerequisiteError as error:
         state = read_state(rundir)
-        if state is not None and is_of_now(state) and _schema_version(rundir) == SCHEMA_VERSION:
-            raise _AlteredError(str(error)) from error
+        if state is not None and is_of_now(state) and rundir.evaluation_config.is_file():
+            raise ConfigError(str(error)) from error
         raise
-
-
-def _schema_version(rundir: RunDir) -> Any:
-    try:
-        document = parse_own(rundir.evaluation_config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, YamlError):
-        return None
-    return document.get("schema_version") if isinstance(document, dict) else None
 
 
 def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Finding]:
@@ -239,17 +220,18 @@ def _findings_of_statement(rundir: RunDir, stored: StoredResult) -> Iterator[Fin
         return
     now = {file: _digest(rundir, file) for file in subjects}
     again: Any = json.loads(json.dumps(result_statement(stored.result, now)))
-    for file, digest in now.items():
-        if subjects[file] != digest:
-            yield Finding(file, "", f"its SHA-256 is another than in {name}")
+    yield from _other_digests(rundir, subjects, name)
     for one in differences({**document, "subject": []}, {**again, "subject": []}):
         yield _finding(name, one, _RESULT)
 
 
 def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Iterator[Finding]:
     for name, digest in listed.items():
-        if (now := _digest(rundir, name)) != digest:
-            yield Finding(name, "", f"its SHA-256 is {now}, and {where} says {digest}")
+        now = _digest(rundir, name)
+        if now == _MISSING:
+            yield Finding(name, "", f"is missing; {where} lists it")
+        elif now != digest:
+            yield Finding(name, "", f"its SHA-256 is another than in {where}")
 
 
 def _digest(rundir: RunDir, name: str) -> str:

@@ -15,7 +15,8 @@ KEY = "a-known-key-value-1"
 def test_a_line_of_the_log_is_redacted_printable_and_cannot_be_imitated(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
     rundir.create()
-    with open_log(rundir, Redactor([KEY]), debug=False, beginning=["begun"]) as log:
+    with open_log(rundir, Redactor([KEY]), debug=False) as log:
+        log.info("begun")
         log.error("first %s \x1b[2J\u2028\n  second\n2026-01-01 00:00:00,000 ERROR a false one", KEY)
     begun, first, second, third = rundir.program_log.read_text("utf-8").rstrip("\n").split("\n")
     assert begun.endswith(" INFO begun")

@@ -92,7 +92,7 @@ def test_another_program(name: str, folder: RunDir, tmp_path: Path, monkeypatch:
     other.write_text("x: 1")
     changes: dict[str, tuple[object, str, Callable[..., object]]] = {
         "program": (resume, "program_of_this", lambda: "0" * 64),
-        "framework": (resume, "framework_path", lambda: other),
+        "framework": (provenance, "framework_path", lambda: other),
         "packages": (provenance, "installed_packages", lambda _environment: "numpy==0\n"),
         "python": (platform, "python_version", lambda: "3.0.0"),
         "machine": (provenance, "platform_of_this", lambda: {"machine": "other"}),
