@@ -22,19 +22,12 @@ from eval_factory.helm.output import AdapterSpec, drawn_sample
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.upstreams import MEDHELM
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
 _TOKENS = ("max_tokens", "max_completion_tokens")
 """Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})  # fields of a request that are compared by their values
-
-_WITHOUT_ENTRIES = frozenset(
-    {"health_bench", "health_bench_professional", "medxpert_qa_text", "sct_bench", "synt_family_disclosure",
-     "synt_right_of_access", "synt_written_consent"}
-)  # fmt: skip
-"""Run specs of medhelm whose results stand on its leaderboard, and whose settings stand nowhere."""
 
 
 class LeaderboardEntry(StrictModel):
@@ -81,22 +74,13 @@ class ComparedRun:
 def comparability_of(facts: ComparedRun) -> Comparability:
     """The stamp of a finished run. Raises HelmError."""
     upstream, board = str(facts.plan.upstream), load_medhelm_leaderboard()
-    helm, task = facts.plan.evaluation.task.helm, facts.plan.task_name
-    entry = board.run_specs.get(helm.run_spec)
-    no_result = f"MedHELM's leaderboard ({upstream}) has no result of {{}}: there is nothing to compare with"
-    why = None
-    if helm.run_spec in _WITHOUT_ENTRIES and helm.upstream is MEDHELM:
-        entries = f"no run entry of {upstream} is of {helm.run_spec}, so there is nothing to compare with"
-        why = f"the leaderboard's settings of this benchmark are not published: {entries}"
-    elif helm.any_run_spec:
-        tasks = "as the tasks of 'eval-factory ls' are"
-        why = f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}"
-    elif entry is None:
-        why = no_result.format(task)
-    elif not_run := _argument_not_run(facts.plan, entry):
-        why = no_result.format(f"{task} with {not_run}")
-    if why is not None or entry is None:
-        return Comparability(None, why, upstream=upstream)
+    helm, what = facts.plan.evaluation.task.helm, facts.plan.task_name
+    entry = None if helm.any_run_spec else board.run_specs.get(helm.run_spec)
+    if entry is not None and (not_run := _argument_not_run(facts.plan, entry)):
+        entry, what = None, f"{what} with {not_run}"
+    if entry is None:
+        settings = f"no published settings of MedHELM's leaderboard ({upstream}) are of {what}"
+        return Comparability(None, f"{settings}: there is nothing to compare with", upstream=upstream)
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
