@@ -119,14 +119,14 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
         tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
         effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
         yield Deviation("max_tokens", granted, tokens, effect)
-    own, helms = "the model's own default was used", ", as HELM's client has it for OpenAI's reasoning models alone"
-    for name, value, effect, not_sent in (
-        ("temperature", board.temperature, "answers vary from run to run", own + helms),
-        ("top_p", board.top_p, "answers are drawn from another set of tokens", own),
+    for name, value, effect in (
+        ("temperature", board.temperature, "answers vary from run to run"),
+        ("top_p", board.top_p, "answers are drawn from another set of tokens"),
     ):
         here = _unlike(sent, (name,), value)
         if here is not None:
-            yield Deviation(name, value, here, not_sent if NOT_SENT in str(here) else effect)
+            own = "the model's own default was used"
+            yield Deviation(name, value, here, own if NOT_SENT in str(here) else effect)
 
 
 def _token_names(plan: Plan) -> tuple[str, ...]:
