@@ -258,12 +258,11 @@ def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequen
         EvalFactoryError: with the exit code of what went wrong. A limit that is not kept raises nothing: `outcome`,
             and `exit_code`, say so.
     """
-    from eval_factory.analysis.gate import check_lock, evaluate_policy, load_policy
+    from eval_factory.analysis.gate import evaluate_policy, load_policy
 
     read = load_policy(Path(policy))
-    locked_at = check_lock(read)
     held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
-    return evaluate_policy(read, held, against, locked_at)
+    return evaluate_policy(read, held, against)
 
 
 def calibrate(

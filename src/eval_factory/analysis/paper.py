@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.analysis import suite_words as words
-from eval_factory.analysis.gate import check_lock, load_policy
+from eval_factory.analysis.gate import load_policy
 from eval_factory.analysis.suite_results import FinishedCell, SuiteResults, suite_results
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -97,7 +97,7 @@ def evidence_of_panel(
     plan: dict[str, Any] = {"change": change}
     if policy is not None:
         found = load_policy(policy)
-        plan |= {"policy": found, "locked_at": check_lock(found)}
+        plan |= {"policy": found, "locked_at": found.locked_at}
     cite, panel = packs.citations(), packs.Panel(lines, head, plan)
     several = _Several(suite_results(_cells([], runs)), cite) if runs else None
     return packs.pack_of(name, panel.said(packs.texts()["panel"]["of"]), cite, several, panel)

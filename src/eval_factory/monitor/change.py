@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import check_lock, evaluate_policy, load_policy
+from eval_factory.analysis.gate import evaluate_policy, load_policy
 from eval_factory.analysis.gate_report import gate_text
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.nouns import Verdict
@@ -55,7 +55,6 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
         EvalFactoryError: as a look.
     """
     policy = load_policy(panel.policy)
-    locked_at = check_lock(policy)
     new = panel.with_target(_target_in(new_target))
     both = [{**panel.document["target"], "name": APPROVED}, {**new.document["target"], "name": CANDIDATE}]
     planned = new.planned(panel.folder / "changes" / "0")
@@ -81,7 +80,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Changed:
             report = ask_suite(panel.suite(folder, both), how)
             if (unfinished := unfinished_of([report], panel)) is not None:
                 return _of_looked(unfinished, new_target, text, None)
-            result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED], locked_at)
+            result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             tasks = list(dict.fromkeys(one.task for one in panel.limits))
             line = ledger.append(
                 CHANGE,
