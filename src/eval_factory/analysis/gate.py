@@ -216,8 +216,7 @@ class Check:
     outcome: Verdict
     message: str
     group: str | None = None  # `field=value`; None: all instances
-    allowed: float | None = None
-    """The limit, in the metric's own unit; of a drop, how far the candidate may be below the baseline."""
+    allowed: float | None = None  # the limit, in the metric's own unit; of a drop, how far below the baseline
     observed: float | None = None  # the candidate's score, or its difference from the baseline's (candidate - baseline)
     ci_low: float | None = None
     ci_high: float | None = None

@@ -25,8 +25,7 @@ from eval_factory.tasks.framework import DATA_PATH
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-_TOKENS = ("max_tokens", "max_completion_tokens")
-"""Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
+_TOKENS = ("max_tokens", "max_completion_tokens")  # names of the limit of an answer; the second is OpenAI's newer one
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})  # fields of a request that are compared by their values
 
 
@@ -36,12 +35,9 @@ class LeaderboardEntry(StrictModel):
     max_tokens: int  # what the run spec itself grants an answer
     max_length: int | None = None  # of a scenario that has such an argument: the leaderboard's value
     max_eval_instances: int | None = None  # None: as of all
-    arguments: dict[str, tuple[str, ...]] = {}
-    """Argument that chooses another evaluation -> the values that the leaderboard has."""
-    num_output_tokens: dict[str, int] = {}
-    """Model -> tokens, where the leaderboard granted it another number than all its other evaluations did."""
-    newest_data: bool = False
-    """Whether HELM names no revision of the data: then it is not known which one the leaderboard read."""
+    arguments: dict[str, tuple[str, ...]] = {}  # argument that chooses another evaluation -> the leaderboard's values
+    num_output_tokens: dict[str, int] = {}  # model -> tokens, where it was granted another number here
+    newest_data: bool = False  # whether HELM names no revision: nobody knows which one the leaderboard read
     collapsed: tuple[int, int] | None = None  # rows of the data, and the instances that HELM's scenario makes of them
 
 
@@ -51,8 +47,7 @@ class MedhelmLeaderboard(StrictModel):
     num_train_trials: int
     temperature: float
     top_p: float
-    num_output_tokens: dict[str, int]
-    """Model -> the tokens that the leaderboard granted its answers, for it thinks before it answers."""
+    num_output_tokens: dict[str, int]  # model -> tokens that it was granted, for it thinks before it answers
     judge_max_tokens: int
     run_specs: dict[str, LeaderboardEntry]
 

@@ -204,8 +204,7 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
 FEWEST_PROBED = 3  # questions, for a floor
 
 
-Marks = list[dict[str, float]]
-"""What judges gave a text that says nothing: of each question, judge -> its mark."""
+Marks = list[dict[str, float]]  # what judges gave to a text that says nothing: of each question, judge -> its mark
 
 
 def judge_probe(rubric: RubricTally | None, jury: Jury | None, draft: Draft) -> None:
