@@ -10,10 +10,10 @@ import pytest
 from eval_factory.core.results import JudgeProbe
 from eval_factory.helm import names, output
 from eval_factory.helm.trivial_answers import JudgedProbe, read_judge_probe, write_judge_probe
-from eval_factory.scoring.floors import marks_by_jury, marks_by_rubric, report_probe
+from eval_factory.scoring.floors import judge_probe, marks_by_jury, marks_by_rubric, report_probe
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
-from unit.builders import draft
+from unit.builders import draft, plan
 from unit.scoring.known import near
 
 
@@ -65,6 +65,23 @@ def test_too_few_marks_are_no_floor_and_a_note() -> None:
     report_probe(marks_by_jury([probe], MEDICATION, {"gpt": "gpt"}), found)
     assert found.judge_probe is None
     assert any("gave too few marks to a text that says nothing" in note for note in found.notes.texts())
+
+
+def test_what_judges_were_asked_is_read_where_they_were_asked(tmp_path: Path) -> None:
+    rubric = RubricTally("rubric_score", ("kind",), {})
+    without = draft()
+    judge_probe(rubric, None, without)
+    assert without.notes.texts() == ()
+    flags = {"config.type": "aci_bench", "config.params.extra.probe_judges": True}
+    here = plan({"config.output_dir": str(tmp_path), **flags})
+    here.rundir.helm.mkdir(parents=True)
+    said = {"rubric": {"criteria": [{"kind": {"criteria_met": True}}]}}
+    write_judge_probe(here.rundir.helm, ["0", "1", "2"], [said] * 3)
+    for number in range(3):
+        rubric.cases[str(number), 0, None] = JudgedCase((Criterion("a", 3),), None)
+    made = draft(plan=here)
+    judge_probe(rubric, None, made)
+    assert made.judge_probe == JudgeProbe(3, 1.0, {"kind": 1.0})
 
 
 @pytest.mark.parametrize("broken", [None, "{", "[1]", '[{"instance": 1}]'])
