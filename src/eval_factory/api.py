@@ -224,12 +224,11 @@ def compare(
 def gate(policy: Path | str, candidates: Sequence[Path | str], baselines: Sequence[Path | str] = ()) -> GateResult:
     """Hold output folders, or folders of them, against a policy (its YAML file). A limit that is not kept raises
     nothing: `outcome`, and `exit_code`, say so."""
-    from eval_factory.analysis.gate import check_lock, evaluate_policy, load_policy
+    from eval_factory.analysis.gate import evaluate_policy, load_policy
 
     read = load_policy(Path(policy))
-    locked_at = check_lock(read)
     held, against = ([Path(one) for one in several(folders)] for folders in (candidates, baselines))
-    return evaluate_policy(read, held, against, locked_at)
+    return evaluate_policy(read, held, against)
 
 
 def calibrate(

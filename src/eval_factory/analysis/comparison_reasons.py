@@ -19,16 +19,12 @@ Key = str  # the id of an instance; split and perturbation are those of the scor
 class InstanceValues:
     """The instances of a score: of its split and perturbation."""
 
-    values: Mapping[Key, float]
-    """The mean over trials. An instance without a value in some trial (failed, unjudged) is in `failed` instead."""
+    values: Mapping[Key, float]  # means over trials; an instance that lacks one is in `failed`
     failed: AbstractSet[Key]
     prompts: Mapping[Key, bytes]  # a short hash of what was asked, over all trials
-    unscored: AbstractSet[Key] = frozenset()
-    """Those of `failed` that were answered, and that the metric says nothing of."""
-    clusters: Mapping[Key, str] = field(default_factory=dict)
-    """What an instance shares its source with, where the task declares that."""
-    lowest: Mapping[Key, float] = field(default_factory=dict)
-    """Of a rubric's cases the least score that each can have; the highest is 1."""
+    unscored: AbstractSet[Key] = frozenset()  # those of `failed` that were answered: the metric says nothing
+    clusters: Mapping[Key, str] = field(default_factory=dict)  # what an instance shares its source with
+    lowest: Mapping[Key, float] = field(default_factory=dict)  # of a rubric's cases the least score; the highest is 1
     metric: str | None = None
 
     @property

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -105,10 +106,12 @@ class Policy:
     path: Path
     sha256: str  # of the file as it stands
     benchmarks: tuple[BenchmarkPolicy, ...]
+    locked_at: datetime | None = None  # None: it is not locked
 
 
 def load_policy(path: Path) -> Policy:
-    """Read and check a policy. Raises ConfigError: with every mistake that was found."""
+    """Read and check a policy. Raises ConfigError: with every mistake that was found; it is not the one that was
+    locked, or the lock cannot be read."""
     document = load_mapping(path, "`version: 1` and `benchmarks`, a mapping of tasks to their limits")
     try:
         file = PolicyFile.model_validate(document)
@@ -122,7 +125,8 @@ def load_policy(path: Path) -> Policy:
     problems = [f"{path}: {problem}" for one in benchmarks for problem in _problems(one)]
     if problems:
         raise ConfigError(problems)
-    return Policy(path, hashlib.sha256(path.read_bytes()).hexdigest(), tuple(benchmarks))
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Policy(path, sha256, tuple(benchmarks), _locked_at(path, sha256))
 
 
 def _problems(one: BenchmarkPolicy) -> Iterator[str]:
@@ -169,23 +173,19 @@ def lock_path(policy: Path) -> Path:
 
 
 def lock(policy: Policy, now: datetime) -> Path:
-    """Write the lock; a lock of the same policy stays as it is, with its time. Raises ConfigError: it is another's."""
+    """Write the lock; a policy that is locked keeps its lock, with its time."""
     path = lock_path(policy.path)
-    if path.exists():
-        check_lock(policy)
-        return path
-    record = {"sha256": policy.sha256, "locked_at": now.astimezone(timezone.utc).isoformat(timespec="seconds")}
-    write_atomic(path, json.dumps(record, indent=2) + "\n")
+    if policy.locked_at is None:
+        record = {"sha256": policy.sha256, "locked_at": now.astimezone(timezone.utc).isoformat(timespec="seconds")}
+        write_atomic(path, json.dumps(record, indent=2) + "\n")
     return path
 
 
-def check_lock(policy: Policy) -> datetime | None:
-    """When the policy was locked; None where it is not. Raises ConfigError: it is not the one that was locked, or the
-    lock cannot be read."""
-    path = lock_path(policy.path)
+def _locked_at(file: Path, sha256: str) -> datetime | None:
+    path = lock_path(file)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        sha256, locked_at = record["sha256"], datetime.fromisoformat(record["locked_at"])
+        locked, locked_at = record["sha256"], datetime.fromisoformat(record["locked_at"])
         if locked_at.tzinfo is None:
             raise ValueError("a time without its zone")
         locked_at = locked_at.astimezone(timezone.utc)
@@ -193,9 +193,9 @@ def check_lock(policy: Policy) -> datetime | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{path}: is no lock of a policy; remove it and lock the policy again") from None
-    if sha256 != policy.sha256:
+    if locked != sha256:
         raise ConfigError(
-            f"{policy.path}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; restore it, or remove"
+            f"{file}: was changed after it was locked on {locked_at:%Y-%m-%d %H:%M} UTC; restore it, or remove"
             f" {path.name} and lock the new one before the next run"
         )
     return locked_at
@@ -216,8 +216,7 @@ class Check:
     outcome: Verdict
     message: str
     group: str | None = None  # `field=value`; None: all instances
-    allowed: float | None = None
-    """The limit, in the metric's own unit; of a drop, how far the candidate may be below the baseline."""
+    allowed: float | None = None  # the limit, in the metric's own unit; of a drop, how far below the baseline
     observed: float | None = None  # the candidate's score, or its difference from the baseline's (candidate - baseline)
     ci_low: float | None = None
     ci_high: float | None = None
@@ -249,9 +248,7 @@ class GateResult:
         return 0 if self.outcome == Verdict.PASS else 1
 
 
-def evaluate_policy(
-    policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = (), locked_at: datetime | None = None
-) -> GateResult:
+def evaluate_policy(policy: Policy, candidates: Sequence[Path], baselines: Sequence[Path] = ()) -> GateResult:
     """Hold the candidate's results against the policy, and against the baseline's where it limits a drop; both are
     output folders, or folders of output folders.
 
@@ -276,14 +273,15 @@ def evaluate_policy(
         counted_as, folder = Verdict.PASS if passes else outcome, result.folder if result else None
         found.append(BenchmarkOutcome(one.task, one.tier, metric, outcome, checks, counted_as, folder))
     named = {one.task for one in policy.benchmarks}
+    of_lock = (_of_lock(task, new[task], policy.locked_at) for task in sorted(new.keys() & named))
     return GateResult(
         policy=policy.path,
         policy_sha256=policy.sha256,
         outcome=_worst(one.counted_as for one in found),
         benchmarks=tuple(found),
         not_in_policy=tuple(sorted(new.keys() - named)),
-        locked_at=locked_at,
-        notes=tuple(note for task in sorted(new.keys() & named) for note in _of_lock(task, new[task], locked_at)),
+        locked_at=policy.locked_at,
+        notes=tuple(chain.from_iterable(of_lock)),
     )
 
 

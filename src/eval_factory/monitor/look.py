@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eval_factory.analysis.gate import GateResult, check_lock, evaluate_policy, load_policy
+from eval_factory.analysis.gate import GateResult, evaluate_policy, load_policy
 from eval_factory.analysis.gate_report import gate_text
 from eval_factory.config.suite import Suite
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -326,7 +326,6 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
         EvalFactoryError: as a look.
     """
     policy = load_policy(panel.policy)
-    locked_at = check_lock(policy)
     new, nowhere = panel.with_target(_target_in(new_target)), panel.folder / "changes" / "0"
     planned = {one.plan.task_name for one in new.planned(nowhere)}
     if unknown := {one.task for one in policy.benchmarks} - planned:
@@ -354,7 +353,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             report = _ask_suite(panel.suite(folder, both), how)
             if (unfinished := _unfinished([report], panel)) is not None:
                 return unfinished
-            result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED], locked_at)
+            result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             line = ledger.append(
                 CHANGE,
                 epoch=history.epoch,

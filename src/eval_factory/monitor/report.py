@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from eval_factory.analysis.gate import check_lock, load_policy
+from eval_factory.analysis.gate import load_policy
 from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.core import formats
 from eval_factory.core.errors import ConfigError
@@ -458,7 +458,7 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
         if policy is not None and policy.sha256 == (history.baseline or {}).get("policy_sha256"):
             plan["policy"] = policy
     if "policy" in plan:
-        plan["locked_at"] = check_lock(plan["policy"])
+        plan["locked_at"] = plan["policy"].locked_at
     panel = LedgerWriter(history, plan)
     pack = evidence_of_panel(purpose, panel, [folder / run for run in panel.runs])
     return pack_page(pack) if as_page else pack_markdown(pack)

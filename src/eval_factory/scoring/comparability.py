@@ -22,19 +22,11 @@ from eval_factory.helm.output import AdapterSpec, read_run_record
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring.stated_models import same_model
 from eval_factory.tasks.framework import DATA_PATH
-from eval_factory.tasks.upstreams import MEDHELM
 
 _UNKNOWN = "unknown"
 NOT_SENT = "not sent"
-_TOKENS = ("max_tokens", "max_completion_tokens")
-"""Names under which endpoints take the limit of an answer; the second is what OpenAI's newer models want."""
+_TOKENS = ("max_tokens", "max_completion_tokens")  # names of the limit of an answer; the second is OpenAI's newer one
 COMPARED = frozenset({*_TOKENS, "temperature", "top_p"})  # fields of a request that are compared by their values
-
-_WITHOUT_ENTRIES = frozenset(
-    {"health_bench", "health_bench_professional", "medxpert_qa_text", "sct_bench", "synt_family_disclosure",
-     "synt_right_of_access", "synt_written_consent"}
-)  # fmt: skip
-"""Run specs of medhelm whose results stand on its leaderboard, and whose settings stand nowhere."""
 
 
 class LeaderboardEntry(StrictModel):
@@ -43,12 +35,9 @@ class LeaderboardEntry(StrictModel):
     max_tokens: int  # what the run spec itself grants an answer
     max_length: int | None = None  # of a scenario that has such an argument: the leaderboard's value
     max_eval_instances: int | None = None  # None: as of all
-    arguments: dict[str, tuple[str, ...]] = {}
-    """Argument that chooses another evaluation -> the values that the leaderboard has."""
-    num_output_tokens: dict[str, int] = {}
-    """Model -> tokens, where the leaderboard granted it another number than all its other evaluations did."""
-    newest_data: bool = False
-    """Whether HELM names no revision of the data: then it is not known which one the leaderboard read."""
+    arguments: dict[str, tuple[str, ...]] = {}  # argument that chooses another evaluation -> the leaderboard's values
+    num_output_tokens: dict[str, int] = {}  # model -> tokens, where it was granted another number here
+    newest_data: bool = False  # whether HELM names no revision: nobody knows which one the leaderboard read
     collapsed: tuple[int, int] | None = None  # rows of the data, and the instances that HELM's scenario makes of them
 
 
@@ -58,8 +47,7 @@ class MedhelmLeaderboard(StrictModel):
     num_train_trials: int
     temperature: float
     top_p: float
-    num_output_tokens: dict[str, int]
-    """Model -> the tokens that the leaderboard granted its answers, for it thinks before it answers."""
+    num_output_tokens: dict[str, int]  # model -> tokens that it was granted, for it thinks before it answers
     judge_max_tokens: int
     run_specs: dict[str, LeaderboardEntry]
 
@@ -81,22 +69,13 @@ class ComparedRun:
 def comparability_of(facts: ComparedRun) -> Comparability:
     """The stamp of a finished run. Raises HelmError."""
     upstream, board = str(facts.plan.upstream), load_medhelm_leaderboard()
-    helm, task = facts.plan.evaluation.task.helm, facts.plan.task_name
-    entry = board.run_specs.get(helm.run_spec)
-    no_result = f"MedHELM's leaderboard ({upstream}) has no result of {{}}: there is nothing to compare with"
-    why = None
-    if helm.run_spec in _WITHOUT_ENTRIES and helm.upstream is MEDHELM:
-        entries = f"no run entry of {upstream} is of {helm.run_spec}, so there is nothing to compare with"
-        why = f"the leaderboard's settings of this benchmark are not published: {entries}"
-    elif helm.any_run_spec:
-        tasks = "as the tasks of 'eval-factory ls' are"
-        why = f"a run entry of HELM's is not compared with MedHELM's leaderboard, {tasks}"
-    elif entry is None:
-        why = no_result.format(task)
-    elif not_run := _argument_not_run(facts.plan, entry):
-        why = no_result.format(f"{task} with {not_run}")
-    if why is not None or entry is None:
-        return Comparability(None, why, upstream=upstream)
+    helm, what = facts.plan.evaluation.task.helm, facts.plan.task_name
+    entry = None if helm.any_run_spec else board.run_specs.get(helm.run_spec)
+    if entry is not None and (not_run := _argument_not_run(facts.plan, entry)):
+        entry, what = None, f"{what} with {not_run}"
+    if entry is None:
+        settings = f"no published settings of MedHELM's leaderboard ({upstream}) are of {what}"
+        return Comparability(None, f"{settings}: there is nothing to compare with", upstream=upstream)
     deviations = (
         *_of_sampling(facts, board, entry),
         *_of_requests(facts),
@@ -135,14 +114,14 @@ def _of_sampling(facts: ComparedRun, board: MedhelmLeaderboard, entry: Leaderboa
         tokens_of, models = _listed(sorted(set(by_model.values()))), _listed(one.rpartition("/")[2] for one in by_model)
         effect = f"answers are cut off at another length; the leaderboard granted {tokens_of} tokens to {models}"
         yield Deviation("max_tokens", granted, tokens, effect)
-    own, helms = "the model's own default was used", ", as HELM's client has it for OpenAI's reasoning models alone"
-    for name, value, effect, not_sent in (
-        ("temperature", board.temperature, "answers vary from run to run", own + helms),
-        ("top_p", board.top_p, "answers are drawn from another set of tokens", own),
+    for name, value, effect in (
+        ("temperature", board.temperature, "answers vary from run to run"),
+        ("top_p", board.top_p, "answers are drawn from another set of tokens"),
     ):
         here = _unlike(sent, (name,), value)
         if here is not None:
-            yield Deviation(name, value, here, not_sent if NOT_SENT in str(here) else effect)
+            own = "the model's own default was used"
+            yield Deviation(name, value, here, own if NOT_SENT in str(here) else effect)
 
 
 def _token_names(plan: Plan) -> tuple[str, ...]:

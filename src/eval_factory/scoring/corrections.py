@@ -30,8 +30,7 @@ _BOXED = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf)\{([^{}]*)\}")
 _DIGITS = r"(?:[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)(?![.,]?\d|[/-]\d+[/-])"
 """With thousands separators, and a decimal comma where it cannot be one of these: 1,234 is 1234, and 12,34 is 12.34."""
-_NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")
-"""No number of its own: what stands in a date, a unit or a name (m^2, /1.73, CURB-65)."""
+_NUMBER = re.compile(rf"(?<![\w^./,-])(?<!\^\{{)[+-]?{_DIGITS}")  # not of a date, a unit or a name (m^2, CURB-65)
 _EITHER = r"(?:or|to|oder|bis|o|u|a|ou|à|versus|vs\.?)"
 _UNIT = r"(?: ?[%°a-zµμ][^\s\d,;:()='\"]{0,20}(?:\d[^\s,;:()='\"]{0,8})?){0,2}"
 _ALTERNATIVES = re.compile(
@@ -155,8 +154,7 @@ class Case:
     prompt: str
     completion: str
     gold: str  # the text of the first right reference; empty where there is none
-    helm: float | None
-    """HELM's own value of the metric; where several errata are about it, what the one before has made of it."""
+    helm: float | None  # HELM's value of the metric, or what an erratum before has made of it
     extra: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
     instance: str = ""  # its id, the same in every trial

@@ -37,9 +37,9 @@ def read_answers(path: Path, role: str | None = None) -> Iterator[dict[str, Any]
     return read_rows(path, ids, "SELECT * FROM responses WHERE rowid = ?", role=role)
 
 
-def typed_answers(path: Path, role: str | None = None) -> Iterator[Answer]:
-    """Every answer (of one role), oldest first; each is read once, whatever is then taken from it."""
-    return map(_typed, read_answers(path, role))
+def typed_answers(path: Path) -> Iterator[Answer]:
+    """Every answer, oldest first; each is read once, whatever is then taken from it."""
+    return map(_typed, read_answers(path))
 
 
 def _typed(row: Mapping[str, Any]) -> Answer:

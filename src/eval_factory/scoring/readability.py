@@ -161,11 +161,9 @@ SIGNS = ("unparsed", "refused", "thinking_stripped", "thinking_unfinished", "pro
 @dataclass
 class Readability:
     form: AnswerForm | None
-    look_up: Callable[[output.RequestState], CachedAnswer | None]
-    """The stored answer to a request; None: it is not there any more."""
+    look_up: Callable[[output.RequestState], CachedAnswer | None]  # the stored answer; None: it is gone
     signs: dict[str, set[InstanceKey]] = field(default_factory=lambda: {name: set() for name in SIGNS})
-    nothing: set[InstanceKey] = field(default_factory=set)
-    """Empty where something had to be said, and not because of unfinished thinking."""
+    nothing: set[InstanceKey] = field(default_factory=set)  # empty, and not because of unfinished thinking
     lenient: dict[InstanceKey, float] = field(default_factory=dict)
     same: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(hash of an answer, but for case and white space; hash of its question) -> how often they came."""

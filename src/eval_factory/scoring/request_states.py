@@ -79,10 +79,8 @@ def gold_and_choices(instance: output.Instance) -> tuple[str, tuple[str, ...]]:
 class RepeatedRows:
     """Goes through instances in their order. Of a text its hash is stored, never the text."""
 
-    repeated: set[str] = field(default_factory=set)
-    """Ids of instances of which an earlier one has the same question and the same gold answer."""
-    with_another_gold: set[str] = field(default_factory=set)
-    """Ids of those of which an earlier one has the same question, and none has the same gold answer too."""
+    repeated: set[str] = field(default_factory=set)  # ids of those with an earlier one's question and gold answer
+    with_another_gold: set[str] = field(default_factory=set)  # ids of those with an earlier one's question alone
     _first: dict[bytes, dict[bytes, str]] = field(default_factory=dict)
 
     def add(self, instance: str, question: str, gold: str, choices: Collection[str] = ()) -> bool:

@@ -25,21 +25,17 @@ class MetricValues:
 
     label: str
     name: str
-    helm_mean: float | None
-    """None where HELM has no mean of all: it has sub-splits apart, or these are not its own values."""
+    helm_mean: float | None  # None where HELM has no mean of all, and where these are not its own values
     scale: Ends | None = None  # the least and the greatest value that there can be, where that is known
     values: dict[InstanceKey, float] = field(default_factory=dict)
     split: str | None = None
     perturbation: str | None = None
-    counts: dict[InstanceKey, int] = field(default_factory=dict)
-    """How much HELM counted of an instance, where that is not one: the metric has a denominator of its own then."""
+    counts: dict[InstanceKey, int] = field(default_factory=dict)  # how much HELM counted of an instance, if not one
     parts: Mapping[InstanceKey, Sequence[InstanceKey]] = field(default_factory=dict)
     """Of a worst case: the instances, as they are and perturbed, of which it has the least value."""
-    clusters: Mapping[str, str] | None = None
-    """Id of an instance -> the source that it shares with others; None where the task declares no such."""
+    clusters: Mapping[str, str] | None = None  # id of an instance -> its source; None: the task declares none
     looks: float = 1  # as `intervals.describe` has it
-    lowest: Mapping[InstanceKey, float] | None = None
-    """The least value that an instance can have, where that is another for each: of a rubric's cases."""
+    lowest: Mapping[InstanceKey, float] | None = None  # the least value of each, where they differ: of a rubric
 
     def score(self, value: float, stats: Stats) -> Score:
         known = facts_of(self.name, self.scale)

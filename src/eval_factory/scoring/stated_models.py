@@ -29,8 +29,7 @@ MAX_MODEL = 200
 FAR_APART_DAYS = 7  # between the first and the last answer, from which on a note says so
 
 _PROVIDER = re.compile(r"\A(?:[a-z]+\.)+(?=[a-z])")
-_REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)
-"""Of a repository (`org/model@refs/pr/1`). A name may begin with an @ of its own (`@cf/meta/...`)."""
+_REVISION = re.compile(r"(.+?)@(.+)", re.DOTALL)  # of a repository (`org/model@refs/pr/1`); a name may begin with an @
 _DEPLOYED_VERSION = re.compile(r"-v\d+:\d+\Z")
 _MONTH, _DAY = "(?:0[1-9]|1[0-2])", "(?:0[1-9]|[12]\\d|3[01])"
 _RELEASE = re.compile(

@@ -37,10 +37,8 @@ _MAX_LABEL = 80
 @dataclass(frozen=True)
 class Clusters:
     rule: ClusterRule
-    recorded: Mapping[str, str] = field(default_factory=dict)
-    """What the pattern finds -> the source, where the rule looks that up in the scenario's data."""
-    remembered: Mapping[str, str] = field(default_factory=dict)
-    """Id of an instance -> its source as an earlier collection found it, where those data are not here any more."""
+    recorded: Mapping[str, str] = field(default_factory=dict)  # what the pattern finds -> the source, by the data
+    remembered: Mapping[str, str] = field(default_factory=dict)  # id -> its source, where those data are gone
 
     @classmethod
     def of(
@@ -84,8 +82,7 @@ class Clusters:
 class Tally:
     judges: dict[str, JudgeCounts] = field(default_factory=dict)
     requested: set[InstanceKey] = field(default_factory=set)
-    splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Split -> ids of the instances that were asked."""
+    splits: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # split -> ids
     failed: set[InstanceKey] = field(default_factory=set)
     unscorable: dict[InstanceKey, tuple[str, str | None]] = field(default_factory=dict)
     """Those of the failed that were answered: why HELM cannot score them, and their split; none is asked again."""
@@ -103,8 +100,7 @@ class Tally:
     nothing_right: int = 0  # instances with a right answer that HELM's quasi metrics take for nothing
     has_pictures: bool = False  # whether a question shows one
     rows: request_states.RepeatedRows = field(default_factory=request_states.RepeatedRows)
-    clusters: dict[str, str] = field(default_factory=dict)
-    """Id of an instance -> the source that it shares with others, where the task declares such."""
+    clusters: dict[str, str] = field(default_factory=dict)  # id of an instance -> the source that it shares with others
     sources: Clusters | None = None
     is_quasi: bool = False  # whether HELM computed one of its quasi metrics
     prompts: Any = field(default_factory=hashlib.sha256)

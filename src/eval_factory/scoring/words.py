@@ -6,8 +6,7 @@ import re
 
 from eval_factory.core.plain_yaml import packaged
 
-MAX_REFUSAL = 400
-"""Characters. What goes on for longer says something beside: that it is no physician, and then what to do."""
+MAX_REFUSAL = 400  # characters; who goes on for longer says something beside, as what to do
 
 _WORDS = packaged("scoring/words.yml")
 

@@ -196,7 +196,7 @@ def test_a_run_begun_before_the_lock_is_noted(tmp_path: Path, began: str | None,
     path = tmp_path / "policy.yml"
     path.write_text("version: 1\nbenchmarks: {pubmed_qa: {min: 0.1}, head_qa: {min: 0.1}}")
     policy = load_policy(path)
-    found = evaluate_policy(policy, [folder, other], locked_at=LOCKED)
+    found = evaluate_policy(replace(policy, locked_at=LOCKED), [folder, other])
     assert found.locked_at == LOCKED
     assert [one.startswith(f"pubmed_qa: {note}") for one in found.notes] == ([True] if note else [])
     assert evaluate_policy(policy, [folder, other]).notes == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eval_factory.analysis.gate import check_lock, load_policy, lock
+from eval_factory.analysis.gate import load_policy, lock
 from eval_factory.analysis.paper import evidence_of_panel, written_for
 from eval_factory.cli.main import cli
 from eval_factory.cli.result_commands import _PURPOSES
@@ -158,7 +158,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
 
     def text() -> str:
         found = load_policy(policy)
-        plan = {"change": "another model", "policy": found, "locked_at": check_lock(found)}
+        plan = {"change": "another model", "policy": found, "locked_at": found.locked_at}
         return pack_markdown(evidence_of_panel("pccp", LedgerWriter(History(lines, head="e" * 64), plan), [folder]))
 
     for sentence in (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.results import JudgeProbe
 from eval_factory.helm import names, output
-from eval_factory.scoring.floors import marks_by_jury, marks_by_rubric, report_probe
+from eval_factory.scoring.floors import judge_probe, marks_by_jury, marks_by_rubric, report_probe
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.tasks.rubric_case import Criterion
-from unit.builders import draft
+from unit.builders import draft, plan
 from unit.scoring.known import near
 
 
@@ -61,3 +62,21 @@ def test_too_few_marks_are_no_floor_and_a_note() -> None:
     report_probe(marks_by_jury(probes, MEDICATION, {"gpt": "gpt"}), found)
     assert found.judge_probe is None
     assert any("gave too few marks to a text that says nothing" in note for note in found.notes.texts())
+
+
+def test_what_judges_were_asked_is_read_where_they_were_asked(tmp_path: Path) -> None:
+    rubric = RubricTally("rubric_score", ("kind",), {})
+    without = draft()
+    judge_probe(rubric, None, without)
+    assert without.notes.texts() == ()
+    flags = {"config.type": "aci_bench", "config.params.extra.probe_judges": True}
+    here = plan({"config.output_dir": str(tmp_path), **flags})
+    here.rundir.helm.mkdir(parents=True)
+    said = {"rubric": {"criteria": [{"kind": {"criteria_met": True}}]}}
+    probes = dict.fromkeys("012", said)
+    (here.rundir.helm / names.RUN_RECORD_FILE).write_text(json.dumps({"judge_probe": probes}))
+    for number in range(3):
+        rubric.cases[str(number), 0, None] = JudgedCase((Criterion("a", 3),), None)
+    made = draft(plan=here)
+    judge_probe(rubric, None, made)
+    assert made.judge_probe == JudgeProbe(3, 1.0, {"kind": 1.0})
