@@ -99,30 +99,6 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
 DECREASE = 0.7
 
 
-class AdaptiveLimit:
-    """How many at once, as the endpoint's answers have it; whoever uses it keeps threads apart.
-
-    Additive increase, multiplicative decrease: D.-M. Chiu and R. Jain, Computer Networks and ISDN Systems 17, 1989.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self.allowed, self._last_decrease = float(most), float(most), 0.0
-
-    @property
-    def slots(self) -> int:
-        return max(1, int(self.allowed))
-
-    def too_many(self, since: float, now: float) -> None:
-        """A request that began at `since` was refused: go down, once for all that were under way together."""
-        if since >= self._last_decrease:
-            self.allowed = max(1.0, self.allowed * DECREASE)
-            self._last_decrease = now
-
-    def answered(self) -> None:
-        """One slot more for each round of answers."""
-        self.allowed = min(self._most, self.allowed + 1.0 / self.allowed)
-
-
 class _Window:
     """So much in any interval of a minute."""
 
@@ -152,11 +128,14 @@ class _Window:
 class Limit(Generic[_Key]):
     """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when nobody gets one.
 
-    No thread, no socket and no timer is in here: whoever uses it keeps threads apart, and asks again in time.
+    How many have a slot follows the answers by additive increase and multiplicative decrease: D.-M. Chiu and R. Jain,
+    Computer Networks and ISDN Systems 17, 1989. No thread, no socket and no timer is in here: whoever uses it keeps
+    threads apart, and asks again in time.
     """
 
     def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
+        self._clock, self._most = clock, float(most.parallelism)
+        self._allowed, self._last_decrease = self._most, 0.0
         self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
         self._coming = itertools.count()
         self._waiting = set[_Key]()
@@ -184,19 +163,20 @@ class Limit(Generic[_Key]):
         self._waiting.discard(key)
         self._minutes.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
-            self._at_once.answered()
+            self._allowed = min(self._most, self._allowed + 1.0 / self._allowed)  # one more for each round of answers
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
         if key in self._since:
             now = self._clock()
-            self._at_once.too_many(self._since[key], now)
+            if self._since[key] >= self._last_decrease:  # once for all that were under way together
+                self._allowed, self._last_decrease = max(1.0, self._allowed * DECREASE), now
             self._closed_until = max(self._closed_until, now + (pause or 0.0))
 
     def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
         now = self._clock()
-        while self._waiting and len(self._since) < self._at_once.slots and now >= self._closed_until:
+        while self._waiting and len(self._since) < int(self._allowed) and now >= self._closed_until:
             *_, key = heapq.heappop(self._queue)
             if key in self._waiting:
                 self._waiting.remove(key)

@@ -246,7 +246,7 @@ class RetryingClient:
 
     def _pause_after(self, error: TransportError, tries: _Tries, turn: Turn, latency: float) -> float | None:
         """Seconds to the next try, at once where another server is well; None where there is none."""
-        another = not error.stray and self._servers.failed(turn.server, turn.since, _asked(error.headers))
+        another = not error.stray and self._servers.failed(turn.server, _asked(error.headers))
         lost = error.silent and latency < self._timeout_s
         if another and lost:
             tries.moves += 1
