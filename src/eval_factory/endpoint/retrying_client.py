@@ -214,7 +214,7 @@ class RetryingClient:
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
-                with self._servers.turn(avoid) as turn:
+                with self._servers.turn(body, avoid) as turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
                     refused = partial(_note_refused, note, attempt, started)
@@ -311,7 +311,6 @@ class RetryingClient:
         headers = {"Authorization": authorization} if authorization else {}
         if self._use_nvcf:  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
-        server.admission.wait_for_rate(body)
         self._raise_if_stopped()
         sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from eval_factory.core.secrets import Redactor, filled
 from eval_factory.core.urls import reached, request_url
@@ -90,15 +91,15 @@ class Servers:
         return any(server.has_answered for server in self.all)
 
     @contextmanager
-    def turn(self, avoid: Server | None = None) -> Iterator[Turn]:
-        """A slot at one of them; not at `avoid` where another may be asked.
+    def turn(self, body: Mapping[str, Any], avoid: Server | None = None) -> Iterator[Turn]:
+        """A slot for a request at one of them; not at `avoid` where another may be asked.
 
         To leave it without an exception says that the server answered.
         """
         with nullcontext() if self._together is None else self._together.slot():
             server = self._next(avoid)
             try:
-                with server.admission.slot() as slot:
+                with server.admission.slot(body) as slot:
                     yield Turn(server, slot)
             finally:
                 with self._lock:

@@ -86,14 +86,14 @@ def name_of(server: Server) -> str:
 def chosen(found: Servers, times: int, avoid: Server | None = None) -> str:
     """Who is asked when so many requests come at once."""
     with ExitStack() as stack:
-        return "".join(name_of(stack.enter_context(found.turn(avoid)).server) for _ in range(times))
+        return "".join(name_of(stack.enter_context(found.turn(BODY, avoid)).server) for _ in range(times))
 
 
 def test_the_fewest_under_way_and_in_turn(clock: Clock) -> None:
     found = three()
     assert Counter(chosen(found, 6)) == {"a": 2, "b": 2, "c": 2}
     assert {chosen(found, 1) for _ in range(3)} == {"a", "b", "c"}
-    with found.turn() as first, found.turn() as second:
+    with found.turn(BODY) as first, found.turn(BODY) as second:
         (third,) = set(found.all) - {first.server, second.server}
         assert chosen(found, 1) == name_of(third)
     assert [server.under_way for server in found.all] == [0, 0, 0]
@@ -142,8 +142,8 @@ def test_all_together_are_no_more_than_the_limit() -> None:
     assert list(shared) == ["model at server 1", "model at server 2", "model at server 3", "model"]
     with ExitStack() as stack:
         for _ in range(6):
-            stack.enter_context(found.turn())
-        seventh = threading.Thread(target=lambda: stack.enter_context(found.turn()), daemon=True)
+            stack.enter_context(found.turn(BODY))
+        seventh = threading.Thread(target=lambda: stack.enter_context(found.turn(BODY)), daemon=True)
         seventh.start()
         seventh.join(0.1)
         assert seventh.is_alive()
