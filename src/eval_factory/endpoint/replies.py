@@ -16,7 +16,7 @@ from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
 from eval_factory.endpoint import media, openai_api, pictures
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.http_wire import Reply, TransportError
+from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.proxies import proxy_variable
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
@@ -129,14 +129,6 @@ class NoneAnswered(EndpointUnusable):
 
 class LimitReached(EndpointUnusable):
     """The run may ask no more; the message is the name of its limit."""
-
-
-class TransientFailure(TransportError):
-    """An answer came that is none; another attempt may bring one."""
-
-    def __init__(self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "") -> None:
-        super().__init__(message)
-        self.status, self.headers, self.said = status, headers, said
 
 
 SHOWN_CAUSES = 3

@@ -26,7 +26,7 @@ from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
+from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 
@@ -329,11 +329,11 @@ class RetryingClient:
         if reply.status != 202:
             return reply
         if not held:
-            raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
+            raise TransportError("the cloud function answered 202 without NVCF-REQID", status=202)
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
-                raise TransientFailure(f"the cloud function gave no answer within {self._timeout_s:g} s", 202, {})
+                raise TransportError(f"the cloud function gave no answer within {self._timeout_s:g} s", status=202)
             bridge.pause(self._stop, pause)
             pause = min(2 * pause, NVCF_MAX_PAUSE_S)
             with contextlib.suppress(TransportError):
@@ -350,14 +350,14 @@ class RetryingClient:
                 message = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
                 if isinstance(error, openai_api.FinalAnswer):
                     raise RequestFailed(message, reply.status) from error
-                raise TransientFailure(message, reply.status, {}) from error
+                raise TransportError(message, status=reply.status) from error
         text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:
             headers = replies.headers_of(reply)
             if reply.status in TOO_MANY:
                 turn.server.admission.too_many(turn.slot, _asked(headers))
             named = " (rate limit)" if reply.status == 429 else ""
-            raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, headers, said=text)
+            raise TransportError(f"HTTP {reply.status}{named}: {text}", status=reply.status, headers=headers, said=text)
         if reply.status == PROXY_LOGIN:
             raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url))
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):

@@ -35,12 +35,8 @@ class Server:
         self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, name: str = "",
         admission: Admission | None = None, *, has_answered: bool = False,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            url: where requests are sent; `name`: as the configuration has it.
-            admission: None: within the settings' limits, for this client alone.
-            has_answered: it is known to be there, and to take the key and the model.
-        """
+        """`url`: where requests are sent; `name`: as the configuration has it; `admission`: None: within the settings'
+        limits; `has_answered`: it is known to be there, and to take the key and the model."""
         self.url, self.transport, self.messages, self.name = url, transport, messages, name
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered, self.is_patient = has_answered, True

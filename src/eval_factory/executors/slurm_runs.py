@@ -271,12 +271,7 @@ class SlurmRuns:
         secrets: Collection[str] = (),
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
-        """
-        Args:
-            worker: as `script_of`'s.
-            env: what is given to the tasks, and what is secret of it.
-            say: learns what was submitted, and what is waited for.
-        """
+        """`worker`: as `script_of`'s; `env`, `secrets`: what the tasks get; `say`: gets what was submitted or waits."""
         self.store = SlurmStore(folder)
         self._slurm, self._worker, self._say = slurm, worker, say
         self._env, self._secrets = env or {}, secrets
@@ -409,14 +404,8 @@ class SlurmRuns:
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
-    """
-    Args:
-        output: of a run that is about to begin here: one that was submitted by itself, or as a cell of a suite.
-
-    Raises:
-        BusyError: Slurm has it.
-        PrerequisiteError: Slurm may have it, and does not say.
-    """
+    """`output`: of a run that is about to start here, and may have been submitted, by itself or as a cell of a suite.
+    Raises as `refuse_cells_in_slurm`."""
     root = output.absolute()
     slurm = slurm or Slurm(env)
     if len(root.parts) > 3:
@@ -426,14 +415,8 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
 
 
 def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
-    """
-    Args:
-        cells: names of those that are about to begin here.
-
-    Raises:
-        BusyError: Slurm has one of them.
-        PrerequisiteError: Slurm may have one of them, and does not say.
-    """
+    """`cells`: names of those that are about to start here.
+    Raises BusyError: Slurm has one of them; PrerequisiteError: it may have one, and does not say."""
     if not cells:
         return
     queued = _in_slurm(folder, slurm)

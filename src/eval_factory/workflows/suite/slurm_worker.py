@@ -68,13 +68,7 @@ class Start:
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
         every_s: float = _LOOK_S,
     ) -> None:
-        """
-        Args:
-            interrupt: as Slurm does it: what was answered is on disk, and no end is recorded.
-
-        Raises:
-            OSError: the disk takes no more.
-        """
+        """`interrupt`: as Slurm does it: what was answered is on disk, and no end is recorded. Raises OSError."""
         self._interrupt, self._every_s = interrupt, every_s
         self._folders = [store.starts(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
