@@ -167,8 +167,10 @@ class RetryingClient:
         """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
         self._servers = servers
         self._messages = servers.all[0].messages.of_all([server.messages.url for server in servers.all])
-        self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
-        self._timeout_s = servers.all[0].transport.timeout_s
+        self._redactor, self._timeout_s = servers.redactor, servers.all[0].transport.timeout_s
+        self._status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
+        self._nvcf = Transport(self._status_url, timeout_s=self._timeout_s) if settings.use_nvcf else None
+        """Where cloud functions have their answers later."""
         self._reader = replies.ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
             total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
@@ -309,14 +311,14 @@ class RetryingClient:
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
-        if self._use_nvcf:  # it answers 202 before we hang up
+        if self._nvcf is not None:  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
         self._raise_if_stopped()
         sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise replies.LimitReached(limit)
         reply = server.transport.post(server.url, sent, headers)
-        return self._polled(reply, headers, server.transport) if self._use_nvcf else reply
+        return reply if self._nvcf is None else self._polled(reply, headers, self._nvcf)
 
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
         """A cloud function answers 202 while it works; its status address has the answer later.
@@ -324,7 +326,6 @@ class RetryingClient:
         POST and polls together are one attempt, and have its time. A poll that fails is no new attempt: the function
         works on, and a new one would be paid for again.
         """
-        status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
         deadline, pause, held = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S, reply.headers.get("nvcf-reqid")
         if reply.status != 202:
             return reply
@@ -337,7 +338,7 @@ class RetryingClient:
             bridge.pause(self._stop, pause)
             pause = min(2 * pause, NVCF_MAX_PAUSE_S)
             with contextlib.suppress(TransportError):
-                reply = transport.get(f"{status_url}/{held}", headers)
+                reply = transport.get(f"{self._status_url}/{held}", headers)
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:

@@ -67,7 +67,9 @@ def client_of(
     messages = StopMessages(settings, url, "MY_KEY")
     server = Server(settings, url, transport, messages, admission=admission, has_answered=has_answered)
     server.is_patient = is_patient
-    return RetryingClient(settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options)
+    client = RetryingClient(settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options)
+    client._nvcf = transport if settings.use_nvcf else None
+    return client
 
 
 class Noted(list[tuple[int, str, int | None]]):
