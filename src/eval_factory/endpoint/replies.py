@@ -14,7 +14,7 @@ from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint import media, openai_api, pictures
+from eval_factory.endpoint import media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.proxies import proxy_variable
@@ -54,7 +54,7 @@ class ReplyReader:
                 answer = self._redactor.tree(answer, known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
-            answer, made = pictures.taken_out(answer)
+            answer, made = media.pictures_taken_out(answer)
             return replace(openai_api.completion_of(answer, self._type), pictures=made)
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
