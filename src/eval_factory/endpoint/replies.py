@@ -21,8 +21,6 @@ from eval_factory.endpoint.proxies import proxy_variable
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_ERROR = 1 << 20  # bytes of an error that is looked into
-_OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
-"""Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
@@ -48,10 +46,7 @@ class ReplyReader:
         try:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
             # what looks like a key may be the model's answer.
-            answer = openai_api.parse_answer(reply.data)
-            is_plain = reply.data.isascii() and not any(mark in reply.data for mark in _OF_ESCAPES)
-            if not is_plain or self._redactor.finds(reply.data.decode("ascii")):
-                answer = self._redactor.tree(answer, known_only=True)
+            answer = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
             answer, made = media.pictures_taken_out(answer)
