@@ -113,6 +113,11 @@ class RequestFailed(Exception):
 class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
 
+    def __init__(self, message: str, status: int | None = None) -> None:
+        """`status`: of the reply that says so."""
+        super().__init__(message)
+        self.status = status
+
 
 class EndpointGone(EndpointUnusable):
     """Nobody answers, or not any more; the next try may succeed once it is back."""
