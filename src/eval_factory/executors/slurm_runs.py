@@ -40,7 +40,6 @@ from eval_factory.executors.slurm import (
 
 JUST_WRITTEN_S = 300.0  # keys that are younger may be of tasks which sbatch is about to take
 END_LIMIT_S = 120.0
-END = ".end.json"
 _OF_THE_MACHINE = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
@@ -203,10 +202,10 @@ class SlurmStore:
         return any(cell_of(one.name) == cell_of(run.name) for other in newer for one in other.runs)
 
     def _record(self, wave: Wave, run: RunSpec) -> Path:
-        return self.root / "runs" / f"{run.name}.w{wave.number}{END}"
+        return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
 
     def starts(self, cell: str) -> Path:
-        """A file for each start of a run, on whatever machine; beside it the record of its end, if it has ended."""
+        """A file for each start of a run, on whatever machine."""
         return self.root / "starts" / cell
 
     def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
@@ -217,12 +216,7 @@ class SlurmStore:
 
 def starts_below(folder: Path) -> list[Path]:
     """Oldest first."""
-    found = [path for path in folder.glob("w*") if not path.name.endswith(END)]
-    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
-
-
-def end_of_start(start: Path) -> Path:
-    return start.with_name(f"{start.name}{END}")
+    return sorted(folder.glob("w*"), key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
 def read_wave(path: Path) -> Wave:
