@@ -20,7 +20,6 @@ from typing import Any
 
 import yaml
 
-from eval_factory.executors.slurm_runs import END
 from integration.support import CANARY, program_environment, varied_answer
 from programs import Finished
 from scripted_endpoint import ScriptedEndpoint
@@ -142,12 +141,12 @@ def store(folder: Path) -> Path:
 def begun(folder: Path) -> list[int]:
     """How many starts each run had."""
     cells = store(folder).glob("starts/*/*")
-    return sorted(len([path for path in cell.glob("w*") if not path.name.endswith(END)]) for cell in cells)
+    return sorted(len(list(cell.glob("w*"))) for cell in cells)
 
 
 def published(folder: Path) -> int:
     """Runs that a task has recorded as complete."""
-    ends = [json.loads(path.read_text("utf-8")) for path in store(folder).glob(f"runs/*/*/*{END}")]
+    ends = [json.loads(path.read_text("utf-8")) for path in store(folder).glob("runs/*/*/*.end.json")]
     return sum(end["status"] == "complete" for end in ends)
 
 

@@ -11,7 +11,6 @@ import contextlib
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -59,46 +58,13 @@ class _Deadline:
             raise self._error() from None
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """A host that is asked, the proxy that leads there, and connections that wait for a request."""
-
-    scheme: str
-    host: str
-    port: int
-    proxy: Url | None
-    idle: list[Wire] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, url: str) -> _Origin:
-        """Raises PrerequisiteError: the variables name no usable proxy."""
-        parts, proxy = parse_url(url), proxy_for(url)
-        return cls(*_address(parts), parse_url(proxy) if proxy else None)
-
-    @property
-    def proxy_fields(self) -> tuple[tuple[str, str], ...]:
-        if self.proxy is None or not self.proxy.auth:
-            return ()
-        login = base64.b64encode(unquote(self.proxy.auth).encode("latin-1")).decode()
-        return (("Proxy-Authorization", f"Basic {login}"),)
-
-    def usable(self) -> Wire | None:
-        """A connection that may be asked: the one that answered last, so that others are closed in time."""
-        while self.idle:
-            wire = self.idle.pop()
-            if wire.is_usable():
-                return wire
-            wire.close()
-        return None
-
-
 def _address(parts: Url) -> tuple[str, str, int]:
     scheme = parts.scheme or "http"
     return scheme, (parts.host or "").strip("[]"), parts.port or _PORTS[scheme]
 
 
 class Transport:
-    """Asks one endpoint, over as many connections as requests go on at once."""
+    """Asks one host, over as many connections as requests go on at once."""
 
     def __init__(self, url: str, *, timeout_s: float, say: Callable[[str], None] = lambda _: None) -> None:
         """`say`: gets a message of what is odd about the answers, but no hindrance.
@@ -107,8 +73,11 @@ class Transport:
         """
         self.timeout_s = timeout_s
         certificates()
-        first = _Origin.of(url)
-        self._origins = {(first.scheme, first.host, first.port): first}
+        self._scheme, self._host, self._port = _address(parse_url(url))
+        proxy = proxy_for(url)
+        self._proxy = parse_url(proxy) if proxy else None
+        self._idle: list[Wire] = []
+        """Connections that wait for a request."""
         self._say = say
         self._ids_are_unique, self._suspected = True, set[int]()
         """Whether ids tell an answer from another, as far as is known; hashes of those that came twice."""
@@ -123,20 +92,17 @@ class Transport:
 
     def __del__(self) -> None:
         with contextlib.suppress(AttributeError, RuntimeError):  # it was never complete; the loop is closed
-            for wire in [wire for origin in self._origins.values() for wire in origin.idle]:
+            for wire in self._idle:
                 bridge.the_loop().call_soon_threadsafe(wire.close)
 
     def _ask(self, method: str, url: str, data: bytes, headers: Mapping[str, str] | None) -> Reply:
-        parts = _parsed(url)
-        if (origin := self._origins.get(_address(parts))) is None:
-            origin = self._origins[_address(parts)] = _Origin.of(url)
-        by_proxy = origin.proxy is not None and origin.scheme == "http"
-        fields = (*(headers or {}).items(), *(origin.proxy_fields if by_proxy else ()))
-        head = _head(method, parts, by_proxy, fields)
+        by_proxy = self._proxy is not None and self._scheme == "http"
+        fields = (*(headers or {}).items(), *(_proxy_fields(self._proxy) if by_proxy else ()))
+        head = _head(method, _parsed(url), by_proxy, fields)
         length = b"Content-Length: %d\r\n\r\n" % len(data) if method == "POST" else b"\r\n"
-        return bridge.wait_for(self._attempt(origin, head + length + data, data))
+        return bridge.wait_for(self._attempt(head + length + data, data))
 
-    async def _attempt(self, origin: _Origin, request: bytes, question: bytes) -> Reply:
+    async def _attempt(self, request: bytes, question: bytes) -> Reply:
         wire: Wire | None = None
 
         def late() -> TransportError:
@@ -145,7 +111,7 @@ class Transport:
 
         try:
             with _Deadline(self.timeout_s, late):
-                wire = origin.usable() or await self._connected(origin)
+                wire = self._usable() or await self._connected()
                 await wire.exchange(request)
                 body = wire.body()
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
@@ -156,7 +122,7 @@ class Transport:
             return Reply(PROXY_LOGIN, {}, b"")
         finally:
             if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
-                origin.idle.append(wire)
+                self._idle.append(wire)
             elif wire is not None:
                 wire.close()
 
@@ -179,32 +145,41 @@ class Transport:
             self._suspected.add(name)
         return is_known
 
-    async def _connected(self, origin: _Origin) -> Wire:
+    def _usable(self) -> Wire | None:
+        """A connection that may be asked: the one that answered last, so that others are closed in time."""
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.is_usable():
+                return wire
+            wire.close()
+        return None
+
+    async def _connected(self) -> Wire:
         wire = Wire()
         with _Deadline(min(CONNECT_TIMEOUT_S, self.timeout_s), lambda: TransportError(NOT_IN_TIME, unreachable=True)):
             try:
-                if origin.proxy is not None:
-                    await self._reach_proxy(wire, origin, origin.proxy)
+                if self._proxy is not None:
+                    await self._reach_proxy(wire, self._proxy)
                 else:
-                    await _connect(wire, origin.host, origin.port)
-                if origin.scheme == "https":
-                    await self._speak_tls(wire, origin.host)
+                    await _connect(wire, self._host, self._port)
+                if self._scheme == "https":
+                    await self._speak_tls(wire, self._host)
                 return wire
             except BaseException:
                 wire.close()
                 raise
 
-    async def _reach_proxy(self, wire: Wire, origin: _Origin, proxy: Url) -> None:
+    async def _reach_proxy(self, wire: Wire, proxy: Url) -> None:
         scheme, host, port = _address(proxy)
         try:
             await _connect(wire, host, port)
             if scheme == "https":
                 await self._speak_tls(wire, host)
-            if origin.scheme == "http":
+            if self._scheme == "http":
                 return
-            name = f"[{origin.host}]" if ":" in origin.host else origin.host
-            target = f"{name}:{origin.port}"
-            lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, origin.proxy_fields), "", ""]
+            name = f"[{self._host}]" if ":" in self._host else self._host
+            target = f"{name}:{self._port}"
+            lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, _proxy_fields(proxy)), "", ""]
             await wire.exchange("\r\n".join(lines).encode("latin-1"), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
@@ -230,6 +205,13 @@ class Transport:
 
 class _LoginWantedError(Exception):
     """A proxy refused the tunnel with a 407; of a request that needs no tunnel, it is the reply's status."""
+
+
+def _proxy_fields(proxy: Url | None) -> tuple[tuple[str, str], ...]:
+    if proxy is None or not proxy.auth:
+        return ()
+    login = base64.b64encode(unquote(proxy.auth).encode("latin-1")).decode()
+    return (("Proxy-Authorization", f"Basic {login}"),)
 
 
 async def _connect(wire: asyncio.Protocol, host: str, port: int) -> None:

@@ -24,12 +24,10 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
-MAX_HEAD = 1 << 18
 MAX_BODY = 64 << 20  # no answer of a language model is that large; what is would fill the disk
 
 CUT = "the connection was closed before the whole answer came"
 _TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
-TOO_LARGE_HEAD = f"the answer's header is larger than {MAX_HEAD >> 10} KiB"
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
 
 _LENIENT = {
@@ -43,17 +41,19 @@ _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake: how a server
 
 
 class TransportError(Exception):
-    """No whole answer came. `unreachable`: not even a connection. `silent`: not a byte of an answer. `stray`: it was
-    another question's.
-    """
+    """No whole answer came, or one that is none; another attempt may bring one."""
 
-    status: int | None = None
-    headers: Mapping[str, str] = MappingProxyType({})
-    said = ""  # these three are of an answer that came, and is none (`replies.TransientFailure`)
-
-    def __init__(self, message: str, *, unreachable: bool = False, silent: bool = False, stray: bool = False) -> None:
+    def __init__(
+        self, message: str, *, unreachable: bool = False, silent: bool = False, stray: bool = False,
+        status: int | None = None, headers: Mapping[str, str] = MappingProxyType({}), said: str = "",
+    ) -> None:  # fmt: skip
+        """
+        `unreachable`: there was not even a connection. `silent`: not a byte of an answer came. `stray`: the answer was
+        another question's. `status`, `headers`, `said`: of an answer that is none.
+        """
         super().__init__(message)
         self.unreachable, self.silent, self.stray = unreachable, silent or unreachable, stray
+        self.status, self.headers, self.said = status, headers, said
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class Wire(asyncio.Protocol):
                 self._fail(WANTS_TLS, unreachable=True)
             else:
                 self._fail("what came is no HTTP", silent=True)
-        if self.size > (MAX_BODY if self._has_head else MAX_HEAD):
-            self._fail(_TOO_LARGE if self._has_head else TOO_LARGE_HEAD)
+        if self.size > MAX_BODY:
+            self._fail(_TOO_LARGE)
         if self._is_over:
             self._tell()
 
@@ -224,9 +224,9 @@ class Wire(asyncio.Protocol):
     def _is_over(self) -> bool:
         return self._is_whole or self._error is not None
 
-    def _fail(self, message: str, **kind: bool) -> None:
+    def _fail(self, message: str, *, unreachable: bool = False, silent: bool = False) -> None:
         self.is_open = False
-        self._error = self._error or TransportError(message, **kind)
+        self._error = self._error or TransportError(message, unreachable=unreachable, silent=silent)
 
     def _tell(self) -> None:
         if self._came is not None and not self._came.done():

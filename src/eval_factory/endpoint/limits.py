@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -99,30 +99,6 @@ def granted_tokens(body: Mapping[str, Any]) -> int:
 DECREASE = 0.7
 
 
-class AdaptiveLimit:
-    """How many at once, as the endpoint's answers have it; whoever uses it keeps threads apart.
-
-    Additive increase, multiplicative decrease: D.-M. Chiu and R. Jain, Computer Networks and ISDN Systems 17, 1989.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self.allowed, self._last_decrease = float(most), float(most), 0.0
-
-    @property
-    def slots(self) -> int:
-        return max(1, int(self.allowed))
-
-    def too_many(self, since: float, now: float) -> None:
-        """A request that began at `since` was refused: go down, once for all that were under way together."""
-        if since >= self._last_decrease:
-            self.allowed = max(1.0, self.allowed * DECREASE)
-            self._last_decrease = now
-
-    def answered(self) -> None:
-        """One slot more for each round of answers."""
-        self.allowed = min(self._most, self.allowed + 1.0 / self.allowed)
-
-
 class _Window:
     """So much in any interval of a minute."""
 
@@ -152,75 +128,68 @@ class _Window:
 class Limit(Generic[_Key]):
     """The limit of one endpoint: who has a slot, who waits for one or for a minute, until when nobody gets one.
 
-    No thread, no socket and no timer is in here: whoever uses it keeps threads apart, and asks again in time.
+    How many have a slot follows the answers by additive increase and multiplicative decrease: D.-M. Chiu and R. Jain,
+    Computer Networks and ISDN Systems 17, 1989. No thread, no socket and no timer is in here: whoever uses it keeps
+    threads apart, and asks again in time.
     """
 
     def __init__(self, most: LimitOf, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._at_once = clock, AdaptiveLimit(most.parallelism)
+        self._clock, self._most = clock, float(most.parallelism)
+        self._allowed, self._last_decrease = self._most, 0.0
         self._requests, self._tokens = _Window(most.requests_per_minute), _Window(most.tokens_per_minute)
         self._coming = itertools.count()
-        self._waiting = set[_Key]()
+        self._waiting: dict[_Key, int | None] = {}
+        """Key that waits -> its tokens; None: the limits a minute do not hold for it."""
         self._queue: list[tuple[int, int, _Key]] = []
         """A heap of priority, number of its coming, key; those that wait no more may still be in it."""
         self._since: dict[_Key, float] = {}
         """Key with a slot -> since when."""
-        self._minutes: dict[_Key, int] = {}
-        """Key that waits for its minute -> its tokens; in the order of coming."""
         self._closed_until = -math.inf
 
     def acquire(self, key: _Key, tokens: int | None = None, priority: int = 0) -> None:
-        """Wait for a slot: a lower priority goes first; within one, who came first.
+        """Wait for a slot: a lower priority goes first; within one, who came first. Nobody passes who is first.
 
         With `tokens`, wait until one more request, and its tokens, are within what is allowed a minute.
         """
-        if tokens is not None:
-            self._minutes[key] = tokens
-            return
-        self._waiting.add(key)
+        self._waiting[key] = tokens
         heapq.heappush(self._queue, (priority, next(self._coming), key))
 
     def release(self, key: _Key, *, answered: bool = False) -> None:
         """Give back the slot, or wait no more. `answered`: the endpoint did."""
-        self._waiting.discard(key)
-        self._minutes.pop(key, None)
+        self._waiting.pop(key, None)
         if self._since.pop(key, None) is not None and answered:
-            self._at_once.answered()
+            self._allowed = min(self._most, self._allowed + 1.0 / self._allowed)  # one more for each round of answers
 
     def too_many(self, key: _Key, pause: float | None) -> None:
         """The endpoint refused a request; where it asks to wait for so many seconds, nobody gets a slot meanwhile."""
         if key in self._since:
             now = self._clock()
-            self._at_once.too_many(self._since[key], now)
+            if self._since[key] >= self._last_decrease:  # once for all that were under way together
+                self._allowed, self._last_decrease = max(1.0, self._allowed * DECREASE), now
             self._closed_until = max(self._closed_until, now + (pause or 0.0))
 
     def granted(self) -> Iterator[_Key]:
         """Those whose turn it is now."""
-        now = self._clock()
-        while self._waiting and len(self._since) < self._at_once.slots and now >= self._closed_until:
+        while self.seconds_to_next() == 0.0:
             *_, key = heapq.heappop(self._queue)
-            if key in self._waiting:
-                self._waiting.remove(key)
-                self._since[key] = now
-                yield key
-        while self._minutes:
-            key, tokens = next(iter(self._minutes.items()))  # nobody passes whoever came first
-            if self._seconds_to_minute(tokens, now):
-                return
-            self._requests.take(1, now)
-            self._tokens.take(tokens, now)
-            del self._minutes[key]
+            now, tokens = self._clock(), self._waiting.pop(key)
+            if tokens is not None:
+                self._requests.take(1, now)
+                self._tokens.take(tokens, now)
+            self._since[key] = now
             yield key
 
     def seconds_to_next(self) -> float | None:
-        """Until the next turn though nothing happens meanwhile; None: there is none."""
-        now = self._clock()
-        turns = [self._seconds_to_minute(tokens, now) for tokens in itertools.islice(self._minutes.values(), 1)]
-        if self._waiting and now < self._closed_until:
-            turns.append(self._closed_until - now)
-        return min(turns, default=None)
-
-    def _seconds_to_minute(self, tokens: int, now: float) -> float:
-        return max(self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now))
+        """Until the next turn, 0 if it is now; None: there is none unless something happens meanwhile."""
+        while self._queue and self._queue[0][2] not in self._waiting:
+            heapq.heappop(self._queue)
+        if not self._queue or len(self._since) >= int(self._allowed):
+            return None
+        now, tokens = self._clock(), self._waiting[self._queue[0][2]]
+        until = [0.0, self._closed_until - now]
+        if tokens is not None:
+            until += [self._requests.seconds_until(1, now), self._tokens.seconds_until(tokens, now)]
+        return max(until)
 
 
 class Ticket(Future[Any]):
@@ -288,16 +257,6 @@ class Admission:
         self._has_rate = self._counts_tokens or most.requests_per_minute is not None
         self._is_stopped, self._waiting = False, set[Ticket]()
 
-    def slot(self) -> AbstractContextManager[Ticket]:
-        """Waits for a slot. To leave it without an exception says that the endpoint answered."""
-        return self._granted(None)
-
-    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
-        """Waits until this request is within the limits a minute."""
-        if self._has_rate:
-            with self._granted(estimated_tokens(body) if self._counts_tokens else 0):
-                pass
-
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
         """The endpoint refused the request of this slot, and asks to wait for so many seconds, or does not say."""
         self._limit.too_many(ticket, pause)
@@ -309,7 +268,14 @@ class Admission:
             ticket.give()
 
     @contextmanager
-    def _granted(self, tokens: int | None) -> Iterator[Ticket]:
+    def slot(self, body: Mapping[str, Any] | None = None) -> Iterator[Ticket]:
+        """Waits for a slot; with the body of a request, until that is within the limits a minute, too.
+
+        To leave it without an exception says that the endpoint answered.
+        """
+        tokens = None
+        if body is not None and self._has_rate:
+            tokens = estimated_tokens(body) if self._counts_tokens else 0
         ticket, answered = Ticket(), False
         self._waiting.add(ticket)
         try:

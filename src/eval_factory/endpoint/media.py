@@ -1,4 +1,4 @@
-"""Pictures and sounds of a request: what is sent of a file, by what an answer to it is known, how it reads as text.
+"""Pictures and sounds: what is sent of a file, by what an answer to it is known, how it reads; pictures that are made.
 
 In a request's body stands a `Medium`: a text with the SHA-256, type and size of what is sent. Keys, cache.db and
 responses/ get that text. The file is read once more when the request goes out, so that memory holds the pictures of
@@ -8,15 +8,20 @@ those requests alone that are on their way.
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import io
 import math
+import os
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from eval_factory.endpoint.openai_api import BASE64, PICTURES, FinalAnswer, UnusableAnswer
 
 MAX_FILE = 64 << 20  # bytes. No endpoint takes as much in one request
 PLACE = "\N{OBJECT REPLACEMENT CHARACTER}"
@@ -285,3 +290,62 @@ def _smaller(picture: Any, max_side: int | None) -> tuple[bytes, str]:
     out = io.BytesIO()
     picture.save(out, "JPEG" if is_jpeg else "PNG", **({"quality": 95} if is_jpeg else {}))
     return out.getvalue(), "image/jpeg" if is_jpeg else "image/png"
+
+
+# Pictures that a model made: each a file named by its SHA-256, which a stored answer names in place of the content.
+
+_MADE_PICTURE = re.compile(r"sha256:([0-9a-f]{64}) image/([a-z]+) [0-9]+ bytes")
+
+
+def pictures_taken_out(answer: Any) -> tuple[Any, dict[str, bytes]]:
+    """An answer with a name in place of each picture, and the pictures by their names.
+
+    Raises UnusableAnswer: it holds none; FinalAnswer: what it holds is no picture.
+    """
+    parts = answer.get(PICTURES) if isinstance(answer, Mapping) else None
+    if not isinstance(parts, list) or answer.get("error"):
+        return answer, {}  # whoever reads it says what is wrong
+    named, found = [], {}
+    for part in parts:
+        if not isinstance(part, Mapping) or not isinstance(part.get(BASE64), str):
+            raise FinalAnswer(f"the answer holds a picture without {BASE64}; what a URL leads to is not fetched")
+        try:
+            data = base64.b64decode(part[BASE64], validate=True)
+        except (binascii.Error, ValueError):
+            raise FinalAnswer(f"{BASE64} of the answer is no base64") from None
+        kind = type_of(data)
+        if kind is None or not kind.startswith("image/"):
+            raise FinalAnswer("the answer holds no PNG, JPEG, GIF or WebP picture")
+        name = f"sha256:{hashlib.sha256(data).hexdigest()} {kind} {len(data)} bytes"
+        found[name] = data
+        named.append({**part, BASE64: name})
+    return {**answer, PICTURES: named}, found
+
+
+def made_picture(folder: Path, name: str) -> tuple[Path, str]:
+    """(where a picture is, its type). Raises UnusableAnswer: this is no name of one."""
+    match = _MADE_PICTURE.fullmatch(name)
+    if match is None:
+        raise UnusableAnswer("the stored answer names no picture")
+    return folder / f"{match[1]}.{match[2]}", f"image/{match[2]}"
+
+
+def store_pictures(folder: Path, pictures: Mapping[str, bytes]) -> None:
+    """Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in pictures.items():
+        file, _ = made_picture(folder, name)
+        temporary = file.with_name(f".{file.name}.{os.urandom(4).hex()}.part")
+        temporary.write_bytes(data)
+        temporary.replace(file)
+
+
+def check_picture(folder: Path, name: str) -> None:
+    """Raises UnusableAnswer: the file is not there, or is not what it was."""
+    file, _ = made_picture(folder, name)
+    try:
+        is_same = hashlib.sha256(file.read_bytes()).hexdigest() == file.stem
+    except OSError:
+        is_same = False
+    if not is_same:
+        raise UnusableAnswer(f"its picture {file.name} is not there any more, or was changed")

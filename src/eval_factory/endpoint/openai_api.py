@@ -219,7 +219,7 @@ parse_cached = json.JSONDecoder(parse_constant=_finite, parse_float=_finite).dec
 class Choice:
     """One completion of an answer."""
 
-    text: str  # of a picture its name (endpoint/pictures.py)
+    text: str  # of a picture its name (endpoint/media.py)
     finish_reason: str | None
     reasoning: str | None
     tokens: tuple[tuple[str, float], ...]

@@ -14,15 +14,13 @@ from eval_factory.core.failure_causes import Causes, line_of
 from eval_factory.core.nouns import MODEL_ROLE
 from eval_factory.core.secrets import Redactor, secret_in
 from eval_factory.core.urls import base_of
-from eval_factory.endpoint import media, openai_api, pictures
+from eval_factory.endpoint import media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.http_wire import Reply, TransportError
+from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.proxies import proxy_variable
 
 ERROR_TEXT_LIMIT = foreign_text.MAX_FOREIGN_TEXT
 MAX_ERROR = 1 << 20  # bytes of an error that is looked into
-_OF_ESCAPES = (b"\\", b"%", b"&", b"\0")
-"""Without these each text stands in a document letter for letter; the last is in ASCII that is written as UTF-16."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{60,}=*")
 
@@ -48,13 +46,10 @@ class ReplyReader:
         try:
             # An endpoint may echo what it was asked with; a key is stored in no file. Nothing else is changed:
             # what looks like a key may be the model's answer.
-            answer = openai_api.parse_answer(reply.data)
-            is_plain = reply.data.isascii() and not any(mark in reply.data for mark in _OF_ESCAPES)
-            if not is_plain or self._redactor.finds(reply.data.decode("ascii")):
-                answer = self._redactor.tree(answer, known_only=True)
+            answer = self._redactor.tree(openai_api.parse_answer(reply.data), known_only=True)
             if self._type != openai_api.IMAGES:
                 return openai_api.completion_of(answer, self._type)
-            answer, made = pictures.taken_out(answer)
+            answer, made = media.pictures_taken_out(answer)
             return replace(openai_api.completion_of(answer, self._type), pictures=made)
         except RecursionError as error:
             raise openai_api.UnusableAnswer("the answer is nested too deeply") from error
@@ -118,6 +113,11 @@ class RequestFailed(Exception):
 class EndpointUnusable(Exception):
     """No request can succeed: the key, the model or the address is wrong, or nobody is there."""
 
+    def __init__(self, message: str, status: int | None = None) -> None:
+        """`status`: of the reply that says so."""
+        super().__init__(message)
+        self.status = status
+
 
 class EndpointGone(EndpointUnusable):
     """Nobody answers, or not any more; the next try may succeed once it is back."""
@@ -129,14 +129,6 @@ class NoneAnswered(EndpointUnusable):
 
 class LimitReached(EndpointUnusable):
     """The run may ask no more; the message is the name of its limit."""
-
-
-class TransientFailure(TransportError):
-    """An answer came that is none; another attempt may bring one."""
-
-    def __init__(self, message: str, status: int | None, headers: Mapping[str, str], *, said: str = "") -> None:
-        super().__init__(message)
-        self.status, self.headers, self.said = status, headers, said
 
 
 SHOWN_CAUSES = 3

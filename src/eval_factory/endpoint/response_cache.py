@@ -303,14 +303,8 @@ def read_changes(path: Path, url: str, model_id: str) -> list[dict[str, str | No
 
 
 def attempts_after(path: Path, last: int, run_id: str, most: int) -> list[dict[str, Any]]:
-    """Attempts of a run that another process is at work on, each with its new answer's body; not those from the cache.
-
-    Args:
-        last: the id of the last one that is known.
-
-    Returns:
-        At most so many, in their order; none where nothing can be read now: the next look may.
-    """
+    """At most so many attempts, after the one of id `last`, of a run that another process is at work on, each with its
+    new answer's body; not those from the cache. None where nothing can be read now."""
     query = """
         SELECT attempts.*, response FROM attempts LEFT JOIN responses
         ON outcome = 'answered' AND created = started  -- archived, or not

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from urllib3.exceptions import MaxRetryError
@@ -26,7 +26,7 @@ from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.http_wire import Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
-from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed, TransientFailure
+from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.servers import Server, Servers, Turn
 from eval_factory.endpoint.sign_in import SignInError
 
@@ -152,10 +152,12 @@ _Note = Callable[[int, str, RequestFailed, float, float], None]
 """(attempt, outcome, error, started, latency): what the journal notes of an attempt without an answer."""
 
 
-def _note_refused(note: _Note, attempt: int, started: float, status: int) -> None:
-    """Of a request that was sent and refused, where its attempt goes on, or the whole run ends."""
-    latency = max(0.0, time.time() - started)
-    note(attempt, AttemptState.REFUSED, RequestFailed(f"HTTP {status}", status), started, latency)
+class _AskAgain(Exception):
+    """The endpoint refused the request, and may take it at once: with these changes, or with another token."""
+
+    def __init__(self, status: int, changes: Changes = MappingProxyType({})) -> None:
+        super().__init__(status)
+        self.status, self.changes = status, changes
 
 
 class RetryingClient:
@@ -167,8 +169,10 @@ class RetryingClient:
         """`first`: so many first requests that all fail stop the run; `budget`: is asked before each that is sent."""
         self._servers = servers
         self._messages = servers.all[0].messages.of_all([server.messages.url for server in servers.all])
-        self._redactor, self._use_nvcf = servers.redactor, settings.use_nvcf
-        self._timeout_s = servers.all[0].transport.timeout_s
+        self._redactor, self._timeout_s = servers.redactor, servers.all[0].transport.timeout_s
+        self._status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
+        self._nvcf = Transport(self._status_url, timeout_s=self._timeout_s) if settings.use_nvcf else None
+        """Where cloud functions have their answers later."""
         self._reader = replies.ReplyReader(self._redactor, settings.endpoint_type)
         self._retries = Retry(
             total=settings.max_retries, backoff_factor=BACKOFF_FACTOR_S, backoff_jitter=BACKOFF_FACTOR_S,
@@ -210,15 +214,28 @@ class RetryingClient:
         tries: _Tries | None = None
         own_changes: dict[str, str | None] = {}
         avoid: Server | None = None
-        attempt = 1
+        attempt, has_renewed = 1, False
         while True:
             started, clock = time.time(), time.perf_counter()
             try:
-                with self._servers.turn(avoid) as turn:
+                with self._servers.turn(body, avoid) as turn:
                     self._raise_if_stopped()
                     clock = time.perf_counter()
-                    refused = partial(_note_refused, note, attempt, started)
-                    answer, changes = self._attempt(body, own_changes, turn, refused)
+                    # Only an answer shows that a change was needed, and until then no other request is sent with it: an
+                    # error may speak of a parameter because its prompt does.
+                    known = {name: new for name, new in list(self._changes.items()) if name in body}
+                    changes = {**known, **own_changes}
+                    sent = openai_api.changed(body, changes) if changes else body
+                    answer = self._usable(self._send(sent, turn.server, may_renew=not has_renewed), sent, turn)
+            except (_AskAgain, EndpointUnusable) as refused:
+                if refused.status is not None:  # it was sent
+                    said = RequestFailed(f"HTTP {refused.status}", refused.status)
+                    note(attempt, AttemptState.REFUSED, said, started, time.perf_counter() - clock)
+                if isinstance(refused, EndpointUnusable):
+                    raise
+                own_changes.update(refused.changes)
+                has_renewed = has_renewed or not refused.changes
+                continue
             except TransportError as error:
                 failed = RequestFailed(self._redactor.text(str(error)), error.status, error.said)
                 latency = time.perf_counter() - clock
@@ -232,6 +249,7 @@ class RetryingClient:
                 raise
             else:
                 latency = time.perf_counter() - clock
+                self._changes.update(own_changes)
                 self._servers.answered(turn.server)
                 self._first.answered()
                 return Answered(answer, attempt, started, latency, changes, turn.server.name)
@@ -246,7 +264,7 @@ class RetryingClient:
 
     def _pause_after(self, error: TransportError, tries: _Tries, turn: Turn, latency: float) -> float | None:
         """Seconds to the next try, at once where another server is well; None where there is none."""
-        another = not error.stray and self._servers.failed(turn.server, turn.since, _asked(error.headers))
+        another = not error.stray and self._servers.failed(turn.server, _asked(error.headers))
         lost = error.silent and latency < self._timeout_s
         if another and lost:
             tries.moves += 1
@@ -265,40 +283,15 @@ class RetryingClient:
             return last
         return error.silent and self._outage.nothing_received(unreachable=error.unreachable)
 
-    def _attempt(
-        self, body: Mapping[str, Any], own_changes: dict[str, str | None], turn: Turn, refused: Callable[[int], None]
-    ) -> tuple[openai_api.Completion, Changes]:
-        """One attempt; more than one request only where the endpoint refuses a parameter and is asked without it.
-
-        `own_changes`: of this request, and added to. Only an answer shows that it was the parameter, and no other
-        request goes without it before: an error may speak of a parameter because its prompt does.
-        """
-        while True:
-            changes = {**{name: new for name, new in list(self._changes.items()) if name in body}, **own_changes}
-            sent = openai_api.changed(body, changes) if changes else body
-            reply = self._send(sent, turn.server, refused)
-            try:
-                error = reply.data[: replies.ERROR_TEXT_LIMIT] if reply.status == 400 else b""
-                wanted = replies.changes_asked_for(error.decode("utf-8", "replace"), sent)
-                if not wanted:
-                    answer = self._usable(reply, sent, turn)
-                    self._changes.update(own_changes)
-                    return answer, changes
-                refused(reply.status)
-                own_changes.update(wanted)
-            except EndpointUnusable:
-                refused(reply.status)
-                raise
-
-    def _send(self, body: Mapping[str, Any], server: Server, refused: Callable[[int], None]) -> Reply:
+    def _send(self, body: Mapping[str, Any], server: Server, *, may_renew: bool) -> Reply:
+        """Raises _AskAgain: there is another token than the one that was refused."""
         sign_in = self._servers.sign_in
         try:
             authorization = sign_in.header()
             reply = self._signed(body, server, authorization)
-            if reply.status == 401 and sign_in.renew(authorization):
-                refused(reply.status)
-                reply = self._signed(body, server, sign_in.header())
             self._outage.received()
+            if reply.status == 401 and may_renew and sign_in.renew(authorization):
+                raise _AskAgain(reply.status)
             return reply
         except SignInError as error:
             raise EndpointUnusable(self._messages.of_role(str(error))) from error
@@ -309,15 +302,14 @@ class RetryingClient:
 
     def _signed(self, body: Mapping[str, Any], server: Server, authorization: str | None) -> Reply:
         headers = {"Authorization": authorization} if authorization else {}
-        if self._use_nvcf:  # it answers 202 before we hang up
+        if self._nvcf is not None:  # it answers 202 before we hang up
             headers["NVCF-POLL-SECONDS"] = str(max(1, int(min(NVCF_MAX_HOLD_S, self._timeout_s / 2))))
-        server.admission.wait_for_rate(body)
         self._raise_if_stopped()
         sent = _with_media(body)
         if self._budget is not None and (limit := self._budget.begin()) is not None:
             raise replies.LimitReached(limit)
         reply = server.transport.post(server.url, sent, headers)
-        return self._polled(reply, headers, server.transport) if self._use_nvcf else reply
+        return reply if self._nvcf is None else self._polled(reply, headers, self._nvcf)
 
     def _polled(self, reply: Reply, headers: Mapping[str, str], transport: Transport) -> Reply:
         """A cloud function answers 202 while it works; its status address has the answer later.
@@ -325,20 +317,19 @@ class RetryingClient:
         POST and polls together are one attempt, and have its time. A poll that fails is no new attempt: the function
         works on, and a new one would be paid for again.
         """
-        status_url = (os.environ.get(NVCF_STATUS_URL_VARIABLE) or NVCF_STATUS_URL).rstrip("/")
         deadline, pause, held = time.monotonic() + self._timeout_s, NVCF_FIRST_PAUSE_S, reply.headers.get("nvcf-reqid")
         if reply.status != 202:
             return reply
         if not held:
-            raise TransientFailure("the cloud function answered 202 without NVCF-REQID", 202, {})
+            raise TransportError("the cloud function answered 202 without NVCF-REQID", status=202)
         while reply.status == 202 or reply.status in RETRIED_STATUSES:
             self._raise_if_stopped()
             if time.monotonic() + pause > deadline:
-                raise TransientFailure(f"the cloud function gave no answer within {self._timeout_s:g} s", 202, {})
+                raise TransportError(f"the cloud function gave no answer within {self._timeout_s:g} s", status=202)
             bridge.pause(self._stop, pause)
             pause = min(2 * pause, NVCF_MAX_PAUSE_S)
             with contextlib.suppress(TransportError):
-                reply = transport.get(f"{status_url}/{held}", headers)
+                reply = transport.get(f"{self._status_url}/{held}", headers)
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
@@ -351,20 +342,23 @@ class RetryingClient:
                 message = foreign_text.one_line(self._redactor.text(str(error)), prompt=foreign_text.texts_in(sent))
                 if isinstance(error, openai_api.FinalAnswer):
                     raise RequestFailed(message, reply.status) from error
-                raise TransientFailure(message, reply.status, {}) from error
+                raise TransportError(message, status=reply.status) from error
+        error_text = reply.data[: replies.ERROR_TEXT_LIMIT].decode("utf-8", "replace")
+        if reply.status == 400 and (wanted := replies.changes_asked_for(error_text, sent)):
+            raise _AskAgain(reply.status, wanted)
         text, messages = self._reader.said(reply, sent), turn.server.messages
         if reply.status in RETRIED_STATUSES:
             headers = replies.headers_of(reply)
             if reply.status in TOO_MANY:
                 turn.server.admission.too_many(turn.slot, _asked(headers))
             named = " (rate limit)" if reply.status == 429 else ""
-            raise TransientFailure(f"HTTP {reply.status}{named}: {text}", reply.status, headers, said=text)
+            raise TransportError(f"HTTP {reply.status}{named}: {text}", status=reply.status, headers=headers, said=text)
         if reply.status == PROXY_LOGIN:
-            raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url))
+            raise EndpointUnusable(messages.proxy_login(PROXY_LOGIN, turn.server.url), PROXY_LOGIN)
         if reply.status in STOPPING_STATUSES and not self._is_of_a_prompt(reply.status, turn.server):
-            raise EndpointUnusable(messages.refused(reply.status, text))
+            raise EndpointUnusable(messages.refused(reply.status, text), reply.status)
         if 300 <= reply.status < 400:
-            raise EndpointUnusable(messages.moved(reply.status))
+            raise EndpointUnusable(messages.moved(reply.status), reply.status)
         raise RequestFailed(f"HTTP {reply.status}: {text}", reply.status, text)
 
     def _is_of_a_prompt(self, status: int, server: Server) -> bool:

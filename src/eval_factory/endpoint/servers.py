@@ -1,7 +1,7 @@
 """The servers that serve one model: which of them is asked next, and what is known of each.
 
-Limits, pauses and failures are a server's own. One that fails is left out, for longer each time, and then asked by one
-request; its answer brings it back. The rest go on meanwhile. Where none is left, all are asked as one alone would be.
+Limits, pauses and failures are a server's own. One that fails is left out for a while, and then asked by one request;
+its answer brings it back. The rest go on meanwhile. Where none is left, all are asked as one alone would be.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from eval_factory.core.secrets import Redactor, filled
 from eval_factory.core.urls import reached, request_url
@@ -21,7 +22,7 @@ from eval_factory.endpoint.limits import Admission, LocalAdmission, Ticket
 from eval_factory.endpoint.replies import StopMessages
 from eval_factory.endpoint.sign_in import SignIn, sign_in
 
-FIRST_ABSENCE_S, MAX_ABSENCE_S = 0.5, 10.0  # for how long a server that failed is asked nothing
+ABSENCE_S = 5.0  # for so long a server that failed is asked nothing, if none of its other requests is answered
 WINDOW_S = 120.0
 """A limit a minute has passed by then; where nobody was answered for so long, waiting costs retries again."""
 _PATIENCE_S = 900.0  # of one request, however many others are answered: a prompt may be larger than the limit itself
@@ -34,30 +35,24 @@ class Server:
         self, settings: EndpointSettings, url: str, transport: Transport, messages: StopMessages, name: str = "",
         admission: Admission | None = None, *, has_answered: bool = False,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            url: where requests are sent; `name`: as the configuration has it.
-            admission: None: within the settings' limits, for this client alone.
-            has_answered: it is known to be there, and to take the key and the model.
-        """
+        """`url`: where requests are sent; `name`: as the configuration has it; `admission`: None: within the settings'
+        limits; `has_answered`: it is known to be there, and to take the key and the model."""
         self.url, self.transport, self.messages, self.name = url, transport, messages, name
         self.admission = admission or LocalAdmission(settings.limit)
         self.has_answered, self.is_patient = has_answered, True
         """Patient: a 429 costs no retry for a while."""
-        self.under_way = self.refusals = self.failures = 0
-        """Refusals and failures: without an answer between; failures of requests under way together are one."""
-        self.failed_at = self.absent_until = self.paused_until = 0.0
+        self.under_way = self.refusals = 0  # refusals without an answer between
+        self.is_failing, self.absent_until, self.paused_until = False, 0.0, 0.0
         """By the monotonic clock. The pause is one that it asked for: an answer does not end it."""
         self._limited_since: float | None = None
         """Since when it says nothing but that there are too many requests."""
 
     def is_well(self, now: float) -> bool:
-        return self.failures == 0 and self.paused_until <= now
+        return not self.is_failing and self.paused_until <= now
 
     def may_be_asked(self, now: float) -> bool:
         """Also by the one request that finds out whether it is back."""
-        is_due = self.failures and not self.under_way and max(self.absent_until, self.paused_until) <= now
-        return bool(is_due) or self.is_well(now)
+        return self.is_well(now) or (not self.under_way and max(self.absent_until, self.paused_until) <= now)
 
     def tolerates_limit(self, first: float) -> bool:
         """Whether one more 429 costs no retry. `first`: when this request met its first one (monotonic)."""
@@ -66,7 +61,7 @@ class Server:
         return self.is_patient and now - since < WINDOW_S and now - first < _PATIENCE_S
 
     def answered(self) -> None:
-        self.has_answered, self.refusals, self.failures, self._limited_since = True, 0, 0, None
+        self.has_answered, self.refusals, self.is_failing, self._limited_since = True, 0, False, None
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,6 @@ class Turn:
 
     server: Server
     slot: Ticket
-    since: float
 
 
 class Servers:
@@ -93,16 +87,16 @@ class Servers:
         return any(server.has_answered for server in self.all)
 
     @contextmanager
-    def turn(self, avoid: Server | None = None) -> Iterator[Turn]:
-        """A slot at one of them; not at `avoid` where another may be asked.
+    def turn(self, body: Mapping[str, Any], avoid: Server | None = None) -> Iterator[Turn]:
+        """A slot for a request at one of them; not at `avoid` where another may be asked.
 
         To leave it without an exception says that the server answered.
         """
         with nullcontext() if self._together is None else self._together.slot():
             server = self._next(avoid)
             try:
-                with server.admission.slot() as slot:
-                    yield Turn(server, slot, time.monotonic())
+                with server.admission.slot(body) as slot:
+                    yield Turn(server, slot)
             finally:
                 with self._lock:
                     server.under_way -= 1
@@ -122,17 +116,11 @@ class Servers:
         with self._lock:
             server.answered()
 
-    def failed(self, server: Server, since: float, pause: float | None) -> bool:
-        """An attempt that began at `since` (monotonic) failed. Whether another server is well.
-
-        `pause`: seconds that the server asks to wait.
-        """
+    def failed(self, server: Server, pause: float | None) -> bool:
+        """An attempt failed. Whether another server is well. `pause`: seconds that the server asks to wait."""
         with self._lock:
             now = time.monotonic()
-            if since >= server.failed_at:
-                server.failures, server.failed_at = server.failures + 1, now
-                absence = min(FIRST_ABSENCE_S * 2 ** (server.failures - 1), MAX_ABSENCE_S)
-                server.absent_until = now + absence
+            server.is_failing, server.absent_until = True, now + ABSENCE_S
             server.paused_until = max(server.paused_until, now + (pause or 0.0))
             return any(other.is_well(now) for other in self.all if other is not server)
 

@@ -4,10 +4,9 @@ The server listens at a Unix socket in a folder that only this user can enter. A
 threads; when it closes, whatever the reason, its slots are free again. Where the server is gone nothing is sent any
 more: to go on without limits would break them. Messages are JSON, one a line:
 
-    {"do": "slot", "id": 1, "group": G}                   answered {"id": 1} when it is this request's turn
+    {"do": "slot", "id": 1, "group": G, "tokens": 300}    answered {"id": 1} when it is this request's turn
     {"do": "too_many", "id": 1, "pause": seconds or null}
-    {"do": "rate", "id": 2, "group": G, "tokens": 300}    answered {"id": 2} when it is within the limits a minute
-    {"do": "leave", "id": 1, "answered": true}            gives a slot back, or waits no more for whatever it was
+    {"do": "leave", "id": 1, "answered": true}            gives a slot back, or waits no more for one
     {"do": "begin", "id": 3}                              answered {"id": 3, "reached": a limit's name or null}
     {"do": "spend", "tokens": 20, "cost": 0.01}
 
@@ -150,8 +149,7 @@ class _DistantLimit:
         self._limits, self._group = limits, group
 
     def acquire(self, ticket: Ticket, tokens: int | None) -> None:
-        what = {"do": "slot"} if tokens is None else {"do": "rate", "tokens": tokens}
-        self._limits.ask(ticket, group=self._group, **what)
+        self._limits.ask(ticket, do="slot", group=self._group, tokens=tokens)
 
     def too_many(self, ticket: Ticket, pause: float | None) -> None:
         self._limits.send(do="too_many", id=id(ticket), pause=pause)
@@ -231,10 +229,10 @@ class _Client:
         elif what == "spend":
             if budget is not None:
                 budget.spend(tokens=message["tokens"], cost=message["cost"])
-        elif what in ("slot", "rate"):
+        elif what == "slot":
             limit, ticket = self._tickets[message["id"]] = self._server.limits[message["group"]], Ticket()
             ticket.add_done_callback(lambda _: self.send({"id": number}))
-            limit.acquire(ticket, message["tokens"] if what == "rate" else None, self._priority)
+            limit.acquire(ticket, message["tokens"], self._priority)
         elif what == "too_many":
             if number in self._tickets:
                 limit, ticket = self._tickets[number]

@@ -326,9 +326,7 @@ def make_room(requests_at_once: int) -> None:
             if soft != resource.RLIM_INFINITY and soft < needed:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
     except (ValueError, OSError):  # over the hard limit, or over what macOS has beside it
-        fit = (max(soft, 0 if hard == resource.RLIM_INFINITY else hard) - ALWAYS_OPEN) // OPEN_PER_REQUEST
-        advice = f", or let at most {fit} requests go on at once (config.params.parallelism)" if fit > 0 else ""
         raise PrerequisiteError(
-            f"{requests_at_once} requests at once (judges' included) need {needed} open files, and only"
-            f" {soft} are allowed here\n  allow more (ulimit -n {needed}){advice}"
+            f"{requests_at_once} requests at once (judges' included) need {needed} open files, and only {soft} are"
+            f" allowed here\n  allow more (ulimit -n {needed}), or fewer requests at once (config.params.parallelism)"
         ) from None

@@ -1,8 +1,7 @@
-"""What every executor does, and no more: begin runs, say what has become of each, end them, clean up; and that of this
-machine, `LocalRuns`.
+"""What every executor does: start runs, say what has become of each, end them, clean up; and that of this machine.
 
-A run is its run config, its output folder and its environment, by a name. What the folder says of it is the truth: one
-that is begun twice goes on with its answers, is refused by the folder's lock, or finds that it has finished.
+What a run's output folder says of it is the truth: one that is started twice goes on with its answers, is refused by
+the folder's lock, or finds that it has finished.
 
 A local run is a process that reads its `RunSpec` on standard input, and ends with the process that started it.
 """
@@ -48,7 +47,7 @@ RUN_SPEC = TypeAdapter(RunSpec)
 class Waiting:
     where: str = ""
     reason: str = ""
-    for_ever: bool = False  # what it waits for never comes: it has to be ended, and begun in another way
+    for_ever: bool = False  # what it waits for never comes: it has to be ended, and started in another way
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,12 @@ class Executor(Protocol):
     """Where runs are done. One thread uses it."""
 
     def begin(self, runs: Sequence[RunSpec]) -> None:
-        """Begin these runs; one that has ended may be begun again.
+        """Start these runs; one that has ended may be started again.
         Raises PrerequisiteError: not all could be; `look` says which were."""
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """Name -> what has become of it, of every run that was begun.
-
-        Args:
-            seconds: how long to wait for something new.
-
-        Raises:
-            PrerequisiteError: nobody can say now.
-        """
+        """Name -> what has become of it, of every run that was started. `seconds`: to wait for something new.
+        Raises PrerequisiteError: nobody can say now."""
 
     def end(self, names: Collection[str] | None = None) -> None:
         """End these runs, or all, and return when they have ended: each may keep what it was answered.

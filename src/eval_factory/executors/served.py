@@ -35,7 +35,7 @@ _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
 ASKED_EVERY_S, WATCHED_EVERY_S, MAX_ANSWER_S = 0.2, 2.0, 10.0
 TO_BE_GONE_S, COPY_S = 5.0, 2.0  # beyond the grace that the server itself has; for its last lines when it has ended
-MAX_PORTS, MAX_TRIES = 5, 200
+MAX_TRIES = 200
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below those that systems give to connections of their own, so that none takes it between now and its use."""
 LAST_LINES = 5
@@ -159,13 +159,6 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             self._tick()
             time.sleep(ASKED_EVERY_S)
             self._take_reports()
-        for one in self._servers:
-            if one.state == _READY and self._spec.launch and not self._answers(one.address):
-                one.stop()
-                one.state, one.why = OUT, (
-                    f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
-                    f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
-                )  # fmt: skip
         if not self.addresses:
             raise ServerFailedError(self._servers[0].why)
         self._report_left_out()
@@ -204,26 +197,15 @@ class ServerGuard:
 
     def serve(self) -> None:
         """Until it is to end. Raises PrerequisiteError: it did not get ready, or is not started again."""
-        why: str | None = None
-        for _ in range(MAX_PORTS):
-            port = free_port()
-            why = self._served_at(port)
-            if why is not None:
-                break
-            _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
-        most = self._order["max_restarts"]
+        port, most = free_port(), self._order["max_restarts"]
+        why = self._served_at(port)
         for number in range(1, most + 1):
-            if why is None or self._over:
-                break
-            text = f"{self._its} {why}; it is started again ({number} of {most})"
-            _say(text=text, state=_STARTING, why=why)
+            if self._over:
+                return
+            _say(text=f"{self._its} {why}; it is started again ({number} of {most})", state=_STARTING, why=why)
             why = self._served_at(port)  # whoever asks it finds it again
         if self._over:
             return
-        if why is None:
-            raise PrerequisiteError(
-                f"{self._its} was not started: other programs take its port; run the same command again"
-            )
         raise PrerequisiteError(
             f"{self._its} {why}, and is not started again (serve.max_restarts: {most}); its log: {self._order['log']};"
             " what was answered is kept: correct it, then run the same command again"
@@ -235,9 +217,8 @@ class ServerGuard:
         if self._process is not None:
             end_group(self._process, self._order["stop_grace_s"])
 
-    def _served_at(self, port: int) -> str | None:
-        """How it was lost after it was ready; None: somebody else has the port.
-        Raises PrerequisiteError: it did not get ready."""
+    def _served_at(self, port: int) -> str:
+        """How it was lost after it was ready. Raises PrerequisiteError: it did not get ready."""
         log, started = Path(self._order["log"]), time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
@@ -254,14 +235,11 @@ class ServerGuard:
             text = f"{self._its} is ready after {time.monotonic() - started:.0f} s"
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
             lost = self._until_gone(process, url)
-        ended = process.poll() is not None
         end_group(process, self._order["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
         if failed is None:
             return lost
-        if ended and not self._over and not is_free(port):  # nothing of ours is left
-            return None
         lines = [line for line in tail if line.strip()][-LAST_LINES:]  # its last output, of this start
         last = "\n    ".join(["\n  its last lines:", *lines]) if lines else ""
         raise PrerequisiteError(f"{self._its} {failed}{last}")

@@ -41,14 +41,8 @@ class Slurm:
         self._run = run
 
     def submit(self, script: Path, after: str | None = None) -> str:
-        """Returns the job's id.
-
-        Args:
-            after: the id of a job; this one begins when no task of it is left, however they ended.
-
-        Raises:
-            PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the same.
-        """
+        """Returns the job's id. `after`: that of a job; this one starts when no task of it is left.
+        Raises PrerequisiteError: sbatch refuses it, or does not say; it may then be queued all the same."""
         dependency = [] if after is None else [f"--dependency=afterany:{after}"]
         done = self._do(["sbatch", "--parsable", *dependency, str(script)])
         found = re.fullmatch(r"(\d+)(;.*)?", (done.stdout.strip().splitlines() or [""])[-1])

@@ -40,7 +40,6 @@ from eval_factory.executors.slurm import (
 
 JUST_WRITTEN_S = 300.0  # keys that are younger may be of tasks which sbatch is about to take
 END_LIMIT_S = 120.0
-END = ".end.json"
 _OF_THE_MACHINE = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV",
@@ -203,10 +202,10 @@ class SlurmStore:
         return any(cell_of(one.name) == cell_of(run.name) for other in newer for one in other.runs)
 
     def _record(self, wave: Wave, run: RunSpec) -> Path:
-        return self.root / "runs" / f"{run.name}.w{wave.number}{END}"
+        return self.root / "runs" / f"{run.name}.w{wave.number}.end.json"
 
     def starts(self, cell: str) -> Path:
-        """A file for each start of a run, on whatever machine; beside it the record of its end, if it has ended."""
+        """A file for each start of a run, on whatever machine."""
         return self.root / "starts" / cell
 
     def starts_in(self, wave: Wave, run: RunSpec) -> list[Path]:
@@ -217,12 +216,7 @@ class SlurmStore:
 
 def starts_below(folder: Path) -> list[Path]:
     """Oldest first."""
-    found = [path for path in folder.glob("w*") if not path.name.endswith(END)]
-    return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
-
-
-def end_of_start(start: Path) -> Path:
-    return start.with_name(f"{start.name}{END}")
+    return sorted(folder.glob("w*"), key=lambda path: (path.stat().st_mtime_ns, path.name))
 
 
 def read_wave(path: Path) -> Wave:
@@ -271,12 +265,7 @@ class SlurmRuns:
         secrets: Collection[str] = (),
         say: Callable[[str], object] = lambda _text: None,
     ) -> None:
-        """
-        Args:
-            worker: as `script_of`'s.
-            env: what is given to the tasks, and what is secret of it.
-            say: learns what was submitted, and what is waited for.
-        """
+        """`worker`: as `script_of`'s; `env`, `secrets`: what the tasks get; `say`: gets what was submitted or waits."""
         self.store = SlurmStore(folder)
         self._slurm, self._worker, self._say = slurm, worker, say
         self._env, self._secrets = env or {}, secrets
@@ -409,14 +398,8 @@ class SlurmRuns:
 
 
 def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | None = None) -> None:
-    """
-    Args:
-        output: of a run that is about to begin here: one that was submitted by itself, or as a cell of a suite.
-
-    Raises:
-        BusyError: Slurm has it.
-        PrerequisiteError: Slurm may have it, and does not say.
-    """
+    """`output`: of a run that is about to start here, and may have been submitted, by itself or as a cell of a suite.
+    Raises as `refuse_cells_in_slurm`."""
     root = output.absolute()
     slurm = slurm or Slurm(env)
     if len(root.parts) > 3:
@@ -426,14 +409,8 @@ def refuse_run_in_slurm(output: Path, env: Mapping[str, str], slurm: Slurm | Non
 
 
 def refuse_cells_in_slurm(folder: SuiteDir, cells: Collection[str], slurm: Slurm) -> None:
-    """
-    Args:
-        cells: names of those that are about to begin here.
-
-    Raises:
-        BusyError: Slurm has one of them.
-        PrerequisiteError: Slurm may have one of them, and does not say.
-    """
+    """`cells`: names of those that are about to start here.
+    Raises BusyError: Slurm has one of them; PrerequisiteError: it may have one, and does not say."""
     if not cells:
         return
     queued = _in_slurm(folder, slurm)

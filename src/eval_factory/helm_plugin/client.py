@@ -32,7 +32,7 @@ from eval_factory.core.rundir import RunDir
 from eval_factory.core.secrets import secret_in
 from eval_factory.core.urls import place_of
 from eval_factory.demo.server import DemoServer
-from eval_factory.endpoint import bridge, openai_api, pictures
+from eval_factory.endpoint import bridge, media, openai_api
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
 from eval_factory.endpoint.media import PLACE, UnusableMedium
 from eval_factory.endpoint.replies import Changes, EndpointGone, EndpointUnusable, LimitReached, RequestFailed
@@ -220,7 +220,7 @@ class Endpoint:
             completion = openai_api.completion_of(response, self._settings.endpoint_type)
             if self._settings.endpoint_type == openai_api.IMAGES:
                 for choice in completion.choices:
-                    pictures.look_for(self._made_pictures, choice.text)
+                    media.check_picture(self._made_pictures, choice.text)
         except openai_api.UnusableAnswer as error:  # cached by an older version, or its pictures are gone
             self._cache.archive_answer(key, self._now(key, "unusable", str(error)))
             return None
@@ -274,7 +274,7 @@ class Endpoint:
         )  # fmt: skip
         try:
             if completion.pictures:
-                pictures.store(self._made_pictures, completion.pictures)
+                media.store_pictures(self._made_pictures, completion.pictures)
         except OSError as error:
             self._stop(f"cannot write {self._made_pictures}: {error}\n  check the disk; what was kept stays")
         self._cache.save(answer, attempt, changed, answered.server if self._has_several else None)
@@ -320,7 +320,7 @@ class Endpoint:
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
         if self._settings.endpoint_type == openai_api.IMAGES:  # as HELM's own client for pictures gives them
-            file, kind = pictures.file_of(self._made_pictures, choice.text)
+            file, kind = media.made_picture(self._made_pictures, choice.text)
             shown = MultimediaObject([MediaObject(content_type=kind, location=str(file))])
             return GeneratedOutput(text="", logprob=0, tokens=[], multimodal_content=shown)
         cut_off = choice.finish_reason == openai_api.CUT_OFF

@@ -120,11 +120,10 @@ def test_an_answer_without_a_length_ends_with_its_connection() -> None:
     (answer("Content-Length: 3", body=b"ab"), CUT), (answer("Transfer-Encoding: gzip", body=b"ab"), CUT),
     (b"junk\r\n" + GOOD, NO_HTTP), (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NO_HTTP),
     (b"\x15\x03\x01\x00\x02\x02F", "speaks TLS: the address has to begin with https://"),
-    (answer("X-Long: " + "a" * (10 << 20), TWO, body=b"ab"), "header is larger than 256 KiB"),
 ], ids=[
     "two-lengths", "same-length-twice", "length-and-no-chunks", "length-and-identity", "negative", "large-length",
     "large-chunk", "negative-chunk", "folded", "nul", "no-colon", "status", "upgrade", "short", "not-chunked",
-    "junk-before", "http2", "tls", "large-header",
+    "junk-before", "http2", "tls",
 ])  # fmt: skip
 def test_what_is_not_valid_is_refused(sent: bytes, said: str) -> None:
     """llhttp guesses less than urllib3; the connection is not used again, and the next one is."""

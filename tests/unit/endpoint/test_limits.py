@@ -164,7 +164,7 @@ def test_nobody_gets_a_slot_in_a_pause(clock: Clock) -> None:
     limit.too_many("b", 1.0)
     assert limit.seconds_to_next() == 1.0
     clock.now += 1.0
-    assert (limit.seconds_to_next(), granted(limit)) == (None, "c")
+    assert (limit.seconds_to_next(), granted(limit)) == (0.0, "c")
 
 
 def test_only_who_has_a_slot_can_say_that_there_are_too_many_and_who_waits_no_more_gets_none(clock: Clock) -> None:
@@ -229,8 +229,8 @@ def waits(admission: LocalAdmission) -> threading.Thread:
     """A thread that asks for a slot, and for its minute."""
 
     def ask() -> None:
-        with admission.slot():
-            admission.wait_for_rate({"max_tokens": 10})
+        with admission.slot({"max_tokens": 10}):
+            pass
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
@@ -274,9 +274,8 @@ def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(monkeypatc
     admission, seen = LocalAdmission(LimitOf(9, 1)), list[int]()
 
     def process(number: int) -> None:
-        if number < 2:
-            admission.wait_for_rate({})
-        seen.append(number)
+        with admission.slot({}) if number < 2 else contextlib.nullcontext():
+            seen.append(number)
 
     map_at_once(process, range(6), 2)
     assert seen[-1] in (0, 1), "whoever came second"
@@ -285,12 +284,13 @@ def test_in_an_event_loop_others_go_on_while_one_waits_for_its_minute(monkeypatc
 
 def test_after_the_stop_nobody_waits() -> None:
     admission = LocalAdmission(LimitOf(1, None, 10))
-    admission.wait_for_rate({"max_tokens": 10})
     with ExitStack() as stack:
+        stack.enter_context(admission.slot({"max_tokens": 10}))
         for_a_minute, for_a_slot = waits(admission), waits(admission)
         assert (for_a_minute.is_alive(), for_a_slot.is_alive()) == (True, True)
         stack.callback(for_a_minute.join, 30)
         stack.callback(for_a_slot.join, 30)
         admission.stop()
     assert (for_a_minute.is_alive(), for_a_slot.is_alive()) == (False, False)
-    LocalAdmission(LimitOf(1)).wait_for_rate({"max_tokens": 10**9})  # no limit, no wait
+    with LocalAdmission(LimitOf(1)).slot({"max_tokens": 10**9}):  # no limit, no wait
+        pass

@@ -12,7 +12,7 @@ import pytest
 
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.secrets import Redactor
-from eval_factory.endpoint import openai_api, pictures
+from eval_factory.endpoint import media, openai_api
 from eval_factory.endpoint.http_wire import Reply
 from eval_factory.endpoint.openai_api import Completion, FinalAnswer, UnusableAnswer
 from eval_factory.endpoint.replies import ReplyReader, changes_asked_for
@@ -49,16 +49,16 @@ def test_an_answer_names_its_pictures_which_are_files(tmp_path: Path) -> None:
     digest = hashlib.sha256(RED).hexdigest()
     named = f"sha256:{digest} image/png {len(RED)} bytes"
     assert found.body["data"][0] == {"b64_json": named, "revised_prompt": "r"}
-    pictures.store(tmp_path / "made", found.pictures)
+    media.store_pictures(tmp_path / "made", found.pictures)
     again = openai_api.completion_of(found.body, "images")
-    files = [pictures.file_of(tmp_path / "made", one.text) for one in again.choices]
+    files = [media.made_picture(tmp_path / "made", one.text) for one in again.choices]
     assert files[0] == (tmp_path / "made" / f"{digest}.png", "image/png")
     assert [(file.read_bytes(), kind) for file, kind in files] == [(RED, "image/png"), (WEBP, "image/webp")]
-    pictures.look_for(tmp_path / "made", named)
+    media.check_picture(tmp_path / "made", named)
     files[0][0].write_bytes(WEBP)
     for name, says in ((named, f"{digest}.png is not there any more, or was changed"), ("sha256:../x", "names no")):
         with pytest.raises(UnusableAnswer, match=says):
-            pictures.look_for(tmp_path / "made", name)
+            media.check_picture(tmp_path / "made", name)
 
 
 @pytest.mark.parametrize(("body", "says"), [

@@ -67,7 +67,9 @@ def client_of(
     messages = StopMessages(settings, url, "MY_KEY")
     server = Server(settings, url, transport, messages, admission=admission, has_answered=has_answered)
     server.is_patient = is_patient
-    return RetryingClient(settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options)
+    client = RetryingClient(settings, Servers([server], sign_in, Redactor(["the-secret-key"])), **options)
+    client._nvcf = transport if settings.use_nvcf else None
+    return client
 
 
 class Noted(list[tuple[int, str, int | None]]):
@@ -410,15 +412,12 @@ class Admitting(LocalAdmission):
         self._in_turn = in_turn
 
     @contextmanager
-    def slot(self) -> Iterator[Ticket]:
-        with super().slot() as since:
-            self.told.append("in")
+    def slot(self, body: Mapping[str, Any] | None = None) -> Iterator[Ticket]:
+        with super().slot(body) as since:
+            self.told += ["in", body]
+            self._in_turn()
             yield since
         self.told.append("answered")
-
-    def wait_for_rate(self, body: Mapping[str, Any]) -> None:
-        self.told.append(dict(body))
-        self._in_turn()
 
     def too_many(self, slot: Ticket, pause: float | None) -> None:
         super().too_many(slot, pause)

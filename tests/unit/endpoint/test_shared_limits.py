@@ -8,7 +8,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -74,9 +74,9 @@ class InThread:
         return not self._thread.is_alive() and isinstance(self.raised, raised or type(None))
 
 
-def take(admission: Admission) -> Callable[[], None]:
+def take(admission: Admission, body: Mapping[str, Any] | None = None) -> Callable[[], None]:
     def enter() -> None:
-        with admission.slot():
+        with admission.slot(body):
             pass
 
     return enter
@@ -146,12 +146,12 @@ def test_a_pause_that_one_is_asked_for_is_all_others() -> None:
 def test_a_minute_is_all_others_too() -> None:
     with LimitServer({"g": LimitOf(9, 3), "h": LimitOf(9, None, 4000)}) as server, processes(server, 2) as (one, other):
         for limits in (one, other, one):
-            admission_of(limits).wait_for_rate({})
-        waiting = InThread(lambda: admission_of(other).wait_for_rate({}))
+            take(admission_of(limits), {})()
+        waiting = InThread(take(admission_of(other), {}))
         assert waiting.goes_on()
         judge = admission_of(one, "judge")
-        judge.wait_for_rate({"max_tokens": 4000})
-        stopped = InThread(lambda: judge.wait_for_rate({"max_tokens": 1}))
+        take(judge, {"max_tokens": 4000})()
+        stopped = InThread(take(judge, {"max_tokens": 1}))
         assert stopped.goes_on()
         judge.stop()
         assert stopped.ended()
@@ -159,12 +159,8 @@ def test_a_minute_is_all_others_too() -> None:
 
 
 def test_what_is_not_limited_is_not_asked_for() -> None:
-    with LimitServer({"g": LimitOf(9)}) as server:
-        limits = limits_at(server.address)
-        admission = admission_of(limits)
+    with LimitServer({"g": LimitOf(9)}) as server, limits_at(server.address) as limits:
         assert limits.admission("no_role_of_ours") is None
-    admission.wait_for_rate({"max_tokens": 1})  # nobody is there to ask
-    limits.close()
 
 
 def test_the_stop_of_one_role_wakes_its_threads_and_no_others() -> None:
@@ -310,13 +306,13 @@ def asking(server: LimitServer, number: int = 1) -> Iterator[list[Asker]]:
 
 def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_came_first() -> None:
     with LimitServer({"g": LimitOf(1), "h": LimitOf(1)}) as server, asking(server, 2) as (a, b):
-        a.say(do="slot", id=1, group="g")
+        a.say(do="slot", id=1, group="g", tokens=None)
         assert a.hear() == {"id": 1}
-        b.say(do="slot", id=1, group="g")
-        b.say(do="slot", id=2, group="h")
+        b.say(do="slot", id=1, group="g", tokens=None)
+        b.say(do="slot", id=2, group="h", tokens=None)
         assert b.hear() == {"id": 2}  # the groups know nothing of each other
-        b.say(do="slot", id=3, group="g")
-        a.say(do="slot", id=4, group="g")
+        b.say(do="slot", id=3, group="g", tokens=None)
+        a.say(do="slot", id=4, group="g", tokens=None)
         assert a.hears_nothing()
         a.say(do="leave", id=1, answered=True)
         assert a.hear() == {"id": 4}
@@ -333,10 +329,10 @@ def test_places_are_given_in_the_order_of_coming_and_first_to_the_process_that_c
 ])  # fmt: skip
 def test_who_talks_otherwise_is_left_and_the_others_are_served(line: bytes) -> None:
     with LimitServer({"g": LimitOf(1)}) as server, asking(server, 2) as (stranger, a):
-        stranger.say(do="slot", id=1, group="g")
+        stranger.say(do="slot", id=1, group="g", tokens=None)
         assert stranger.hear() == {"id": 1}
         stranger.socket.sendall(line)
-        a.say(do="slot", id=1, group="g")
+        a.say(do="slot", id=1, group="g", tokens=None)
         assert a.hear() == {"id": 1}
         with pytest.raises((ConnectionResetError, TypeError)):
             assert stranger.hear()["id"]
@@ -349,7 +345,7 @@ def test_only_this_user_finds_the_socket_and_nothing_is_left() -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert stat.S_ISSOCK(Path(server.address).stat().st_mode)
         a = Asker(server.address)
-        a.say(do="slot", id=1, group="g")
+        a.say(do="slot", id=1, group="g", tokens=None)
         assert a.hear() == {"id": 1}
     assert a.hear() is None
     a.end()

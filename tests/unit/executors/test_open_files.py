@@ -44,11 +44,11 @@ def test_the_limit_is_raised_to_what_is_needed_and_no_further(soft: int, hard: i
 
 
 @pytest.mark.parametrize(("soft", "hard", "most"), [(256, 512, None), (512, 512, None), (512, NO_LIMIT, 600)])
-def test_where_there_is_no_room_it_says_what_would_go(soft: int, hard: int, most: int | None, limit: Limit) -> None:
+def test_where_there_is_no_room_it_says_what_is_needed(soft: int, hard: int, most: int | None, limit: Limit) -> None:
     limit(soft, hard, most)
     with pytest.raises(PrerequisiteError) as told:
         make_room(300)
     assert str(told.value).splitlines() == [
         f"300 requests at once (judges' included) need 964 open files, and only {soft} are allowed here",
-        "  allow more (ulimit -n 964), or let at most 149 requests go on at once (config.params.parallelism)",
+        "  allow more (ulimit -n 964), or fewer requests at once (config.params.parallelism)",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from PIL import Image
 from eval_factory.core.errors import EndpointRefusedError, EndpointUnreachableError, PrerequisiteError
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.limits import LocalAdmission
+from eval_factory.endpoint.limits import LocalAdmission, Ticket
 from eval_factory.endpoint.retrying_client import RetryingClient
 from eval_factory.endpoint.servers import Servers
 from eval_factory.plan import preflight
@@ -140,9 +141,13 @@ def test_where_others_ask_too_the_probe_is_let_through_with_them(gateway: Gatewa
     class Counting(LocalAdmission):
         asked = 0
 
-        def wait_for_rate(self, body: Mapping[str, Any]) -> None:
+        @contextmanager
+        def slot(self, body: Mapping[str, Any] | None = None) -> Iterator[Ticket]:
+            assert body is not None
             assert body["max_tokens"] == FEW_TOKENS
             self.asked += 1
+            with super().slot(body) as ticket:
+                yield ticket
 
     endpoint = plan({"target.api_endpoint.url": gateway.url}).model
     admission = Counting(endpoint.limit)

@@ -37,7 +37,6 @@ from eval_factory.executors.slurm_runs import (
     SlurmStore,
     Wave,
     cell_of,
-    end_of_start,
     read_wave,
     starts_below,
     take_environment,
@@ -47,10 +46,8 @@ from eval_factory.workflows.suite.run_suite import run_suite
 from eval_factory.workflows.suite.suite_journal import CELL_ENDED, SuiteObserver, append_line
 from eval_factory.workflows.suite.suite_report import SuiteOptions
 
-_LOOK_S, _POLL_S = 1.0, 0.2
-_PATIENCE_S = 8.0
-"""For an older start to see the newer one, and to end its helm-run: LOOK_S, and at most two graces of SIGTERM. A start
-whose node is gone never says that it has ended: it costs so long, once for each start after it."""
+_LOOK_S = 1.0
+_PATIENCE_S = 8.0  # for an older start to see the newer one, and to end its helm-run: at most two graces of SIGTERM
 MAX_STARTS = 6
 """Of one run in one wave, with those after lost nodes: a run that takes its node down is not started for ever."""
 KEYS_ARE_GONE = "its keys are gone, as after 'suite cancel': run the same command again"
@@ -68,13 +65,7 @@ class Start:
         interrupt: Callable[[], object] = lambda: os.kill(os.getpid(), signal.SIGTERM),
         every_s: float = _LOOK_S,
     ) -> None:
-        """
-        Args:
-            interrupt: as Slurm does it: what was answered is on disk, and no end is recorded.
-
-        Raises:
-            OSError: the disk takes no more.
-        """
+        """`interrupt`: as Slurm does it: what was answered is on disk, and no end is recorded. Raises OSError."""
         self._interrupt, self._every_s = interrupt, every_s
         self._folders = [store.starts(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
@@ -88,14 +79,10 @@ class Start:
         self.happened = False
         """A newer start has taken over."""
 
-    def wait_for_older(self) -> bool:
-        """Whether every other start has ended; if not, it was waited for as long as one needs to."""
-        ends = time.monotonic() + _PATIENCE_S
-        while any(not end_of_start(start).exists() for start in self._starts().difference(self.marks)):
-            if time.monotonic() >= ends:
-                return False
-            time.sleep(_POLL_S)
-        return True
+    def wait_for_older(self) -> None:
+        """Whether older starts have ended, nobody knows: their nodes may be gone."""
+        if self._starts().difference(self.marks):
+            time.sleep(_PATIENCE_S)
 
     def __enter__(self) -> Self:
         self._watch.start()
@@ -104,9 +91,6 @@ class Start:
     def __exit__(self, *_: object) -> None:
         self._left.set()
         self._watch.join()
-        for mark in self.marks:
-            with suppress(OSError):  # a newer start waits a little longer then
-                end_of_start(mark).touch()
 
     def look(self) -> None:
         """Once; a file system that does not answer says nothing about others."""

@@ -17,7 +17,7 @@ from eval_factory.config.suite import Suite as SuiteOfTask
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import RunSpec
-from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, end_of_start, starts_below, write_environment
+from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, starts_below, write_environment
 from eval_factory.workflows.suite import slurm_worker
 from eval_factory.workflows.suite.slurm_worker import KEYS_ARE_GONE, MAX_STARTS, Start, main, work
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
@@ -40,12 +40,11 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 class Clock:
-    """Time goes on by sleeping alone; something may happen on the way."""
+    """Time goes on by sleeping alone."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.slept: list[float] = []
-        self.happens: dict[int, Path] = {}
 
     def __call__(self) -> float:
         return self.now
@@ -53,8 +52,6 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
-        if len(self.slept) in self.happens:
-            self.happens[len(self.slept)].touch()
 
 
 @pytest.fixture
@@ -93,6 +90,7 @@ class Task:
         write_environment(self.store.environment(1), {"OPENAI_API_KEY": "k"}, ["OPENAI_API_KEY"])
         monkeypatch.setenv("OPENAI_API_KEY", "not this")
         monkeypatch.setattr(slurm_worker, "interrupt_on_signals", lambda: None)
+        monkeypatch.setattr(slurm_worker, "_PATIENCE_S", 0.01)
         monkeypatch.setattr(slurm_worker, "run_suite", self._run)
 
     def _run(self, suite: SuiteOfTask, options: SuiteOptions, *, env: Any, screen: SuiteObserver) -> Report:
@@ -175,8 +173,7 @@ def test_a_newer_start_of_the_same_run_ends_this_one(
     assert task.work(taken_over) == 130
     assert task.ended() is None
     assert "Slurm has started this task again elsewhere" in capsys.readouterr().out
-    older, newer = task.starts()
-    assert (end_of_start(older).exists(), end_of_start(newer).exists()) == (True, False)
+    assert len(task.starts()) == 2
 
 
 def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> None:
@@ -236,15 +233,13 @@ def test_the_suite_of_a_task_that_serves_nothing_is_of_its_run_alone(task: Task)
     task.work(completes, index=1)
     (suite,) = task.suites
     assert ([cell.name for cell in suite.cells], dict(suite.serve)) == (["t/f"], {})
-    (start,) = task.starts(1)
-    assert sorted(path.name for path in start.parent.iterdir()) == [start.name, end_of_start(start).name]
+    assert len(task.starts(1)) == 1
 
 
 def test_a_task_that_starts_again_does_what_is_left_only(serving: Task) -> None:
     assert serving.work(is_interrupted) == 130
     assert serving.ended(1) is None
     assert serving.store.environment(1).exists()
-    assert all(end_of_start(start).exists() for start in serving.starts(1)), "the next start waits for nobody"
     serving.work(completes)
     assert [cell.evaluation for cell in serving.suites[1].cells] == ["f"]
     assert serving.work() == 0
@@ -279,17 +274,13 @@ def test_an_interrupt_or_a_defect_of_the_disk(serving: Task, monkeypatch: pytest
     assert serving.ended() is None
 
 
-def test_an_older_start_is_waited_for_until_it_has_ended(task: Task, clock: Clock) -> None:
+def test_an_older_start_is_given_time_to_end(task: Task, clock: Clock) -> None:
     """Of whichever wave: a submitter may have taken its task for lost."""
-    first, second = task.start(), task.start()
-    newest = task.start()
-    clock.happens = {3: end_of_start(first.marks[0]), 5: end_of_start(second.marks[0])}
-    assert newest.wait_for_older()
-    assert clock.slept == [slurm_worker._POLL_S] * 5
-    assert not task.start().wait_for_older(), "its node is gone"
-    assert slurm_worker._PATIENCE_S <= sum(clock.slept[5:]) < slurm_worker._PATIENCE_S + 2 * slurm_worker._POLL_S
+    task.start()
+    task.start().wait_for_older()
+    assert clock.slept == [slurm_worker._PATIENCE_S]
     clock.slept.clear()
-    assert task.start(1).wait_for_older()
+    task.start(1).wait_for_older()
     assert clock.slept == [], "there is nobody else"
 
 
@@ -300,7 +291,6 @@ def test_it_looks_while_it_is_entered(task: Task) -> None:
         task.start()
         assert told.wait(LONG_S)
     assert start.happened
-    assert all(end_of_start(mark).exists() for mark in start.marks)
     assert len(starts_below(start.marks[0].parent)) == 2
     with Start(task.store, task.wave, task.wave.runs, lambda: pytest.fail("interrupted"), every_s=LONG_S) as left:
         pass
