@@ -108,12 +108,17 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> TrivialSco
     executes = any(spec.class_name == SQL for spec in specs)
     scorer = _Scorer(metrics, run_spec.adapter_spec, service, asked, executes=executes)
     return TrivialScores(
-        lower_is_better=sorted(
-            {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
-        ),
+        lower_is_better=sorted(chain.from_iterable(map(_lower_is_better, metrics))),
         questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
         strategies=[scorer.score(strategy) for strategy in found],
     )
+
+
+def _lower_is_better(metric: Any) -> set[str]:
+    try:
+        return {one.name for one in metric.get_metadata() if one.lower_is_better}
+    except (NotImplementedError, AttributeError):  # it says nothing of itself, as ours do
+        return set()
 
 
 class _Overlap:
@@ -133,9 +138,6 @@ class _Overlap:
             Stat(MetricName(name)).add(max(float(scorer(text, answer)) for text in texts))
             for name, scorer in self._scorers.items()
         ]
-
-    def get_metadata(self) -> list[Any]:
-        return []
 
 
 def _without_braces(text: str) -> str:
