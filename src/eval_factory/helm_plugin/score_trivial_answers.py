@@ -56,18 +56,13 @@ _FORMS = {
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
 
 
-def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> str | None:
-    """Writes the file that `helm/trivial_answers.py` reads. Returns why it could not, where something went wrong."""
+def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> None:
+    """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong. Raises OSError."""
     try:
         made = _scored(run_spec, state, service)
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
         made = TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
-    made = replace(made, run=run_spec.name)
-    try:
-        made.write(helm_dir)
-    except (OSError, ValueError) as error:
-        return made.error or f"{type(error).__name__}: it could not be written down"
-    return made.error
+    replace(made, run=run_spec.name).write(helm_dir)
 
 
 def _is_scored(spec: MetricSpec) -> bool:
