@@ -264,10 +264,7 @@ class TrivialScores:
     error: str | None = None  # why there is nothing, where it failed
 
     def write(self, helm_dir: Path) -> None:
-        """
-        Raises:
-            OSError, ValueError: it cannot be written.
-        """
+        """Raises OSError."""
         strategies = []
         for one in self.strategies:  # whole numbers without a fraction: there are dozens of columns
             columns = {

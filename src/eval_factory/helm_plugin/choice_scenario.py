@@ -32,7 +32,7 @@ from helm.benchmark.scenarios.scenario import (
 )
 from helm.common.media_object import MediaObject, MultimediaObject
 
-from eval_factory.helm_plugin.conversation_scenario import downloaded, refuse
+from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, read_choice_file
 
@@ -109,11 +109,7 @@ _CHOICES_BESIDE_PICTURES = replace(
 
 
 def _short_answers(language: str) -> AdapterSpec:
-    return AdapterSpec(
-        method=ADAPT_GENERATION_MULTIMODAL, instructions=SHORT_ANSWER[language], input_prefix="", input_suffix="",
-        output_prefix="", output_suffix="", instance_prefix="\n", max_train_instances=0, num_outputs=1, max_tokens=20,
-        temperature=0.0, stop_sequences=[],
-    )  # fmt: skip
+    return replace(plain_adapter(ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language])
 
 
 _OF_SHORT_ANSWERS = (

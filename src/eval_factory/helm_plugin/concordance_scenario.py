@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_GENERATION, AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
-from helm.benchmark.metrics.metric import Metric, MetricMetadata, MetricSpec
+from helm.benchmark.metrics.metric import Metric, MetricSpec
 from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scenario, ScenarioSpec
 
-from eval_factory.helm_plugin.conversation_scenario import refuse, right_replies
+from eval_factory.helm_plugin.conversation_scenario import plain_adapter, refuse, right_replies
 from eval_factory.tasks.concordance import EXPERTS, METRICS, ConcordanceCase, credit, read_concordance_file
 
 _INSTRUCTIONS = """\
@@ -75,30 +74,16 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
             Stat(MetricName(name)).add(value) for name, value in zip(METRICS, (found, float(found > 0)), strict=True)
         ]
 
-    def get_metadata(self) -> list[Any]:
-        said = zip(METRICS, ("The experts' share of a rating", "Whether an expert chose it"), strict=True)
-        return [
-            MetricMetadata(
-                name=name, display_name=name, short_display_name=name, description=about, lower_is_better=False,
-                group=None,
-            )
-            for name, about in said
-        ]  # fmt: skip
-
 
 @run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]
 def script_concordance(data_path: str) -> RunSpec:
     """Script concordance, from the user's file."""
-    adapter = AdapterSpec(
-        method=ADAPT_GENERATION, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
-        max_train_instances=0, num_outputs=1, max_tokens=_MAX_TOKENS, temperature=0.0, stop_sequences=[],
-    )  # fmt: skip
     return RunSpec(
         name=ConcordanceScenario.name,
         scenario_spec=ScenarioSpec(
             class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path}
         ),
-        adapter_spec=adapter,
+        adapter_spec=plain_adapter(ADAPT_GENERATION, _MAX_TOKENS),
         metric_specs=[MetricSpec(class_name=f"{__name__}.{ConcordanceMetric.__name__}", args={})],
         groups=[ConcordanceScenario.name],
     )

@@ -37,10 +37,10 @@ from eval_factory.tasks.pictures import picture_file
 from eval_factory.tasks.rubric_case import conversation_text
 
 
-def chat_adapter(max_tokens: int) -> AdapterSpec:
-    """The messages of an instance are sent as they are, turn by turn."""
+def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
+    """An instance is sent as it is; with `ADAPT_CHAT` turn by turn."""
     return AdapterSpec(
-        method=ADAPT_CHAT, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
+        method=method, input_prefix="", input_suffix="", output_prefix="", output_suffix="",
         max_train_instances=0, num_outputs=1, max_tokens=max_tokens, temperature=0.0, stop_sequences=[],
     )  # fmt: skip
 
@@ -136,7 +136,7 @@ def conversations(config_path: str) -> RunSpec:
     return RunSpec(
         name=own.name,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario),
-        adapter_spec=chat_adapter(own.max_tokens),
+        adapter_spec=plain_adapter(ADAPT_CHAT, own.max_tokens),
         annotators=own.get_annotator_specs(),
         metric_specs=own.get_metric_specs(),
         groups=[own.name],

@@ -46,18 +46,7 @@ from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
 from eval_factory.helm_plugin.session import run_record, session_for
 from eval_factory.helm_plugin.unscorable_answers import Unscorable
 
-_BY_METHOD = {
-    "language_modeling": "the log probabilities of its prompts",
-    "multiple_choice_separate": "the log probabilities of its prompts",
-    "ranking_binary": "the log probabilities of its answers",
-}
-
-
-def needed_capability(adapter_spec: Any) -> str | None:
-    """What a run needs of a model that no endpoint gives, by HELM's `AdapterSpec`; None: nothing."""
-    return next((needed for part, needed in _BY_METHOD.items() if part in adapter_spec.method), None)
-
-
+_METHODS_WITH_LOG_PROBABILITIES = ("language_modeling", "multiple_choice_separate", "ranking_binary")
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
 _PROMPT_IN_MESSAGE = re.compile(r"(?:Request: )?\[?\b(?:Request|RequestState|Instance|Input)\(.*", re.DOTALL)
 _MAX_NAME = 200  # bytes of a run folder's name; file systems take 255, and HELM adds to it
@@ -94,18 +83,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
         """HELM's own; an answer that it cannot score costs its instance only."""
         with Unscorable(self._report_unscorable) as self._unscorable:
             super().run_one(run_spec)
-        if run_spec.adapter_spec.image_generation_parameters is None:  # no text is a picture
-            self._score_trivial_answers(run_spec)
-
-    def _score_trivial_answers(self, run_spec: RunSpec) -> None:
-        """The floors of the scores that were just written."""
         state, self._annotated = self._annotated, None
-        if state is None:
-            return
-        failed = score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
-        if failed is not None:
-            message = f"what trivial answers score could not be computed: {failed}"
-            self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=message)
+        if state is not None and run_spec.adapter_spec.image_generation_parameters is None:  # no text is a picture
+            score_trivial_answers(run_spec, state, self.metric_service, Path(self.output_path))
 
     def _report_unscorable(self, state: RequestState, reason: str) -> None:
         self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=f"an instance failed: {reason}")
@@ -134,8 +114,9 @@ class EvalRunner(Runner):  # type: ignore[misc]
 
     def those_that_can_run(self, run_specs: list[RunSpec]) -> list[RunSpec]:
         """One at most, before anything is asked: a folder holds one run, and an endpoint gives text for text."""
-        needed = next((more for spec in run_specs if (more := needed_capability(spec.adapter_spec))), None)
-        if needed is not None:
+        methods = {spec.adapter_spec.method for spec in run_specs}
+        if any(part in method for method in methods for part in _METHODS_WITH_LOG_PROBABILITIES):
+            needed = "the log probabilities of its prompts or answers"
             message = f"{run_specs[0].name} asks a model for {needed}, which eval-factory cannot ask for"
         elif len(run_specs) > 1:
             message = f"the run entry stands for {len(run_specs)} runs, name one of them: " + "; ".join(

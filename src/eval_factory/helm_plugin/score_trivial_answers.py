@@ -56,18 +56,13 @@ _FORMS = {
 """Metric -> the form in which its benchmark asks for answers, as framework.yml has it (`answer_form`)."""
 
 
-def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> str | None:
-    """Writes the file that `helm/trivial_answers.py` reads. Returns why it could not, where something went wrong."""
+def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> None:
+    """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong. Raises OSError."""
     try:
         made = _scored(run_spec, state, service)
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
         made = TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
-    made = replace(made, run=run_spec.name)
-    try:
-        made.write(helm_dir)
-    except (OSError, ValueError) as error:
-        return made.error or f"{type(error).__name__}: it could not be written down"
-    return made.error
+    replace(made, run=run_spec.name).write(helm_dir)
 
 
 def _is_scored(spec: MetricSpec) -> bool:
@@ -108,12 +103,17 @@ def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> TrivialSco
     executes = any(spec.class_name == SQL for spec in specs)
     scorer = _Scorer(metrics, run_spec.adapter_spec, service, asked, executes=executes)
     return TrivialScores(
-        lower_is_better=sorted(
-            {one.name for metric in metrics for one in metric.get_metadata() if one.lower_is_better}
-        ),
+        lower_is_better=sorted(chain.from_iterable(map(_lower_is_better, metrics))),
         questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
         strategies=[scorer.score(strategy) for strategy in found],
     )
+
+
+def _lower_is_better(metric: Any) -> set[str]:
+    try:
+        return {one.name for one in metric.get_metadata() if one.lower_is_better}
+    except (NotImplementedError, AttributeError):  # it says nothing of itself, as ours do
+        return set()
 
 
 class _Overlap:
@@ -133,9 +133,6 @@ class _Overlap:
             Stat(MetricName(name)).add(max(float(scorer(text, answer)) for text in texts))
             for name, scorer in self._scorers.items()
         ]
-
-    def get_metadata(self) -> list[Any]:
-        return []
 
 
 def _without_braces(text: str) -> str:

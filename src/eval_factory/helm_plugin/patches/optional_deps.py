@@ -16,23 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 SPACY_MODEL = "en_core_web_sm"
-Tokenize = Callable[[str], list[str]]
 
 
 class DataStatsMetric:
     """Replaces summ-eval's class of this name, as far as HELM uses it."""
 
-    def __init__(self, tokenize: Tokenize | None = None) -> None:
-        if tokenize is None:  # words and punctuation, as spaCy's tokenizer for English cuts them
-            import spacy
+    def __init__(self) -> None:
+        import spacy
 
-            cut = spacy.load(SPACY_MODEL).tokenizer
-            self._tokenize: Tokenize = lambda text: [token.text for token in cut(text)]
-        else:
-            self._tokenize = tokenize
+        self._cut = spacy.load(SPACY_MODEL).tokenizer  # into words and punctuation
 
     def evaluate_example(self, summary: str, input_text: str) -> dict[str, float]:
-        return extract_statistics(self._tokenize(summary), self._tokenize(input_text))
+        return extract_statistics(*([token.text for token in self._cut(text)] for text in (summary, input_text)))
 
 
 def extract_statistics(summary: Sequence[str], source: Sequence[str]) -> dict[str, float]:

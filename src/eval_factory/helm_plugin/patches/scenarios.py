@@ -215,17 +215,17 @@ def known_names(scenario: str, folder: Path) -> list[str] | None:
     return found if os.environ.get(ALL_FILES) == "1" else found[:LISTED_BY_GITHUB]
 
 
-def list_procedures_without_github(get_instances: _GetInstances) -> _GetInstances:
-    return _of_known_names("mtsamples_procedures", get_instances)
+def list_files_without_github() -> None:
+    from helm.benchmark.scenarios.mtsamples_procedures_scenario import MTSamplesProceduresScenario
+    from helm.benchmark.scenarios.mtsamples_replicate_scenario import MTSamplesReplicateScenario
+
+    for scenario in (MTSamplesProceduresScenario, MTSamplesReplicateScenario):
+        scenario.get_instances = _of_known_names(scenario.get_instances)
 
 
-def list_replicates_without_github(get_instances: _GetInstances) -> _GetInstances:
-    return _of_known_names("mtsamples_replicate", get_instances)
-
-
-def _of_known_names(scenario: str, get_instances: _GetInstances) -> _GetInstances:
+def _of_known_names(get_instances: _GetInstances) -> _GetInstances:
     def get_instances_of_known(self: Any, output_path: str) -> list[Any]:
-        found = known_names(scenario, Path(output_path))
+        found = known_names(self.name, Path(output_path))
         if found is not None:
             self.fetch_file_list = lambda: found
         return get_instances(self, output_path)

@@ -47,14 +47,14 @@ _Ask = Callable[[Request], RequestResult]
 _Judgement = TypeVar("_Judgement")
 
 
-class NotJudged(Exception):
+class NotJudged(str):
     """Why a judge gave no judgement."""
 
 
 def judgement(
     model: str, deployment: str, prompt: str, ask: _Ask, read: Callable[[str], _Judgement], role: str | None = None,
     sample: int | None = None,
-) -> _Judgement:  # fmt: skip
+) -> _Judgement | NotJudged:  # fmt: skip
     """One judge's judgement. Output that cannot be used is asked for once more, with the reason.
 
     Where that cannot be used either, both are archived: the next run of the same command asks the judge again.
@@ -65,7 +65,6 @@ def judgement(
         sample: of the judge's answers to this prompt.
 
     Raises:
-        NotJudged: the judge could not be asked, or its output was unusable twice.
         Exception: a limit of the run is reached, so that nothing more is asked.
     """
     request = Request(
@@ -83,12 +82,12 @@ def judgement(
         except Exception as error:  # reported already: this judge cannot be asked; the others go on
             if current_session().limit_reached is not None:
                 raise
-            raise NotJudged(one_line(str(error))) from error
+            return NotJudged(one_line(str(error)))
         if not result.success or not result.completions:
             if role is not None and result.error == FILTERED_MESSAGE:
                 # Of the model it would be an answer; a judge has decided nothing.
                 current_session().clients[role].forget(request, FILTERED_MESSAGE)
-            raise NotJudged(result.error or "it gave no answer")
+            return NotJudged(result.error or "it gave no answer")
         try:
             return read(result.completions[0].text)
         except UnusableJudgeOutput as error:
@@ -98,7 +97,7 @@ def judgement(
     client = current_session().clients[role or get_model_deployment(deployment).client_spec.args["role"]]
     for request in asked:
         client.forget(request, reason)
-    raise NotJudged(f"unusable judgement: {reason}")
+    return NotJudged(f"unusable judgement: {reason}")
 
 
 def ask_judges_in_parallel(_annotate: object) -> Any:
@@ -119,10 +118,7 @@ def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
 
     def rated_by(name: str) -> dict[str, Any] | NotJudged:
         judge = judges[name]
-        try:
-            return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
-        except NotJudged as reason:
-            return reason
+        return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
 
     outcomes = dict(zip(judges, map_at_once(rated_by, list(judges), len(judges)), strict=True))
     rated = {name: ratings for name, ratings in outcomes.items() if not isinstance(ratings, NotJudged)}
@@ -217,14 +213,11 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     def read(text: str) -> list[dict[str, Any]]:
         return [one.as_dict() for one in parse_decisions(text, count, answer)]
 
-    try:
-        sample = (state.instance.extra_data or {}).get(SAMPLE)
-        with judging(state):  # HELM hands over all answers at once
-            found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
-    except NotJudged as reason:
-        found = [{ERROR: str(reason)} for _ in range(count)]
-    for by_judge, one in zip(question.decided, found, strict=True):
-        by_judge[judge.name] = one
+    sample = (state.instance.extra_data or {}).get(SAMPLE)
+    with judging(state):  # HELM hands over all answers at once
+        found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
+    for number, by_judge in enumerate(question.decided):
+        by_judge[judge.name] = {ERROR: str(found)} if isinstance(found, NotJudged) else found[number]
 
 
 def requests_to_judges(state: ScenarioState) -> int:

@@ -68,10 +68,7 @@ def _annotation(self: Any, state: Any, *, professional: bool) -> dict[str, Any]:
         def read(text: str) -> Decision:
             return _mark(text) if is_mark else parse_decisions(text, 1, answer)[0].as_dict()
 
-        try:
-            return judgement(judge.model_name, judge.model_deployment, prompt, ask, read)
-        except NotJudged as reason:
-            return reason
+        return judgement(judge.model_name, judge.model_deployment, prompt, ask, read)
 
     asked = [(name, prompt, prompt in marks) for name in judges for prompt in (*prompts, *marks)]
     found = iter(map_at_once(decide, asked, len(asked)))
@@ -93,7 +90,7 @@ def _scored(
     missing: dict[str, str] = {}
     so_far: list[Decision] = []
     for name, said in outcomes.items():
-        failed = [str(one) for one in said if isinstance(one, NotJudged)]
+        failed = [one for one in said if isinstance(one, NotJudged)]
         own = [one for one in said if not isinstance(one, NotJudged)]
         if failed:
             missing[name] = f"{len(failed)} of {len(said)} decisions are missing: {failed[0]}"

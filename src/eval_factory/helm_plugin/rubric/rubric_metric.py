@@ -6,11 +6,10 @@ A case with a criterion that nobody judged has none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
-from helm.benchmark.metrics.metric import Metric, MetricMetadata
+from helm.benchmark.metrics.metric import Metric
 from helm.benchmark.metrics.metric_name import MetricName
 from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
@@ -39,15 +38,3 @@ class RubricMetric(Metric):  # type: ignore[misc]
         decided = decisions_of(request_state.annotations, self._judges, len(criteria))
         score = case_score(criteria, [share_met(by_judge.values()) for by_judge in decided])
         return [] if score is None else [Stat(MetricName(self._name)).add(score)]
-
-    def get_metadata(self) -> list[Any]:
-        return [
-            MetricMetadata(
-                name=self._name,
-                display_name="Rubric score",
-                short_display_name="Rubric score",
-                description="Points of the criteria that are met / sum of the positive points.",
-                lower_is_better=False,
-                group=None,
-            )
-        ]

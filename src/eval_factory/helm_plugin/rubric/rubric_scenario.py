@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT
 from helm.benchmark.annotation.annotator import AnnotatorSpec
 from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
@@ -12,7 +13,7 @@ from helm.benchmark.scenarios.scenario import TEST_SPLIT, Instance, Scenario, Sc
 
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
-from eval_factory.helm_plugin.conversation_scenario import chat_adapter, downloaded, input_of, refuse, right_replies
+from eval_factory.helm_plugin.conversation_scenario import downloaded, input_of, plain_adapter, refuse, right_replies
 from eval_factory.tasks.message_files import HEALTHBENCH, OWN, PROFESSIONAL, FileForm, read_rubric_file
 from eval_factory.tasks.rubric_case import HEALTHBENCH_METRIC, PROFESSIONAL_METRIC, RUBRIC_RUN_SPEC, WHOLE
 
@@ -58,7 +59,7 @@ def _run_spec(name: str, scenario: dict[str, Any], metric: str, judges: Any, ask
     return RunSpec(
         name=name,
         scenario_spec=ScenarioSpec(class_name=f"{__name__}.{RubricScenario.__name__}", args=scenario),
-        adapter_spec=chat_adapter(max_tokens),
+        adapter_spec=plain_adapter(ADAPT_CHAT, max_tokens),
         annotators=[AnnotatorSpec(class_name=names.RUBRIC_ANNOTATOR_CLASS, args=args)],
         metric_specs=[
             MetricSpec(class_name=names.RUBRIC_METRIC_CLASS, args={"metric_name": metric, "judges": deployments})

@@ -53,7 +53,7 @@ else:
 
 assert optional_deps.replace_missing_summ_eval() is True
 from summ_eval.data_stats_metric import DataStatsMetric
-assert DataStatsMetric(str.split).evaluate_example("a b", "a b c") == {"coverage": 1, "density": 2, "compression": 1.5}
+assert DataStatsMetric().evaluate_example("a b", "a b c") == {"coverage": 1, "density": 2, "compression": 1.5}
 
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 assert patch_named("leave_out_qafacteval").apply() and patch_named("leave_out_missing_weights").apply()

@@ -109,8 +109,8 @@ def test_a_run_takes_those_that_it_asks_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked("pubmed_qa", **drawn) - always == {"draw_with_a_seed"}
     juries = {"ask_judges_in_parallel", "replace_missing_summ_eval"}
     assert asked("aci_bench") - always == juries
-    assert asked("mtsamples_procedures") - always - juries == {"list_procedures_without_github"}
-    assert asked("mtsamples_replicate") - always - juries == {"list_replicates_without_github"}
+    assert asked("mtsamples_procedures") - always - juries == {"list_files_without_github"}
+    assert asked("mtsamples_replicate") - always - juries == {"list_files_without_github"}
     monkeypatch.setitem(sys.modules, "datasets", ModuleType("datasets"))
     assert asked("pubmed_qa") - always == {"record_hub_revisions", "save_pictures_at_once"}
     monkeypatch.setitem(sys.modules, SUMMARIES, ModuleType(SUMMARIES))

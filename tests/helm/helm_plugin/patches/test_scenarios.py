@@ -23,7 +23,6 @@ from pyarrow import parquet
 from eval_factory.core.helm_run_settings import ALL_FILES, SETTINGS, HelmRunSettings
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.patches import optional_deps, scenarios
-from eval_factory.helm_plugin.patches.patch_registry import patch_named
 from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
 from eval_factory.helm_plugin.session import run_record
 from patching import ApplyPatch
@@ -154,11 +153,12 @@ def test_a_bundles_list_is_read_up_to_githubs_limit(tmp_path: Path, monkeypatch:
     assert known_names("mtsamples_replicate", tmp_path) == listed
 
 
-@pytest.mark.parametrize(("kind", "patch", "scenario"), [
-    (MTSamplesProceduresScenario, "list_procedures_without_github", "mtsamples_procedures"),
-    (MTSamplesReplicateScenario, "list_replicates_without_github", "mtsamples_replicate"),
+@pytest.mark.parametrize(("kind", "scenario"), [
+    (MTSamplesProceduresScenario, "mtsamples_procedures"), (MTSamplesReplicateScenario, "mtsamples_replicate"),
 ])  # fmt: skip
-def test_known_names(kind: Any, patch: str, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_names(
+    kind: Any, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apply_patch: ApplyPatch
+) -> None:
     asked: list[str] = []
 
     def known(name: str, folder: Path) -> list[str] | None:
@@ -168,7 +168,7 @@ def test_known_names(kind: Any, patch: str, scenario: str, tmp_path: Path, monke
     monkeypatch.setattr(kind, "get_instances", lambda self, _path: self.fetch_file_list())
     monkeypatch.setattr(kind, "fetch_file_list", lambda _self: ["GitHub's"])
     monkeypatch.setattr(scenarios, "known_names", known)
-    patch_named(patch).apply()
+    apply_patch("list_files_without_github")
     assert kind().get_instances(str(tmp_path / "here")) == ["a.txt"]
     assert kind().get_instances(str(tmp_path / "unknown")) == ["GitHub's"]
     assert asked == [f"{scenario} in here", f"{scenario} in unknown"]

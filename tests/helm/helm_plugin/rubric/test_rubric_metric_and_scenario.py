@@ -114,4 +114,3 @@ def test_points_met_of_the_positive_points(said: tuple[dict[str, Any], ...], sco
 
 def test_a_failed_request_keeps_its_place() -> None:
     assert values(error="HTTP 500") == {"m_score": 0.0}
-    assert [one.name for one in RubricMetric("m_score", {}).get_metadata()] == ["m_score"]
