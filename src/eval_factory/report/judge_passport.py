@@ -13,7 +13,6 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
 from eval_factory.scoring.judge_calibration import (
-    FEWEST_ITEMS,
     BestJury,
     Calibration,
     Change,
@@ -23,6 +22,7 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
+from eval_factory.tasks.physician_labels import FEWEST_ITEMS
 
 MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
 _MARGIN = formats.short(100 * MARGIN)

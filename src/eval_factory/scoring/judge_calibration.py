@@ -13,7 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from eval_factory.core.nouns import Word
 from eval_factory.scoring.agreement import nearest_rating
@@ -25,12 +28,9 @@ from eval_factory.scoring.intervals import (
     mean_end_weight,
     t_quantile,
 )
-from eval_factory.tasks.physician_labels import LabelledItem, LabelledPairs
+from eval_factory.tasks.physician_labels import FEWEST_ITEMS, LabelledItem, LabelledPairs
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-FEWEST_ITEMS, FEWEST_POOLED = 10, 3  # items of a part, for a figure; categories, to know how far they are apart
+FEWEST_POOLED = 3  # categories, to know how far they are apart
 PSEUDO_CLUSTERS = 0.75
 """Of each of the four pairs of decisions, in clusters of `mean_end_weight`. With 0.5, intervals of rare faults cover
 90 %; benchmarks/judge_coverage.py prints what they cover."""
@@ -215,8 +215,6 @@ def _right(pairs: Sequence[Pair], label: bool) -> Figure:
 
 def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
     """Both tables of a conversation are left out together: the two agreements depend on each other."""
-    import numpy as np  # imported here, as everywhere: `ls` needs none of it
-
     pairs, among = pairs_of(items)
     (one, weights), (other, more) = tables_of(pairs, marks), tables_of(among, marks, pairs)
     agreement, kinds, at = _agreement_by(marks), len(marks) ** 2, 0 if len(marks) == 2 else 1  # macro F1, or kappa
@@ -234,8 +232,6 @@ def tables_of(
     """Of each conversation its counts of each kind of pair, shape (conversations, marks squared), the greatest mark
     first: both met, only the first, only the second, none. And of each kind the pairs of its pseudo-cluster; marks on
     a scale have none. `named`: pairs with all conversations, in their order."""
-    import numpy as np
-
     counts = Counter(pairs)
     rows = {name: row for row, name in enumerate(dict.fromkeys(name for name, _, _ in named or pairs))}
     place = {mark: nearest_rating(mark, marks) for _, *both in counts for mark in both}
@@ -261,8 +257,6 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
     (..., 4), as `tables_of` counts -> (..., 3); nan where one is not defined, as macro F1 where nobody ever said `not
     met`.
     """
-    import numpy as np
-
     met, first, second, not_met = np.moveaxis(tables, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         total, apart = tables.sum(axis=-1), first + second
@@ -276,8 +270,6 @@ def agreement_of(tables: NDArray[Any]) -> NDArray[Any]:
 def rating_agreement(tables: NDArray[Any], marks: Sequence[float]) -> NDArray[Any]:
     """nan (for macro F1), weighted kappa and AC1 of tables of shape (..., marks squared): the same as
     `agreement.weighted_kappa` and `gwet_ac1`."""
-    import numpy as np
-
     count = len(marks)
     square = tables.reshape(*tables.shape[:-1], count, count)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -309,8 +301,6 @@ def by_jackknife(
         function: from tables of shape (..., kinds) to figures of shape (..., figures).
         lowest: that each figure can be; the highest is 1.
     """
-    import numpy as np
-
     values = [None if value != value else float(value) for value in function(tables.sum(axis=0))]
     units = effective_clusters([name for name, _, _ in pairs])
     if units < FEWEST:
@@ -336,8 +326,6 @@ def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tu
         values: of three groups or more.
         errors: their standard errors, each above 0.
     """
-    import numpy as np
-
     value, variance = np.array(values), np.array(errors) ** 2
     between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2
     precision = 1 / (variance + between)
@@ -401,8 +389,6 @@ def best_juries(
 ) -> list[BestJury]:
     """The best of each odd size, by two judges' decisions or more about each item; `costs`: dollars per 1,000 criteria.
     Who chooses the best of many on the same labels sees luck, too: the figure that counts is cross-validated."""
-    import numpy as np
-
     names, rows = list(decisions)[:MAX_JUDGES], np.array(list(decisions.values())[:MAX_JUDGES], bool)
     conversations = list(dict.fromkeys(item.conversation for item in items))
     folds = np.array([int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations])
@@ -430,8 +416,6 @@ def _tables_by(items: Sequence[LabelledItem], said: NDArray[Any]) -> NDArray[Any
 
 def _f1(tables: NDArray[Any]) -> NDArray[Any]:
     """0 where it is not defined: nothing is worse."""
-    import numpy as np
-
     return np.nan_to_num(agreement_of(tables)[..., 0])
 
 

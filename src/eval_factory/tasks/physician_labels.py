@@ -18,6 +18,7 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.tasks.message_files import MessageFile, message_problems, name_problems, read_rows, text_problems
 from eval_factory.tasks.rubric_case import USER
 
+FEWEST_ITEMS = 10  # of a category or another part, for a figure
 LABELS, PHYSICIANS, CATEGORY, LANGUAGE = "binary_labels", "anonymized_physician_ids", "category", "language"
 _NO_BOOLEAN = "must be true or false, without quotes"
 
