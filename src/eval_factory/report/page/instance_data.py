@@ -369,7 +369,7 @@ class InstancePacker:
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line({
             "chunk": _CHUNK, "flags": _FLAGS, "groups": self.fields, "middle": middle, "texts": self.with_texts,
-            "metric": None if self.main is None else self.main.metric, **lost,
+            **lost,
         })  # fmt: skip
         numbers = {label: number for number, label in enumerate(most)}
         for row in self._rows:

@@ -74,7 +74,7 @@ def test_a_row_says_what_the_table_shows() -> None:
     made = packed([record, instance("q1", None)], fields=("ward",))
     head, first, second = lines_of(made, 0)
     assert head["groups"] == ["ward"]
-    assert (head["chunk"], head["middle"], head["texts"], head["metric"]) == (_CHUNK, None, True, "exact_match")
+    assert (head["chunk"], head["middle"], head["texts"]) == (_CHUNK, None, True)
     assert first[:5] == ["q0", 2, "typos", "valid", 1.0]
     assert first[6:] == [["b"], 0.1235, 7, "What is it?", ("a " * 24)[:47] + "…"]
     assert second[4] is None
