@@ -26,12 +26,10 @@
     async readIndex() {
       const lines = (await unpack(this.scripts.get("index"))).split("\n");
       this.head = JSON.parse(lines[0]);
-      this.rows = lines.slice(1).map((line, place) => this.row(JSON.parse(line), place));
-    }
-
-    row([id, trial, perturbation, split, value, flags, groups, latency, tokens, prompt, answer, lost], place) {
-      return { id, trial, perturbation, split, value, flags, groups, latency, tokens, prompt, answer, lost: lost || [], place,
-        key: JSON.stringify([id, trial, perturbation, split]), text: null };
+      this.rows = lines.slice(1).map((line, place) => {
+        const row = JSON.parse(line);
+        return { ...row, place, key: JSON.stringify([row.id, row.trial, row.perturbation, row.split]), text: null };
+      });
     }
 
     async detail(row) {
