@@ -39,8 +39,7 @@ class PageMedia:
 
     max_side: int = 512  # pixels
     left: int = 10 << 20  # characters of base64 that there is still room for
-    _known: set[tuple[str, Path | None]] = field(default_factory=set)
-    """SHA-256 of what it holds; and of what could not be read, in which folder."""
+    _held: set[str] = field(default_factory=set)  # SHA-256 of what it holds
 
     def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[Markup]:
         """An element that no browser runs for each that is new on the page, to stand on a line.
@@ -48,15 +47,15 @@ class PageMedia:
         added = []
         for one in media:
             sha256, file = (str(one.get(name) or "") for name in ("sha256", "file"))
-            if not sha256 or not file or not self.left or {(sha256, None), (sha256, folder)} & self._known:
+            if not sha256 or not file or not self.left or sha256 in self._held:
                 continue
             kind, data = _shown_medium(folder, file, str(one.get("type")), sha256, self.max_side)
             text = base64.b64encode(data).decode("ascii")
-            self._known.add((sha256, None if text else folder))
             if len(text) > self.left:
                 self.left = 0  # no file is read any more
             elif text:
                 self.left -= len(text)
+                self._held.add(sha256)
                 tag = f'<script type="{_MEDIUM_TYPE}" data-sha256="{sha256}" data-type="{kind}">'
                 added.append(Markup(f"{tag}{text}</script>"))  # noqa: S704
         return added
