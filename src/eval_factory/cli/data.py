@@ -31,19 +31,15 @@ def data() -> None:
 
 @data.command("ls")
 @click.argument("folder", type=HomePath(), required=False, metavar="[DIR]")
-@click.option("--data_dir", type=HomePath(), help="The same as DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None:
+def list_data(folder: Path | None, as_json: bool) -> None:
     """What each task needs, and whether the bundle DIR holds it."""
-    if folder is not None and data_dir not in (None, folder):
-        raise ConfigError(f"data ls: {folder} and --data_dir {data_dir} are two bundles; name one of them")
     from eval_factory.data.bundle import Manifest, read_manifest  # imported here: `--help` is to be quick
     from eval_factory.data.sources import load_sources
 
-    data_dir = folder or data_dir
-    manifest = Manifest() if data_dir is None else read_manifest(data_dir)
+    manifest = Manifest() if folder is None else read_manifest(folder)
     sources = load_sources()
-    records = [_record(name, task, manifest, data_dir or Path(), sources) for name, task in sources.tasks.items()]
+    records = [_record(name, task, manifest, folder or Path(), sources) for name, task in sources.tasks.items()]
     if as_json:
         click.echo(json.dumps(records, indent=2))
     elif not sys.stdout.isatty():
@@ -54,8 +50,8 @@ def list_data(folder: Path | None, data_dir: Path | None, as_json: bool) -> None
     else:
         from rich.filesize import decimal
 
-        if data_dir is not None:
-            click.echo(f"{data_dir}\n")
+        if folder is not None:
+            click.echo(f"{folder}\n")
         rows = []
         for one in records:
             size = "" if one["size"] is None else decimal(one["size"])

@@ -12,7 +12,7 @@ import io
 import logging
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -102,16 +102,6 @@ def label(x: float, y: float, text: str, width: float, *, anchor: Anchor = "star
     shown = fitted(text, width)
     uncut = one_line(text, MAX_TITLE)
     return words(x, y, shown, anchor, title="" if shown == uncut else uncut)
-
-
-def hatching(x: float, y: float, width: float, height: float, colour: Colour) -> Iterator[Shape]:
-    """Lines from lower left to upper right over a rectangle, cut at its edges."""
-    step = 6.0
-    offset = step
-    while offset < width + height:
-        left, right = max(0.0, offset - height), min(width, offset)
-        yield line(x + left, y + (offset - left), x + right, y + (offset - right), colour)
-        offset += step
 
 
 COLOURS: Mapping[Colour, str] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.nouns import MODEL_ROLE, RunStatus
-from eval_factory.core.results import InstanceRecord, Score, Spent
+from eval_factory.core.results import InstanceRecord, Spent
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.report import exports
 from eval_factory.report.documents import without_nulls
@@ -88,13 +88,9 @@ def _scores(stored: StoredResult) -> Iterator[dict[str, Any]]:
         values = {"mean": mean, "stderr": stats.stderr, "ci_low": stats.ci_low, "ci_high": stats.ci_high}
         finite = {label: value for label, value in values.items() if value is not None and math.isfinite(value)}
         yield {
-            "name": name, "scorer": _scorer(scores[name], name), "scored_samples": stats.count,
+            "name": name, "scorer": f"helm.{scores[name].metric or name}", "scored_samples": stats.count,
             "metrics": {label: {"name": label, "value": value} for label, value in finite.items()},
         }  # fmt: skip
-
-
-def _scorer(score: Score, name: str) -> str:
-    return f"helm.{score.metric or name}"
 
 
 def _sample(stored: StoredResult, instance: InstanceRecord, model: str, *, with_texts: bool) -> dict[str, Any]:

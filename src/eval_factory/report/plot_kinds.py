@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from eval_factory.core import formats
 from eval_factory.report import drawing
-from eval_factory.report.drawing import FONT_SIZE, WIDTH, Colour, Drawing, Shape, fitted, hatching, label, text_width
+from eval_factory.report.drawing import FONT_SIZE, WIDTH, Drawing, Shape, fitted, label, text_width
 
 LABEL_HEIGHT = 46.0  # of ticks, their numbers and the axis' label, below the axis
 ROW = 24.0
@@ -240,8 +240,13 @@ def _dot(axis: Axis, row: PlottedValue, y: float) -> Iterator[Shape]:
 
 
 def _hatched(left: float, right: float, y: float, height: float, title: str = "") -> Iterator[Shape]:
-    yield drawing.rect(left, y, right - left, height, "grid", title)
-    yield from hatching(left, y, right - left, height, "faint")
+    """With lines from lower left to upper right, cut at its edges."""
+    width, step = right - left, 6.0
+    yield drawing.rect(left, y, width, height, "grid", title)
+    for number in range(1, math.ceil((width + height) / step)):
+        offset = step * number
+        start, end = max(0.0, offset - height), min(width, offset)
+        yield drawing.line(left + start, y + (offset - start), left + end, y + (offset - end), "faint")
 
 
 def _over(axis: Axis, text: str, value: float, y: float) -> Shape:
@@ -341,10 +346,11 @@ def bars(title: str, rows: Sequence[Bar], *, axis_label: str, scale: tuple[float
         baseline = y + (ROW + FONT_SIZE * 0.7) / 2
         left, right = sorted((axis.x(0.0), axis.x(row.value)))
         shapes.append(label(8.0, baseline, row.label, _BAR_LABEL_ROOM - 16))
-        fill: Colour = "grid" if row.hatched else "data"
-        shapes.append(drawing.rect(left, y + 3, right - left, ROW - 6, fill, f"{row.label}: {row.text}"))
+        tooltip = f"{row.label}: {row.text}"
         if row.hatched:
-            shapes += hatching(left, y + 3, right - left, ROW - 6, "ink")
+            shapes += _hatched(left, right, y + 3, ROW - 6, tooltip)
+        else:
+            shapes.append(drawing.rect(left, y + 3, right - left, ROW - 6, "data", tooltip))
         shapes.append(label(right + 8, baseline, row.text, WIDTH - right - 8))
     description = "; ".join(f"{row.label}: {row.text}" for row in rows)
     return Drawing(title, f"{description}.", bottom + LABEL_HEIGHT, tuple(shapes))

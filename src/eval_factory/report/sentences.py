@@ -316,14 +316,14 @@ def asked_again_lines(found: AskedAgain | None, most: int | None = None) -> Iter
     families = [one for one in every if one[1].change.questions >= MIN_QUESTIONS]
     for family, words in families[:most]:
         what = FAMILIES[family].about if family in FAMILIES else f"HELM's {family} was applied"
-        yield f"{_lost(words.change)} when {what}{_holm(words)}"
+        p_value = "" if words.p_holm is None else f", p {formats.p_value(words.p_holm)} (Holm)"
+        yield f"{_lost(words.change)} when {what}: {_difference(words.change)}{p_value}"
     if most is not None and len(families) > most:
         yield f"other words of {counted(len(families) - most, 'more kind')} cost less: report.html"
     if few := [name for name, words in every if words.change.questions < MIN_QUESTIONS]:
         yield f"too few questions have other words of the kinds {', '.join(sorted(few))} to say anything"
     for with_, change in found.blind.items():
-        difference = f"{formats.score(change.difference, sign='+')} {_between(change)}".rstrip()
-        yield f"{_lost(change)} with {BLIND_WITH[with_]} in place of its own: {difference}"
+        yield f"{_lost(change)} with {BLIND_WITH[with_]} in place of its own: {_difference(change)}"
     if found.pushback is not None:
         yield from _pushback(found.pushback)
     if found.confidence is not None:
@@ -362,12 +362,6 @@ def _lost(change: Change) -> str:
     lost = f"of {counted(right.count, 'question')} that it got right, {number} {'was' if number == 1 else 'were'} lost"
     won = "" if wrong is None or not _number(wrong) else f" (and {_number(wrong)} of {wrong.count} others won)"
     return f"{lost}{won}"
-
-
-def _holm(words: InOtherWords) -> str:
-    difference = f"{formats.score(words.change.difference, sign='+')} {_between(words.change)}".rstrip()
-    p_value = "" if words.p_holm is None else f", p {formats.p_value(words.p_holm)} (Holm)"
-    return f": {difference}{p_value}"
 
 
 def _pushback(found: Pushback) -> Iterator[str]:
@@ -412,9 +406,9 @@ def _with_interval(share: Share) -> str:
     return formats.score(share.value) + (f" (95 % interval {between})" if between else "")
 
 
-def _between(change: Change) -> str:
+def _difference(change: Change) -> str:
     between = formats.between(change.ci_low, change.ci_high)
-    return f"({between})" if between else ""
+    return formats.score(change.difference, sign="+") + (f" ({between})" if between else "")
 
 
 class LostAnswers:

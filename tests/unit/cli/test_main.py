@@ -125,7 +125,7 @@ def test_a_flag_beats_the_file_and_overrides_beat_the_flag(name: str, config: Pa
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["run-eval", "--run-config"], ["new-benchmark", "--help"], ["data", "ls", "--data-dir"],
+        ["run-eval", "--run-config"], ["new-benchmark", "--help"],
         ["data", "unpack", "--max-bytes"], ["leaderboard", "run", "--allow-code-execution", "--max-eval-instances"],
     ],
 )  # fmt: skip

@@ -39,8 +39,7 @@ class PageMedia:
 
     max_side: int = 512  # pixels
     left: int = 10 << 20  # characters of base64 that there is still room for
-    _known: set[tuple[str, Path | None]] = field(default_factory=set)
-    """SHA-256 of what it holds; and of what could not be read, in which folder."""
+    _held: set[str] = field(default_factory=set)  # SHA-256 of what it holds
 
     def add(self, folder: Path, media: Iterable[Mapping[str, Any]]) -> list[Markup]:
         """An element that no browser runs for each that is new on the page, to stand on a line.
@@ -48,15 +47,15 @@ class PageMedia:
         added = []
         for one in media:
             sha256, file = (str(one.get(name) or "") for name in ("sha256", "file"))
-            if not sha256 or not file or not self.left or {(sha256, None), (sha256, folder)} & self._known:
+            if not sha256 or not file or not self.left or sha256 in self._held:
                 continue
             kind, data = _shown_medium(folder, file, str(one.get("type")), sha256, self.max_side)
             text = base64.b64encode(data).decode("ascii")
-            self._known.add((sha256, None if text else folder))
             if len(text) > self.left:
                 self.left = 0  # no file is read any more
             elif text:
                 self.left -= len(text)
+                self._held.add(sha256)
                 tag = f'<script type="{_MEDIUM_TYPE}" data-sha256="{sha256}" data-type="{kind}">'
                 added.append(Markup(f"{tag}{text}</script>"))  # noqa: S704
         return added
@@ -269,16 +268,6 @@ class InstanceBlocks:
 
 
 @dataclass
-class _Row:
-    key: tuple[str, int, str | None, str]
-    value: float | None
-    flags: set[str]
-    groups: list[str | None]
-    shown: tuple[float | None, int | None, str, str]  # seconds, tokens, and the first words of question and answer
-    lost: tuple[int, ...]
-
-
-@dataclass
 class InstancePacker:
     """Takes the two lines of each instance, redacted as they are written, and packs them as they come."""
 
@@ -290,7 +279,7 @@ class InstancePacker:
     media: PageMedia = field(default_factory=PageMedia)  # of all results on the page
     _of_media: list[Markup] = field(default_factory=list)
     _numbers: InstanceNumbers = field(default_factory=InstanceNumbers)
-    _rows: list[_Row] = field(default_factory=list)
+    _rows: list[dict[str, Any]] = field(default_factory=list)  # as the index has them
     _waiting: list[InstanceRecord] = field(default_factory=list)
     _beginning: str | None = None
     _blocks: list[Markup] = field(default_factory=list)
@@ -311,13 +300,13 @@ class InstancePacker:
             middle = sum(values) / len(values) if main is None or main.scale is None else sum(main.scale) / 2
         lower_is_better = main is not None and main.higher_is_better is False
         for row in self._rows:
-            if row.value is not None:
+            if (value := row["value"]) is not None:
                 if middle is None:
-                    is_low = row.value == (1 if lower_is_better else 0)
+                    is_low = value == (1 if lower_is_better else 0)
                 else:
-                    is_low = row.value > middle if lower_is_better else row.value < middle
-                row.flags.add("wrong" if is_low else "right")
-        counts = {flag: sum(flag in row.flags for row in self._rows) for flag in _FLAGS}
+                    is_low = value > middle if lower_is_better else value < middle
+                row["flags"].append("wrong" if is_low else "right")
+        counts = {flag: sum(flag in row["flags"] for row in self._rows) for flag in _FLAGS}
         most = self._lost.most()
         blocks = (compressed_block(self.run, "index", self._index(middle, most)), *self._blocks, *self._of_media)
         lost = tuple(most.values())
@@ -330,14 +319,17 @@ class InstancePacker:
             self._beginning = common_beginning([_text_of_prompt(record) for record in records])
         for record in records:
             prompt = _text_of_prompt(record).removeprefix(self._beginning).rpartition("Question:")[2]
-            texts = first_words(prompt, 90), first_words(record.completion or "", 48)
-            value = None if self.main is None or record.error is not None else record.metrics.get(self.main.metric)
             categories = [record.categories.get(name) for name in self.fields]
-            groups = [None if one is None else str(one) for one in categories]
-            shown = (record.latency_s, record.completion_tokens, *(texts if self.with_texts else ("", "")))
-            lost = self._lost.add(record.criteria) if self.with_texts and record.error is None else ()
-            key = (record.id, record.trial, record.perturbation, record.split)
-            self._rows.append(_Row(key, value, set(flags_of(record)), groups, shown, lost))
+            value = None if self.main is None or record.error is not None else record.metrics.get(self.main.metric)
+            self._rows.append({
+                "id": record.id, "trial": record.trial, "perturbation": record.perturbation, "split": record.split,
+                "value": value, "flags": list(dict.fromkeys(flags_of(record))),
+                "groups": [None if one is None else str(one) for one in categories],
+                "latency": record.latency_s, "tokens": record.completion_tokens,
+                "prompt": first_words(prompt, 90) if self.with_texts else "",
+                "answer": first_words(record.completion or "", 48) if self.with_texts else "",
+                "lost": self._lost.add(record.criteria) if self.with_texts and record.error is None else (),
+            })  # fmt: skip
             self._numbers.add(record, self.main)
             if self.with_texts and self.folder is not None:
                 self._of_media += self.media.add(self.folder, record.media)
@@ -369,13 +361,11 @@ class InstancePacker:
         lost = {"lost": [[one.label, one.is_tag] for one in most.values()]} if most else {}
         yield json_line({
             "chunk": _CHUNK, "flags": _FLAGS, "groups": self.fields, "middle": middle, "texts": self.with_texts,
-            "metric": None if self.main is None else self.main.metric, **lost,
+            **lost,
         })  # fmt: skip
         numbers = {label: number for number, label in enumerate(most)}
         for row in self._rows:
-            flags = [flag for flag in _FLAGS if flag in row.flags]
-            cost = [[numbers[label] for label in row.lost if label in numbers]] if numbers else []
-            yield json_line([*row.key, row.value, flags, row.groups, *row.shown, *cost])
+            yield json_line({**row, "lost": [numbers[label] for label in row["lost"] if label in numbers]})
 
 
 def flags_of(record: InstanceRecord) -> Iterator[str]:

@@ -21,21 +21,15 @@
   }
 
   class Run {
-    constructor(number) {
-      this.number = number;
-      this.scripts = new Map();
-    }
+    scripts = new Map();
 
     async readIndex() {
       const lines = (await unpack(this.scripts.get("index"))).split("\n");
       this.head = JSON.parse(lines[0]);
-      this.rows = lines.slice(1).map((line, place) => this.row(JSON.parse(line), place));
-      this.byKey = new Map(this.rows.map((row) => [row.key, row]));
-    }
-
-    row([id, trial, perturbation, split, value, flags, groups, latency, tokens, prompt, answer, lost], place) {
-      return { id, trial, perturbation, split, value, flags, groups, latency, tokens, prompt, answer, lost: lost || [], place, run: this.number,
-        key: JSON.stringify([id, trial, perturbation, split]), text: null };
+      this.rows = lines.slice(1).map((line, place) => {
+        const row = JSON.parse(line);
+        return { ...row, place, key: JSON.stringify([row.id, row.trial, row.perturbation, row.split]), text: null };
+      });
     }
 
     async detail(row) {
@@ -49,7 +43,7 @@
   function findScripts() {
     for (const script of document.querySelectorAll(`script[type="${TYPE}"]`)) {
       const at = Number(script.dataset.run);
-      runs[at] = runs[at] || new Run(at);
+      runs[at] = runs[at] || new Run();
       runs[at].scripts.set(script.dataset.part, script);
     }
   }

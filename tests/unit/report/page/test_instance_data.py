@@ -39,7 +39,7 @@ def lines_of(blocks: InstanceBlocks, number: int) -> list[Any]:
     return [json.loads(line) for line in part.split("\n")[1:-1]]
 
 
-def rows(blocks: InstanceBlocks) -> list[list[Any]]:
+def rows(blocks: InstanceBlocks) -> list[dict[str, Any]]:
     return lines_of(blocks, 0)[1:]
 
 
@@ -50,7 +50,7 @@ def test_every_instance_is_found_by_its_place_in_the_chunks() -> None:
     assert ['data-part="0"' in made.blocks[1], 'data-part="2"' in made.blocks[3]] == [True, True]
     for place, row in enumerate(rows(made)):
         chunk, at = divmod(place, _CHUNK)
-        assert row[0] == f"q{place}"
+        assert row["id"] == f"q{place}"
         if at in (0, _CHUNK - 1):
             assert lines_of(made, 1 + chunk)[at]["answer"] == f"answer to q{place}"
 
@@ -62,7 +62,7 @@ def test_nothing_was_asked_or_nothing_by_criteria() -> None:
     made = packed([instance("a", 1.0)])
     assert made.lost == ()
     assert "lost" not in lines_of(made, 0)[0]
-    assert len(rows(made)[0]) == 11
+    assert rows(made)[0]["lost"] == []
     assert "criteria" not in lines_of(made, 1)[0]
 
 
@@ -74,17 +74,19 @@ def test_a_row_says_what_the_table_shows() -> None:
     made = packed([record, instance("q1", None)], fields=("ward",))
     head, first, second = lines_of(made, 0)
     assert head["groups"] == ["ward"]
-    assert (head["chunk"], head["middle"], head["texts"], head["metric"]) == (_CHUNK, None, True, "exact_match")
-    assert first[:5] == ["q0", 2, "typos", "valid", 1.0]
-    assert first[6:] == [["b"], 0.1235, 7, "What is it?", ("a " * 24)[:47] + "…"]
-    assert second[4] is None
-    assert second[6] == [None]
+    assert (head["chunk"], head["middle"], head["texts"]) == (_CHUNK, None, True)
+    assert first == {
+        "id": "q0", "trial": 2, "perturbation": "typos", "split": "valid", "value": 1.0, "flags": ["right"],
+        "groups": ["b"], "latency": 0.1235, "tokens": 7, "prompt": "What is it?", "answer": ("a " * 24)[:47] + "…",
+        "lost": [],
+    }  # fmt: skip
+    assert (second["value"], second["groups"]) == (None, [None])
     assert made.numbers.values == []  # another split, and one that failed
     assert made.numbers.latencies == [0.1235, 0.1]
 
 
 def flags(blocks: InstanceBlocks) -> list[set[str]]:
-    return [set(row[5]) for row in rows(blocks)]
+    return [set(row["flags"]) for row in rows(blocks)]
 
 
 def test_right_and_wrong() -> None:
@@ -135,7 +137,7 @@ def test_an_opened_instance_has_all_of_it() -> None:
     first, second = lines_of(made, 1)
     assert first["turns"] == [dict(turn) for turn in record.turns]
     assert "prompt" not in first
-    assert rows(made)[0][9] == "Who? You"
+    assert rows(made)[0]["prompt"] == "Who? You"
     assert first["judges"] == {"gpt": {"accuracy": {"score": 4, "explanation": "fine"}}}
     assert (first["marks"], first["reasoning"], first["cluster"], first["cached"]) == ({"gpt": 4.0}, "hm", "s1", True)
     assert (first["categories"], first["injection"], first["metrics"]) == ({"ward": "b"}, ["x"], {"exact_match": 1.0})
@@ -156,7 +158,7 @@ def test_what_all_prompts_begin_with_is_no_preview(texts: list[str], shared: str
 
 def test_the_table_shows_what_comes_after_the_examples() -> None:
     records = [instance(f"q{at}", 1.0, prompt=f"many examples\nWho is {at}?") for at in range(3)]
-    assert [row[9] for row in rows(packed(records))] == ["Who is 0?", "Who is 1?", "Who is 2?"]
+    assert [row["prompt"] for row in rows(packed(records))] == ["Who is 0?", "Who is 1?", "Who is 2?"]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +209,7 @@ def test_criteria_of_a_rubric_are_in_the_chunks_and_what_they_cost_in_the_index(
     assert [one.label for one in made.lost] == ["axis:a", "private", "shared"]
     assert made.lost[0].times == 2  # not the one whose request failed
     assert lines_of(made, 0)[0]["lost"] == [["axis:a", True], ["private", True], ["shared", False]]
-    assert [row[10:] for row in rows(made)] == [["answer to a", [0, 1, 2]], ["answer to b", []],
-                                                ["answer to c", [0, 1, 2]], ["", []]]  # fmt: skip
+    assert [row["lost"] for row in rows(made)] == [[0, 1, 2], [], [0, 1, 2], []]
     assert [row[1] for row in lines_of(made, 1)[0]["criteria"]] == ["shared", "other"]
     assert made.counts["criterion_not_met"] == 2
     assert made.counts["criterion_undecided"] == 0
