@@ -389,8 +389,7 @@ def _events(plan: Plan, env: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         context = RunContext(plan.rundir, lock, env, redactor_of(plan.evaluation, env), log, screen)
         bundle = find_bundle(plan, env)
         offline = data_settings(plan, bundle, env)
-        libraries = {**offline.libraries, **HF_OFFLINE}
-        settings = replace(offline, probed=frozenset(), allowed=(), proxies={}, libraries=libraries)
+        settings = replace(offline, allowed=(), proxies={}, libraries={**offline.libraries, **HF_OFFLINE})
         scenarios = own_scenarios(plan)
         for own in (scenarios, scenarios.with_name(names.PERTURBATIONS_FOLDER)):
             if own.is_dir():

@@ -168,11 +168,10 @@ def look_for_prerequisites(plan: Plan) -> None:
 
 def finished_before(plan: Plan, read: resume.DataRead) -> Ran | None:
     """The complete run that this folder already holds, if it is the same."""
-    state = resume.read_state(plan.rundir)
-    folders = resume.finished_run(plan, state, read)
-    if state is None or folders is None:
+    state = resume.finished_run(plan, read)
+    if state is None:
         return None
-    return Ran(tuple(folders), state.run_id, state.wall_s)
+    return Ran(tuple(plan.rundir.root / name for name in state.runs), state.run_id, state.wall_s)
 
 
 def as_it_stands(context: RunContext, plan: Plan, ran: Ran) -> Evaluated | None:

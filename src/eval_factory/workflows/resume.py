@@ -96,8 +96,9 @@ def read_state(rundir: RunDir) -> LastRunState | None:
         return None
 
 
-def finished_run(plan: Plan, state: LastRunState | None, read: DataRead) -> list[Path] | None:
-    """The run folders of a complete run of the same identity and data, still there with their files."""
+def finished_run(plan: Plan, read: DataRead) -> LastRunState | None:
+    """The folder's last run, where it is complete, of the same identity and data, and still there with its files."""
+    state = read_state(plan.rundir)
     if (
         state is None
         or not state.complete
@@ -112,8 +113,7 @@ def finished_run(plan: Plan, state: LastRunState | None, read: DataRead) -> list
     made = [file for file in files if file.parent == plan.rundir.made_pictures]
     if any(not file.is_file() or sha256_of(file) != files[file] for file in made):
         return None
-    folders = [root / name for name in state.runs]
-    return folders if folders and all(any(folder.glob("*.json")) for folder in folders) else None
+    return state if state.runs and all(any((root / name).glob("*.json")) for name in state.runs) else None
 
 
 def ended_run(

@@ -214,7 +214,7 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(resume, "versions", lambda _upstream: {"eval_factory": "0", "crfm-helm": "0"})
     if why == "files are gone":
         (folder / "stats.json").unlink()
-    assert resume.finished_run(made, read_state(made.rundir), DataRead()) is None
+    assert resume.finished_run(made, DataRead()) is None
 
 
 @pytest.mark.parametrize(
@@ -227,5 +227,5 @@ def test_what_is_not_this_run_finished(why: str, tmp_path: Path, monkeypatch: py
 def test_a_finished_run_of_other_data_is_not_finished(other: dict[str, Any], tmp_path: Path) -> None:
     made = here(tmp_path)
     read = DataRead({"manifest_sha256": "a" * 64, "hub": []}, OWN, all_files=False)
-    folder = ended(made, read=read)
-    assert resume.finished_run(made, read_state(made.rundir), replace(read, **other)) == (None if other else [folder])
+    ended(made, read=read)
+    assert resume.finished_run(made, replace(read, **other)) == (None if other else read_state(made.rundir))

@@ -42,7 +42,7 @@ OF_NO_RESULT = RUNTIME_ONLY - READ_WHEN_COLLECTED  # what changes how a run goes
 def finished(plan: Plan) -> str | None:
     """Of a complete result that is what this cell would give why it is not reportable; empty where it is. None where a
     run has to begin, or to look: at data that may have changed, or with other settings of a result."""
-    if reads_own_data(plan) or finished_run(plan, read_state(plan.rundir), DataRead()) is None:
+    if reads_own_data(plan) or finished_run(plan, DataRead()) is None:
         return None
     try:
         stored = load_result(plan.rundir.root)
