@@ -311,12 +311,12 @@ class Staging:
             if old is not None:  # another revision beside it would make `load_dataset` choose
                 files = {path: file for path, file in files.items() if not path.startswith(f"{old.folder}/")}
             hub[(entry.id, entry.config)] = entry
+        for name, source in sorted(self.origin_of.items()):
+            path, before = self.folder / name, files.get(name)
+            size, sha256 = path.stat().st_size, sha256_of(path)
+            if before is None or (before.size, before.sha256, before.source) != (size, sha256, source):
+                files[name] = FileEntry(path=name, size=size, sha256=sha256, source=source, date=date)
         try:
-            for name, source in sorted(self.origin_of.items()):
-                path, before = self.folder / name, files.get(name)
-                size, sha256 = path.stat().st_size, sha256_of(path)
-                if before is None or (before.size, before.sha256, before.source) != (size, sha256, source):
-                    files[name] = FileEntry(path=name, size=size, sha256=sha256, source=source, date=date)
             following = Manifest(hub=list(hub.values()), files=list(files.values()))
         except ValidationError as error:
             problem = error.errors(include_url=False, include_input=False)[0]["msg"].removeprefix("Value error, ")

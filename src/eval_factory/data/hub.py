@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,14 @@ def _explained(name: str, endpoint: str, error: Exception) -> FetchError:
     if status:
         return FetchError(f"{name}: {endpoint} answered HTTP {status} ({type(error).__name__})")
     return FetchError(f"{endpoint} cannot be reached ({type(error).__name__})", unreachable=True)
+
+
+def caches_of(env: Mapping[str, str]) -> Path:
+    """Where the `datasets` package looks under these variables."""
+    if env.get("HF_DATASETS_CACHE"):
+        return Path(env["HF_DATASETS_CACHE"]).expanduser()
+    home = env.get("HF_HOME") or os.path.join(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")  # noqa: PTH118
+    return Path(home).expanduser() / DATASETS
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.rundir import sha256_of
 from eval_factory.data import bundle
 from eval_factory.data.hub import prepare_cache
-from eval_factory.data.sources import HubDataset, Sources, relative_path
+from eval_factory.data.sources import HubDataset, Sources, clashes, relative_path
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.published_choices import read_choice_file
 
@@ -62,6 +62,7 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     names = sorted(f"{part}/{name}" for part in parts for name in bundle.files_under(folder / part))
     if not names:
         raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
+    _check_names(folder, names)
     check_sums(folder, names, say)
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with bundle.staging(root, sources) as stage:
@@ -82,10 +83,25 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
     return manifest
 
 
+def _check_names(folder: Path, names: list[str]) -> None:
+    """Raises PrerequisiteError: naming each file that a bundle cannot hold."""
+    problems = []
+    for name in names:
+        try:
+            relative_path(name)
+        except ValueError as error:
+            problems.append(str(error))
+        if not (folder / name).is_symlink() and not (folder / name).is_file():
+            problems.append(f"'{printable(name)}' is no plain file")
+    problems += clashes(name for name in names if not name.startswith(f"{HUB}/"))
+    if problems:
+        what = f"{folder}: a data bundle cannot hold this; nothing was imported"
+        raise PrerequisiteError(f"{what}\n{bundle.first_lines(problems)}")
+
+
 def check_sums(folder: Path, names: list[str], say: _Say) -> None:
-    """Raises PrerequisiteError: naming each file that is no plain file, missing, altered or not listed."""
-    plain = {name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()}
-    problems = [f"is a link, or no plain file: {printable(name)}" for name in names if name not in plain]
+    """Raises PrerequisiteError: naming each file that is a link, missing, altered or not listed."""
+    problems = [f"is a link: {name}" for name in names if (folder / name).is_symlink()]
     sums = folder / SUMS
     if not sums.is_file():
         say(f"warning: {folder} has no {SUMS}; its files are taken as they are")
@@ -99,7 +115,7 @@ def check_sums(folder: Path, names: list[str], say: _Say) -> None:
             elif sha256_of(path) != digest:
                 problems.append(f"altered: {name}")
     if problems:
-        what = f"{folder}: cannot be imported; nothing was"
+        what = f"{folder}: its files are not those of {SUMS}; nothing was imported"
         raise PrerequisiteError(f"{what}\n{bundle.first_lines(problems)}")
 
 

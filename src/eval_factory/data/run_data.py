@@ -28,7 +28,7 @@ from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.secrets import variable_of
 from eval_factory.core.urls import SERVED_AT, place_of, reached
 from eval_factory.data import bundle as bundles
-from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION
+from eval_factory.data.hub import DATASETS, HF_OFFLINE, UNKNOWN_REVISION, caches_of, dataset_cache_folder
 from eval_factory.data.sources import AUGMENTATION, Sources, TaskSources, known_as, load_sources, sources_of
 from eval_factory.helm import names, output
 from eval_factory.helm.environments import environment_of
@@ -113,7 +113,7 @@ def check_data(plan: Plan, env: Mapping[str, str]) -> BundleInUse | None:
         _check_perturbations(plan, task, sources)
     if extra.data_dir is None:
         if extra.offline:
-            _check_texts(plan, task)
+            _check_without_bundle(plan, task, sources, env)
         return None
     root = Path(os.path.abspath(os.path.expanduser(extra.data_dir)))
     manifest = bundles.read_manifest(root)
@@ -156,12 +156,30 @@ def _not_there(plan: Plan, where: str, missing: list[str], to: str) -> str:
     return f"{what}\n{lines}\n{how_to_get(plan, to)}"
 
 
-def _check_texts(plan: Plan, task: TaskSources) -> None:
-    """HELM reads whatever texts are there; what else is not there it wants from the network, and is refused."""
+def _check_without_bundle(plan: Plan, task: TaskSources, sources: Sources, env: Mapping[str, str]) -> None:
+    """What an earlier run left in the output folder, and what the environment's caches hold."""
     folder = scenario_folder(plan.rundir.helm, task.scenario)
-    count = sum(1 for _ in folder.glob("*.txt"))
-    if task.listing is not None and count < task.listing.count:
-        missing = [f"{task.listing.count - count} of {task.listing.count} text files in {folder}"]
+    missing = []
+    for file in task.files:
+        instead = file.instead is not None and (folder / file.instead).is_file()
+        if not instead and not (folder / file.path).is_file():
+            missing.append(str(folder / file.path))
+    if task.listing is not None:
+        count = sum(1 for _ in folder.glob("*.txt"))
+        if count < task.listing.count:
+            missing.append(f"{task.listing.count - count} of {task.listing.count} text files in {folder}")
+    for dataset in task.hub:
+        cache = caches_of(env) / dataset_cache_folder(dataset.id)
+        if not any(cache.glob(f"{dataset.config or '*'}/*/*/dataset_info.json")):
+            missing.append(f"{dataset.id} in {caches_of(env)} (HF_HOME)")
+    perturbations = plan.rundir.bundled(bundles.PERTURBATIONS)
+    paths = (perturbations / file.path for file in sources.perturbation_files(task))
+    missing += [str(path) for path in paths if not path.is_file()]
+    for name in task.tiktoken:
+        cached = env.get("TIKTOKEN_CACHE_DIR")
+        if cached is None or not (Path(cached) / sources.tiktoken[name].path).is_file():
+            missing.append(f"tiktoken's {name} ({sources.tiktoken[name].path}) in TIKTOKEN_CACHE_DIR")
+    if missing:
         raise PrerequisiteError(_not_there(plan, "this machine", missing, "--to DIR, then run with --data_dir DIR"))
 
 

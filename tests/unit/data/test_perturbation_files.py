@@ -56,6 +56,8 @@ def test_an_entrys_own_files_and_those_of_its_perturbations(mirror: Sources, tmp
     names, left = tmp_path / "out/helm" / NAMES, plan_of(FAIRNESS, tmp_path, offline=True)
     assert names.read_bytes() == CONTENTS[".txt"]
     assert check_data(left, {}) is None  # what the earlier run left is enough
+    names.unlink()
+    refused(f"missing: {names}\n.*data pull {FAIRNESS} --to DIR, then run with", left)
     assert check_data(plan_of(FAIRNESS, tmp_path), {}) is None  # online HELM downloads it
 
 

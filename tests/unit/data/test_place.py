@@ -201,7 +201,18 @@ def test_whether_all_files_are_read_is_asked_where_a_list_is_answered(bundle: Pa
     assert takes_all_files(plan_of("pubmed_qa", tmp_path, bundle), everything) is None
 
 
-def test_offline_without_a_bundle_texts_are_counted(tmp_path: Path) -> None:
+def test_offline_without_a_bundle_looks_into_the_output_folder(tmp_path: Path) -> None:
+    this, file = (
+        plan_of("pubmed_qa", tmp_path, None, offline=True),
+        tmp_path / "out/helm/scenarios/questions/data/set.json",
+    )
+    refused(r"set\.json\n.*data pull pubmed_qa --to DIR, then run with --data_dir DIR", this)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(QUESTIONS)
+    assert check_data(this, {}) is None
+
+
+def test_offline_without_a_bundle_counts_files_and_looks_into_caches(tmp_path: Path) -> None:
     notes = plan_of("mtsamples_procedures", tmp_path, None, offline=True)
     folder = tmp_path / "out/helm/scenarios/notes"
     folder.mkdir(parents=True)
@@ -209,3 +220,8 @@ def test_offline_without_a_bundle_texts_are_counted(tmp_path: Path) -> None:
     refused("1 of 2 text files", notes)
     (folder / "B - 2.txt").write_bytes(NOTES["B - 2.txt"])
     check_data(notes, {})
+    calc = plan_of("medcalc_bench", tmp_path, None, offline=True)
+    refused(r"org/Some-Calc in .*/home/datasets", calc, {"HF_HOME": str(tmp_path / "home")})
+    import_folder(folder_to_import(tmp_path / "given"), tmp_path / "b", sources(), lambda _line: None)
+    check_data(calc, {"HF_HOME": str(tmp_path / "b/hf")})
+    refused("TIKTOKEN_CACHE_DIR", plan_of("pubmed_qa", tmp_path, None, offline=True, max_length=9))
