@@ -36,7 +36,7 @@ from eval_factory.workflows.view_site import (
     without_colons,
 )
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 IN_TABLES, KEPT_OUT, _FAILED, _LEFT_OUT, _WAITING = "in the tables", "kept out", "failed", "left out", "waiting"
 """Kept out: nobody can stand behind its scores. Left out: it asks for what no chat endpoint has. Waiting: in Slurm."""
 
@@ -203,8 +203,8 @@ def board_summary(board: Board, rows: Sequence[BoardRow], in_tables: Sequence[Bo
         if row.reason and row.state in (IN_TABLES, KEPT_OUT):
             lines.append(f"  {row.run}: {row.reason}{': kept out of the tables' if row.state == KEPT_OUT else ''}")
     failed = [row for row in rows if row.state == _FAILED]
-    lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MOST_SHOWN]]
-    lines += [f"  ... and {len(failed) - _MOST_SHOWN} more"] if len(failed) > _MOST_SHOWN else []
+    lines += [f"  failed: {row.run}: {row.reason}" for row in failed[:_MAX_SHOWN]]
+    lines += [f"  ... and {len(failed) - _MAX_SHOWN} more"] if len(failed) > _MAX_SHOWN else []
     if len(in_tables) > counts[IN_TABLES]:
         lines.append(f"  with those of other models: {len(in_tables)} runs in the tables")
     limits = sorted({row.max_eval_instances or 0 for row in in_tables})

@@ -102,13 +102,10 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in CELL_COLUMNS}
 
 
-_SHOWN_ORDER = (RunStatus.COMPLETE, RunStatus.PARTIAL, RunStatus.FAILED, RunStatus.WAITING, RunStatus.MISSING)
-
-
 def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
     """What is shown below the cells. `stopped`: why cells were left."""
     counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
-    parts = [f"{counts[status]} {status}" for status in _SHOWN_ORDER if counts[status]]
+    parts = [f"{counts[status]} {status}" for status in RunStatus if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
     lines = [f"{formats.counted(len(cells), 'cell')}: {', '.join(parts)}{before}"]
     # where all are complete, the last request that a limit allows was the last of all
