@@ -264,10 +264,8 @@ def calibrate(
 
 
 def verify(folder: Path | str) -> Verified:
-    """Whether an output folder is what it says it is: checksums, and every number made again. Nothing is changed.
-
-    What was altered is in `findings`; a folder that cannot be verified raises nothing: `unreadable` says why.
-    """
+    """Whether an output folder is what it says it is: checksums, and every number made again. Nothing is changed, and
+    nothing raised: what was altered is in `findings`; `unreadable` says why a folder cannot be verified."""
     from eval_factory.workflows.suite.suite_check import verify_suite
     from eval_factory.workflows.verify import verify as look
 

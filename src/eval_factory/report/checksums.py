@@ -1,9 +1,5 @@
-"""SHA256SUMS and an in-toto statement of an output folder, for one's own signature and for `verify`.
-
-SHA256SUMS has the form that GNU's `sha256sum -c` reads. The statement is of the in-toto Attestation Framework
-(https://in-toto.io/Statement/v1) with its predicate for results of tests
-(https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md).
-"""
+"""SHA256SUMS, as GNU's `sha256sum -c` reads it, and an in-toto statement (https://in-toto.io/Statement/v1) of an output
+folder, with its predicate for results of tests (.../in-toto/attestation/blob/main/spec/predicates/test-result.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A result that was written -> the record that it was written from; and a result as data frames of pandas.
-
-Which runs a folder stands for: itself, those of a suite (a leaderboard is one), or those of a suite's target.
-"""
+Which runs a folder stands for: itself, those of a suite (a leaderboard is one), or those of a suite's target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A result in short, line by line: what a run ends with on the screen, and report.md for pull requests and wikis.
-
-No prompt, answer or reference is in it. Pure functions of the result, so that `verify` makes the same file again.
-"""
+No prompt, answer or reference is in it. Pure functions of the result, so that `verify` makes the same file again."""
 
 from __future__ import annotations
 
