@@ -94,7 +94,7 @@ def reproduce(folder: Path, run_it: bool, output_dir: Path | None) -> None:
         stdout = lasting(sys.stdout)
         stdout.write(again.evaluated.summary + "\n")
         stdout.writelines(own_lines(f"  {line}") + "\n" for line in (*again.scores, *again.differences))
-    if not again.is_the_same:
+    if again.differences:
         raise NotReportableError(f"{output_dir} is not the same evaluation as {folder}: {'; '.join(again.differences)}")
 
 

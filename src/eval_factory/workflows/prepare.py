@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -126,17 +125,11 @@ def place_data(context: RunContext, plan: Plan, bundle: run_data.BundleInUse | N
 
 
 def ready_cache(rundir: RunDir, log: logging.Logger) -> None:
-    """Make sure that cache.db is there and ours; a damaged one is renamed, so that it is neither used nor lost."""
+    """Make sure that cache.db is there and ours; a damaged one is archived, so that it is neither used nor lost."""
     try:
         response_cache.create_or_check(rundir.cache_db)
     except response_cache.DamagedCacheError as error:
-        aside = rundir.cache_db.with_name(f"{rundir.cache_db.name}.set-aside-{time.strftime('%Y%m%d-%H%M%S')}")
-        rundir.cache_db.rename(aside)
-        for suffix in ("-wal", "-shm"):
-            side = rundir.cache_db.with_name(rundir.cache_db.name + suffix)
-            if side.exists():
-                side.rename(aside.with_name(aside.name + suffix))
-        log.warning("cache.db: %s; it was renamed to %s and is not used", error, aside.name)
+        log.warning("cache.db: %s; moved to %s and not used", error, rundir.archive(rundir.answers).name)
         response_cache.create_or_check(rundir.cache_db)
 
 

@@ -244,10 +244,6 @@ class Reran:
     differences: tuple[str, ...]  # of what was asked: with any, it is not the same evaluation
     scores: tuple[str, ...]  # a line a score: then and now
 
-    @property
-    def is_the_same(self) -> bool:
-        return not self.differences
-
 
 def reproduce(folder: Path, output_dir: Path | None, *, env: Mapping[str, str]) -> Reproduction:
     """Write the run config, where there is a folder for it, and look at what it needs.

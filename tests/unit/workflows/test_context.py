@@ -113,13 +113,13 @@ def test_what_is_not_ours_is_neither_replaced_nor_deleted(name: str, tmp_path: P
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
 
 
-def test_the_database_of_another_program_is_renamed_and_never_deleted(tmp_path: Path) -> None:
+def test_the_database_of_another_program_is_archived_and_never_deleted(tmp_path: Path) -> None:
     rundir = RunDir(tmp_path)
     claim(rundir)
     put(tmp_path, "cache.db", "cache.db.backup")
     ready_cache(rundir, LOG)
     start_over(rundir)
-    (aside,) = tmp_path.glob("cache.db.set-aside-*")
+    (aside,) = tmp_path.glob("results.set-aside-*/cache.db")
     assert aside.read_text() == (tmp_path / "cache.db.backup").read_text() == "mine"
     assert not rundir.cache_db.exists()
 

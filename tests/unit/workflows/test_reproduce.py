@@ -129,7 +129,7 @@ def test_it_is_run_and_compared(same: bool, folder: RunDir, tmp_path: Path, monk
     assert asked["file"] == tmp_path / "new" / "reproduce.yml"
     assert screen.getvalue() == "needs: the key of model: set OPENAI_API_KEY\n"
     assert str(found.evaluated) == "evaluated"
-    assert found.is_the_same is same
+    assert (found.differences == ()) is same
     assert found.scores[0] == "exact_match: 0.5 then, 0.5 now (the same)"
 
 
