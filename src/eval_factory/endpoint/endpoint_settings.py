@@ -95,12 +95,9 @@ class EndpointSettings:
     def to_args(self) -> dict[str, Any]:
         """As plain values for YAML, in the order of the fields."""
         args = {field.name: getattr(self, field.name) for field in fields(EndpointSettings)}
-        if not self.servers:
-            del args["servers"]  # one server, as before there were several
-        if self.max_image_side is None:
-            del args["max_image_side"]
-        if not self.sees_images:
-            del args["sees_images"]
+        for name in ("servers", "max_image_side", "sees_images"):  # what most endpoints do not have
+            if not args[name]:
+                del args[name]
         records = (OAuthSettings, openai_api.Adapter)
         args |= {name: dict(vars(value)) for name, value in args.items() if isinstance(value, records)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in args.items()}

@@ -134,13 +134,11 @@ class _Tries:
         if error.stray:
             return 0.0
         self._limited_since = (self._limited_since or now) if error.status == 429 else None
-        if self._limited_since is not None and server.tolerates_limit(self._limited_since):
+        self._silent_since = (self._silent_since or now) if error.silent else None
+        is_limited = self._limited_since is not None and server.tolerates_limit(self._limited_since)
+        if is_limited or (was_there and error.unreachable and now - (self._silent_since or now) < OUTAGE_S):
             self._waits = self._waits.increment("POST")
             return _pause(self._waits, error.headers)
-        self._silent_since = (self._silent_since or now) if error.silent else None
-        if was_there and error.unreachable and now - (self._silent_since or now) < OUTAGE_S:
-            self._waits = self._waits.increment("POST")
-            return _pause(self._waits, {})
         try:
             self._retries = self._retries.increment("POST")
         except MaxRetryError:
