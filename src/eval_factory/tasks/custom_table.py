@@ -118,32 +118,53 @@ def check_columns(
 
 
 @dataclass
-class RightAnswers:
-    """Whether each right answer is one of the options of its row. Asked where answers have to equal it."""
+class Instances:
+    """What a file's rows, or conversations, are together: some ask the same, some are answered by a letter."""
 
-    by_letter: bool = False
-    words: list[str] = field(default_factory=list)
-    """Problems of rows whose answer is no option's letter or text: none where answers are words in every row."""
+    noun: str  # where each stands: row, line
+    is_compared: bool  # whether answers have to equal the right one (HELM's exact match)
+    problems: list[str] = field(default_factory=list)
+    _words: list[str] = field(default_factory=list)
+    """Problems of those whose answer is no option's letter or text: none where all answers are words."""
+    _by_letter: bool = False
+    _asked: dict[object, int] = field(default_factory=dict)  # what is asked -> the first that asks it
+    _repeated: list[tuple[int, int]] = field(default_factory=list)  # (an earlier one, the one that asks the same)
+    _nothing: list[int] = field(default_factory=list)  # whose right answer HELM's quasi metrics take for nothing
 
-    def problems_of(self, where: str, prompt: str, correct: str, incorrect: Sequence[str]) -> Iterator[str]:
-        """Of the row at this place. Its options are listed by the prompt, or their letters stand beside the answer."""
+    def add(self, number: int, asked: object, correct: str | None) -> None:
+        first = self._asked.setdefault(asked, number)
+        if first != number:
+            self._repeated.append((first, number))
+        if self.is_compared and becomes_nothing(correct or "x"):
+            self._nothing.append(number)
+
+    def compare(self, where: str, prompt: str, correct: str, incorrect: Sequence[str]) -> None:
+        """The right answer has to be one of the options: the prompt lists them, or their letters stand beside it."""
         shown, answer = options_shown(prompt), correct.strip()
         letters = list(shown) if shown else sorted({*incorrect, answer} & set(LETTERS))
-        self.by_letter |= answer in letters
+        self._by_letter |= answer in letters
         are_letters = incorrect and set(incorrect) <= set(LETTERS)
-        if answer in letters or answer in shown.values() or not (shown or are_letters):
+        if not self.is_compared or answer in letters or answer in shown.values() or not (shown or are_letters):
             return
         listed = f"none of the options that the prompt lists ({', '.join(letters)})" if shown else "no letter"
+        # Y, N, T and F are words (yes, no, true, false) where none is answered by an option's letter
+        is_letter = re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer)
         problem = f"{where}{CORRECT}: is {listed}; write the letter of the right option, as it stands there"
-        # Y, N, T and F are words (yes, no, true, false) where no row is answered by an option's letter
-        if re.fullmatch(r"\W*(?![YNTF]\b)[A-Za-z]\W*", answer):
-            yield problem
-        else:
-            self.words.append(problem)
+        (self.problems if is_letter else self._words).append(problem)
 
-    def in_other_words(self) -> list[str]:
-        """After all rows: what is no mistake where no row is answered by a letter."""
-        return self.words if self.by_letter else []
+    def complete(self, file: Path, count: int, found: file_problems.Findings) -> None:
+        """After all of them."""
+        problems = self.problems + (self._words if self._by_letter else [])
+        found.problems += file_problems.shortened(problems, f"{file}: ", f"its {self.noun}s")
+        if self._repeated:
+            first, second = self._repeated[0]
+            which = f"{len(self._repeated)} of {count} {self.noun}s of {file.name} ask the same as an earlier one"
+            found.notes.append(f"{which} (first: {self.noun} {second} as {first}): counted each time")
+        if self._nothing:
+            where = (
+                f"{len(self._nothing)} of {count} {self.noun}s of {file.name} (first: {self.noun} {self._nothing[0]})"
+            )
+            found.notes.append(note_on_quasi(where))
 
 
 def check_rows(
@@ -152,48 +173,33 @@ def check_rows(
 ) -> int:  # fmt: skip
     """Check each row; how many there are. `prompt`: with the columns in braces, where answers are compared with the
     right one (HELM's exact match)."""
-    rows, count = _Rows(header, columns, prompt, pictures), 0
+    instances = Instances("row", prompt is not None)
+    rows, count = _Rows(header, columns, prompt or "", pictures, instances), 0
     try:
         for count, (line, row) in enumerate(islice(file_problems.table_rows(file), 1, None), start=1):
             rows.add(count, f"{file}: row {count} (line {line})", row)
     except UnicodeDecodeError:
-        rows.problems.append(f"{file}: {file_problems.not_utf8(file)}")
+        instances.problems.append(f"{file}: {file_problems.not_utf8(file)}")
     except file_problems.TableError as error:
-        rows.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
-    problems = rows.problems + rows.answers.in_other_words()
-    if count == 0 and not problems:
-        problems.append(f"{file}: has no rows below its first line, which names the columns")
-    found.problems += file_problems.shortened(problems, f"{file}: ", "its rows")
-    if rows.repeated and any(name in header for name in columns):
-        first, second = rows.repeated[0]
-        give = "1 row gives" if len(rows.repeated) == 1 else f"{len(rows.repeated)} rows give"
-        found.notes.append(
-            f"{give} the same prompt as an earlier row of {file.name} (row {second} as row {first}): counted each time"
-        )
-    if rows.nothing:
-        where = f"{len(rows.nothing)} of {count} rows of {file.name} (first: row {rows.nothing[0]})"
-        found.notes.append(note_on_quasi(where))
+        instances.problems.append(f"{file}: row {count + 1} (line {error.line}): {error}")
+    if count == 0 and not instances.problems:
+        instances.problems.append(f"{file}: has no rows below its first line, which names the columns")
+    instances.complete(file, count, found)
     return count
 
 
 @dataclass
 class _Rows:
-    """What is found in the rows of a table."""
-
     header: Sequence[str]
     columns: Sequence[str]
-    prompt: str | None
+    prompt: str
     pictures: PictureCheck
-    problems: list[str] = field(default_factory=list)
-    answers: RightAnswers = field(default_factory=RightAnswers)
-    nothing: list[int] = field(default_factory=list)  # rows whose right answer HELM's quasi metrics take for nothing
-    repeated: list[tuple[int, int]] = field(default_factory=list)  # (an earlier row, the row that asks the same)
-    asked: dict[int, int] = field(default_factory=dict)  # hash of what a row asks -> the first such row
+    instances: Instances
     named: dict[str, int] = field(default_factory=dict)
 
     def add(self, number: int, where: str, row: Sequence[str]) -> None:
         if len(row) != len(self.header):
-            self.problems.append(
+            self.instances.problems.append(
                 f"{where}: has {len(row)} cells where the first line names {len(self.header)} columns;"
                 " put a cell that contains a comma, a quote or a line break in double quotes"
             )
@@ -212,19 +218,13 @@ class _Rows:
         questions = [name for name in asked if name.lower() == "question"] or asked
         if questions and not any(cells[name].strip() for name in questions):
             wrong.append(f"column {' and '.join(questions)}: is empty, so nothing would be asked")
-        self.problems += [f"{where}, {problem}" for problem in wrong]
-        first = self.asked.setdefault(hash(tuple(cells[name] for name in asked)), number)
-        if first != number:
-            self.repeated.append((first, number))
-        if self.prompt is None:
-            return
-        correct = cells.get(CORRECT, "")
+        self.instances.problems += [f"{where}, {problem}" for problem in wrong]
+        shown = hash(tuple(cells[name] for name in asked)) if asked else number
+        self.instances.add(number, shown, cells.get(CORRECT))
         if CORRECT in cells and not wrong:
             filled = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
             incorrect = json.loads(cells.get(INCORRECT, "[]"))
-            self.problems += self.answers.problems_of(f"{where}, column ", filled, correct, incorrect)
-        if becomes_nothing(correct):
-            self.nothing.append(number)
+            self.instances.compare(f"{where}, column ", filled, cells[CORRECT], incorrect)
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks import custom_table, rubric_case
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, shortened, why_unreadable
+from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, why_unreadable
 from eval_factory.tasks.pictures import PictureCheck, text_of
 from eval_factory.tasks.rubric_case import ANSWER, ROLES, SAMPLE, SYSTEM, USER, Criterion, RubricCase, positive_points
 
@@ -149,29 +149,18 @@ def check_conversations(
     except OSError as error:
         found.problems.append(f"{file}: {why_unreadable(error, 'dataset_file', path)}")
         return []
-    problems, rows = list(read.problems), list(zip(read.rows, read.lines, strict=True))
-    if needing is not None:
-        lines = [line for row, line in rows if row.correct is None]
-        problems += [f"line {line}: {CORRECT}: is missing, which {needing} needs" for line in lines]
-    for row, line in rows:
-        named = [(f"line {line}: picture {number}", name) for number, name in enumerate(row.pictures, start=1)]
-        problems += pictures.problems_of(named, rubric_case.conversation_text(row.messages))
-    if quasi:
-        answers = custom_table.RightAnswers()
-        for row, line in rows:
-            if row.correct is not None:
-                asked = row.messages[-1]["content"]
-                problems += answers.problems_of(f"line {line}: ", asked, row.correct, row.incorrect)
-        problems += answers.in_other_words()
-    found.problems += [f"{file}: {problem}" for problem in shortened(problems, inside="its lines")]
-    different = {(*((one["role"], one["content"]) for one in row.messages), *row.pictures) for row, _ in rows}
-    repeated = f"{len(rows) - len(different)} of {len(rows)} conversations of {file.name}"
-    if len(different) < len(rows):
-        found.notes.append(f"{repeated} are those of an earlier line: counted each time")
-    nothing = [line for row, line in rows if custom_table.becomes_nothing(row.correct or "x")]
-    if quasi and nothing:
-        where = f"{len(nothing)} of {len(rows)} lines of {file.name} (first: line {nothing[0]})"
-        found.notes.append(custom_table.note_on_quasi(where))
+    instances = custom_table.Instances("line", quasi, [f"{file}: {problem}" for problem in read.problems])
+    for row, line in zip(read.rows, read.lines, strict=True):
+        where = f"{file}: line {line}: "
+        if needing is not None and row.correct is None:
+            instances.problems.append(f"{where}{CORRECT}: is missing, which {needing} needs")
+        named = [(f"picture {number}", name) for number, name in enumerate(row.pictures, start=1)]
+        shown = pictures.problems_of(named, rubric_case.conversation_text(row.messages))
+        instances.problems += [f"{where}{problem}" for problem in shown]
+        if row.correct is not None:
+            instances.compare(where, row.messages[-1]["content"], row.correct, row.incorrect)
+        instances.add(line, (*((one["role"], one["content"]) for one in row.messages), *row.pictures), row.correct)
+    instances.complete(file, len(read.rows), found)
     return read.rows
 
 

@@ -64,7 +64,9 @@ def test_a_benchmark_of_them(tmp_path: Path) -> None:
     found = loaded(tmp_path, {**ROW, "cluster": "x"}, {**ROW, "cluster": "x", "correct_answer": "A"})
     assert (found.instances, found.has_turns, found.has_clusters, found.has_jury) == (2, True, True, False)
     assert set(found.sha256) == {"bench.yaml", "rows.jsonl"}
-    assert found.notes[0] == ("1 of 2 conversations of rows.jsonl are those of an earlier line: counted each time")
+    assert found.notes[0] == (
+        "1 of 2 lines of rows.jsonl ask the same as an earlier one (first: line 2 as 1): counted each time"
+    )
     assert found.notes[1].startswith("1 of 2 lines of rows.jsonl (first: line 2): HELM's quasi metrics")
     task = evaluation({"config.type": "custom", "config.params.extra.benchmark": str(found.path)}).task
     assert (task.helm.run_spec, task.helm.zero_shot, task.helm.rubric) == ("eval_factory_conversations", True, False)

@@ -324,7 +324,7 @@ def test_warnings(tmp_path: Path) -> None:
         "the judges that bench.yaml names are not asked: judges are those of config.params.extra.judges, or the default jury",
         "HELM computes BERTScore only where torch finds a GPU; elsewhere it is absent",
         "the prompt holds {correct_answer}: the model is shown the answers",
-        "1 row gives the same prompt as an earlier row of data.csv (row 3 as row 1): counted each time",
+        "1 of 3 rows of data.csv ask the same as an earlier one (first: row 3 as 1): counted each time",
     )
 
 
