@@ -57,8 +57,10 @@ class Defaults(Limits):
 
     tier: Tier | None = None
     """An advisory benchmark is shown and counts for nothing; the others block. supporting if not given."""
-    metric: str | None = None  # the score's name; the task's main metric if not given
-    direction: Direction | None = None  # which way the metric is better; the metric's own if not given
+    metric: str | None = None
+    """The score's name; the task's main metric if not given."""
+    direction: Direction | None = None
+    """Which way the metric is better; the metric's own if not given."""
     on_inconclusive: OnInconclusive | None = None
     """What it counts as where the sample is too small to say; the policy's if not given."""
 

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import MEDHELM_HOME
-from eval_factory.helm import names
 from eval_factory.tasks.run_specs import load_index
 from eval_factory.tasks.upstreams import HELM, MEDHELM, UPSTREAMS, Upstream
 
@@ -93,31 +92,20 @@ def installed_upstream() -> Upstream:
     raise PrerequisiteError(f"HELM ({HELM.package} or {MEDHELM.package}) is not installed in {sys.prefix}")
 
 
-NEEDS_PATCHES = names.JURY_RUN_SPECS | {
-    "bird_sql", "cleva", "code", "codeinsights_code_efficiency", "codeinsights_correct_code",
-    "codeinsights_student_coding", "codeinsights_student_mistake", "czech_bank_qa", "ehr_sql", "ehrshot",
-    "medbullets_freetext", "spider",
-}  # fmt: skip
-"""Run specs that are wrong or unsafe without a patch, which is applied to a supported version only. What stands here is
-what the registry of patches says (`helm_plugin/patches/patch_registry.py`); a test compares them."""
-
-
 def look_for_packages(task: str, run_spec: str, upstream: Upstream, *, only_generate: bool = False) -> None:
-    """HELM itself, in a version that can run this run spec, and what the run spec is known to import.
+    """HELM itself, in the version whose parts are replaced, and what the run spec is known to import.
 
-    Args:
-        only_generate: metrics of pictures are left out, and with them what they import.
+    `only_generate`: metrics of pictures are left out, and with them what they import.
 
     Raises:
-        PrerequisiteError: one is not installed, or HELM in an unsupported version; with the command that installs it.
+        PrerequisiteError: one is not installed, or HELM in another version; with the command that installs it.
     """
     environment = look_for_helm(upstream)
     version = environment.version_of(upstream.package)
-    # Other run specs run with any version, without patches; helm-run then warns. medhelm does not start without one.
-    if version != upstream.version and (run_spec in NEEDS_PATCHES or upstream is not HELM):
+    if version != upstream.version:
         raise PrerequisiteError(
             f"{task} needs HELM ({upstream.package}) {upstream.version}; {version} is installed\n"
-            "  eval-factory replaces parts of HELM for this task, and has checked that with this version only\n"
+            "  eval-factory replaces parts of HELM, and has checked that with this version only\n"
             f"  {how_to_install(upstream)}\n"
             "  nothing was asked"
         )

@@ -27,7 +27,7 @@ from eval_factory.core.helm_run_settings import WITHOUT, HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
-from eval_factory.tasks.upstreams import HELM, UPSTREAMS, Upstream
+from eval_factory.tasks.upstreams import UPSTREAMS, Upstream
 
 ROOM = "eval_factory.helm_plugin"
 
@@ -53,8 +53,8 @@ class Patch:
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
     otherwise: Literal["skip", "fail"] = "skip"
-    """Where it cannot be applied (to another version of HELM, or to an edited one): the run goes on without it, with a
-    warning; or stops before anything is asked, because scores would be wrong, or something unsafe would be done."""
+    """Where it cannot be applied (to an edited file of HELM's): the run goes on without it, with a warning; or stops
+    before anything is asked, because scores would be wrong, or something unsafe would be done."""
     stage: Stage = Stage.START
     run_specs: frozenset[str] | None = None  # only where one of these run specs is asked for; None: in every run
     where_unknown: bool = False  # also where nobody knows which run specs are asked for
@@ -137,9 +137,11 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     """All of a stage that this helm-run asks for; a second time only those that were not applied yet.
 
     Raises:
-        PrerequisiteError: one cannot be applied that the run may not go on without.
+        PrerequisiteError: one cannot be applied that the run may not go on without, or HELM has another version.
     """
     helm = installed_upstream()
+    if helm not in UPSTREAMS.values() and stage is Stage.START:
+        raise PrerequisiteError(f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. Nothing was asked")
     asked = names.asked_run_specs(sys.argv)
     without = set(os.environ.get(WITHOUT, "").split(","))
     for patch in patches:
@@ -171,9 +173,7 @@ def _apply(patch: Patch, helm: Upstream) -> None:
 
 
 def objection(patch: Patch, helm: Upstream) -> str | None:
-    """Why a patch may not be applied to the HELM that is installed; None where it may, or touches nothing of HELM's."""
-    if patch.helm_targets and helm not in UPSTREAMS.values():
-        return f"{helm} is installed"
+    """Why a patch may not be applied to the HELM that is installed; None where it may."""
     modules = (target.partition(":")[0] for target in patch.helm_targets)
     return next((f"{module} is not as in {helm}" for module in modules if not _is_as_checked(module, helm)), None)
 
@@ -190,14 +190,8 @@ def _is_as_checked(module: str, helm: Upstream) -> bool:
 
 def warning() -> str | None:
     """What a user should know of patches that could not be applied."""
-    helm = installed_upstream()
-    if helm not in UPSTREAMS.values():
-        return f"{helm} is installed; {UPSTREAMS[helm.name]} is supported: it is run without patches"
-    if _left_out:
-        name = "HELM" if helm == HELM else helm.name
-        left_out = "; ".join(f"{patch} ({reason})" for patch, reason in _left_out.items())
-        return f"{name} is run without {left_out}"
-    return None
+    left_out = "; ".join(f"{patch} ({reason})" for patch, reason in _left_out.items())
+    return f"HELM is run without {left_out}" if left_out else None
 
 
 def applied() -> list[str]:

@@ -84,20 +84,12 @@ def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFix
         apply_patches(Stage.START, (patch("broken_too", otherwise="fail"),))
 
 
-def test_another_helm_is_not_patched(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_helm_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch_registry, "installed_upstream", lambda: replace(HELM, version="0.5.99"))
-    needed = patch("needed", targets=(GENERAL,), otherwise="fail")
-    apply_patches(Stage.START, (patch("a", targets=(GENERAL,)), patch("of_other_packages")))
-    assert done == ["of_other_packages"]
-    assert "going on without a: crfm-helm 0.5.99 is installed" in capsys.readouterr().err
-    said = "crfm-helm 0.5.99 is installed; crfm-helm 0.5.16 is supported: it is run without patches"
-    assert patch_registry.warning() == said
-    with pytest.raises(PrerequisiteError, match=r"\(needed\): crfm-helm 0\.5\.99 is installed; supported: crfm-helm 0"):
-        apply_patches(Stage.START, (needed,))
-    apply_patches(
-        Stage.START, (patch("not_asked", targets=(GENERAL,), otherwise="fail", run_specs=frozenset({"pubmed_qa"})),)
-    )
-    assert done == ["of_other_packages"]
+    apply_patches(Stage.LOGGING, (patch("a", stage=Stage.LOGGING),))
+    with pytest.raises(PrerequisiteError, match=r"^crfm-helm 0\.5\.99 is installed; supported: crfm-helm 0\.5\.16\."):
+        apply_patches(Stage.START, (patch("b"),))
+    assert done == ["a"]
 
 
 @pytest.mark.parametrize(("target", "changed"), [

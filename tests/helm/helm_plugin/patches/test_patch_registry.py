@@ -11,7 +11,6 @@ from types import ModuleType
 import pytest
 
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins, SampleSettings
-from eval_factory.helm import environments
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import PATCHES, Patch, Stage
@@ -75,14 +74,9 @@ def test_a_run_that_has_to_stop_stops_before_anything_is_asked_and_never_for_spe
     assert {(patch.stage, patch.only_speed) for patch in FAILING} == {(Stage.START, False)}
 
 
-def test_the_run_specs_that_need_a_supported_helm() -> None:
-    """The program that starts helm-run knows them without the registry, which belongs to helm-run."""
-    assert {patch.name for patch in FAILING if patch.run_specs is None} == {"read_pinned_revisions", "draw_with_a_seed"}
-    of_helm = [patch.run_specs or () for patch in FAILING if "helm" in patch.upstreams]
-    assert frozenset().union(*of_helm) == environments.NEEDS_PATCHES
+def test_each_is_for_run_specs_that_there_are() -> None:
     known = {*load_index().run_specs, *load_index(MEDHELM).run_specs, *OTHERS}
-    assert known >= environments.NEEDS_PATCHES
-    assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None), "every one is HELM's"
+    assert all(known >= patch.run_specs for patch in PATCHES if patch.run_specs is not None)
 
 
 def test_what_executes_answers_is_confined_where_nobody_knows_what_is_asked() -> None:

@@ -138,13 +138,10 @@ def test_a_package_for_pictures_or_sounds_is_named_before_anything_is_asked(
     assert f" {quoted}\n  nothing was asked" in str(caught.value)
 
 
-def test_another_version_of_helm_where_a_patch_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_helm_runs_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Environment, "version_of", lambda _self, _package: "0.5.99")
-    made = board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
-    assert list(made.entries) == ["mmlu-subject-anatomy"]
-    (refused,) = made.not_run
-    assert (refused.entry.run_spec, refused.exit_code) == ("ehr_sql", 3)
-    assert "0.5.99 is installed" in refused.reason
+    with pytest.raises(PrerequisiteError, match=r"0\.5\.99 is installed"):
+        board(tmp_path, "mmlu:subject=anatomy", "ehr_sql:model=text")
 
 
 def test_parameters_are_the_leaderboards_and_the_users(tmp_path: Path) -> None:
