@@ -193,6 +193,8 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
         "steadiness": {str(change): asdict(one) for change, one in passport.steadiness.items()},
         "figures": figures, "categories": document["categories"],
         "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
+        "majority": None if found.majority is None else asdict(found.majority),
+        "by_physician": {name: asdict(part) for name, part in found.by_physician.items()},
         "languages": {name: asdict(part) for name, part in found.languages.items()},
         "marks": list(found.marks), "says_met": found.says_met,
         "usual_lengths": None if found.usual_lengths is None else list(found.usual_lengths),
@@ -200,11 +202,15 @@ def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def figures_table(part: Part) -> Table:
-    """A row a figure, the judge beside the physicians."""
+def figures_table(part: Part, majority: Part | None = None) -> Table:
+    """A row a figure, the judge beside the physicians. `majority`: of theirs, a column more."""
     among = {key: "-" if key == "bias" else _figure(part.physicians, key) for key in NAMES}
     rows = [[name, _figure(part.judge, key), among[key]] for key, name in NAMES.items()]
-    return Table(["figure", "judge with physicians", "physicians with each other"], rows, 2)
+    head = ["figure", "judge with physicians", "physicians with each other"]
+    if majority is not None:
+        head.insert(2, "judge with their majority")
+        rows = [[*row[:2], _figure(majority.judge, key), row[2]] for row, key in zip(rows, NAMES, strict=True)]
+    return Table(head, rows, len(head) - 1)
 
 
 def parts_table(parts: Mapping[str, Part], name: str) -> Table:
@@ -263,14 +269,18 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     from eval_factory.report.page.document import tables_page
 
     found = passport.found
-    few = f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure."
-    thirds = "Thirds of the items. A judge whose bias grows with the length rewards long answers."
-    again = "The same was asked again, and about answers with words at their end that change nothing of what they say."
+    hints = (
+        f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure.",
+        "Thirds of the items. A judge whose bias grows with the length rewards long answers.",
+        "The same was asked again, and about answers with words at their end that change nothing of what they say.",
+        f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?",
+    )
     parts = [
-        ("categories", "Categories", few, parts_table(found.categories, "category")),
-        ("lengths", "Length of the answer", thirds, parts_table(found.lengths, "characters")),
-        ("languages", "Language", few, parts_table(found.languages, "language")),
-        ("steadiness", "Is it steady?", again, steadiness_table(passport.steadiness)),
+        ("categories", "Categories", hints[0], parts_table(found.categories, "category")),
+        ("by-physician", "Each physician", hints[3], parts_table(_shown_physicians(found), "physician")),
+        ("lengths", "Length of the answer", hints[1], parts_table(found.lengths, "characters")),
+        ("languages", "Language", hints[0], parts_table(found.languages, "language")),
+        ("steadiness", "Is it steady?", hints[2], steadiness_table(passport.steadiness)),
     ]
     # SVG and tables are ours, and escape what is in them
     own = [("judge", found.total.judge), ("physicians", found.total.physicians)]
@@ -280,9 +290,15 @@ def passport_page(passport: JudgePassport, date: str) -> str:
         "judge_passport.html.j2",
         passport=passport, date=date, size=size_of(found), method=METHOD,
         plot=Markup(_plot(title, agreements, found.total.items)),  # noqa: S704
-        figures=Markup(in_html(figures_table(found.total))),  # noqa: S704
+        figures=Markup(in_html(figures_table(found.total, found.majority))),  # noqa: S704
         parts=[(*words, Markup(in_html(table))) for *words, table in parts if table.rows],  # noqa: S704
     )  # fmt: skip
+
+
+def _shown_physicians(found: Calibration) -> dict[str, Part]:
+    """Those with a figure, twenty at most; their names are long hashes."""
+    shown = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][:20]
+    return {one_line(name, 12): part for name, part in shown}
 
 
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
@@ -314,8 +330,11 @@ def juries_table(juries: Sequence[BestJury]) -> Table:
 
 
 def juries_document(juries: Sequence[BestJury]) -> dict[str, Any]:
-    found = [asdict(one) | {"judges": list(one.judges)} for one in juries]
-    return {"schema_version": 1, "about": HINT, "juries": found}
+    return {
+        "schema_version": 1,
+        "about": HINT,
+        "juries": [asdict(one) | {"judges": list(one.judges)} for one in juries],
+    }
 
 
 def juries_page(juries: Sequence[BestJury], size: str, items: int) -> str:

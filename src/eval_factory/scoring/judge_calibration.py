@@ -106,6 +106,10 @@ class Calibration:
     always: bool | None = None  # what the judge said of every item; None where it said both
     lengths: Mapping[str, Part] = field(default_factory=dict)  # thirds by the answer's characters, where they are known
     languages: Mapping[str, Part] = field(default_factory=dict)
+    majority: Part | None = None
+    """With what most physicians of an item say; items of a tie are left out. None where all are ties."""
+    by_physician: Mapping[str, Part] = field(default_factory=dict)
+    """With each physician, the one with most labels first."""
     pairs: Sequence[LabelledPairs] = ()  # decisions of the judge and of physicians, as a score's correction needs them
     usual_lengths: tuple[float, float] | None = None  # between which nine of ten answers are, in characters
     says_met: float = 0.0  # the judge, as a share of the items
@@ -136,6 +140,8 @@ def calibration_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECIS
         always=bool(said.pop()) if len(said) == 1 else None,
         lengths={name: part_of(third) for name, third in _thirds(items).items()},
         languages=pooled(_parts_by((item.language, item) for item in items)),
+        majority=_with_majority(items),
+        by_physician=_with_each(items),
         pairs=_labelled_pairs(items),
         usual_lengths=None if ends is None else (ends[0], ends[-1]),
         says_met=statistics.fmean(item.judged for item in items),
@@ -148,6 +154,21 @@ def _parts_by(named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[
         if name is not None:
             found[name].append(item)
     return {name: part_of(found[name], marks) for name in sorted(found)}
+
+
+def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
+    shares = [statistics.fmean(item.labels) for item in items]
+    both = zip(items, shares, strict=True)
+    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in both if share != 0.5]
+    return part_of(decided, fewest=1) if decided else None
+
+
+def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
+    found: dict[str, list[LabelledItem]] = defaultdict(list)
+    for item in items:
+        for name, label in zip(item.physicians, item.labels, strict=True):
+            found[name].append(replace(item, labels=(label,), physicians=(name,)))
+    return {name: part_of(found[name]) for name in sorted(found, key=lambda name: (-len(found[name]), name))}
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:

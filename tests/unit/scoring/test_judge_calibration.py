@@ -27,6 +27,7 @@ from eval_factory.scoring.judge_calibration import (
     pooled,
 )
 from eval_factory.tasks.physician_labels import LabelledItem, read_labels
+from unit.scoring.known import there
 
 
 def item(
@@ -235,3 +236,22 @@ def test_the_simulation_would_show_a_mistake(monkeypatch: pytest.MonkeyPatch) ->
     """Without pseudo-clusters, rare faults and a judge near the ceiling: far from 95 %."""
     monkeypatch.setattr(judge_calibration, "PSEUDO_CLUSTERS", 1e-9)
     assert coverage("rare faults, judge near the ceiling", 40)["judge.kappa"] < 0.5
+
+
+def test_the_majority_and_each_physician() -> None:
+    """A tie is no majority; who labelled fewer than ten items has no figure."""
+    items = [item(at, [True, True, at % 2 == 0], at % 4 != 3) for at in range(12)]
+    items.append(item("tie", [True, False], judged=True))
+    found = calibration_of(items)
+    majority = judge_and_physicians(there(found.majority))[0]
+    assert (there(found.majority).items, majority["sensitivity"].value) == (12, 0.75)
+    assert majority["bias"].value == pytest.approx(-0.25)
+    assert {name: part.items for name, part in found.by_physician.items()} == {
+        "doctor 0": 13, "doctor 1": 13, "doctor 2": 12,
+    }  # fmt: skip
+    third = judge_and_physicians(found.by_physician["doctor 2"])[0]
+    said, labelled = [at % 4 != 3 for at in range(12)], [at % 2 == 0 for at in range(12)]
+    assert third["kappa"].value == pytest.approx(cohen_kappa_score(said, labelled))
+    assert calibration_of([item("tie", [True, False], judged=True)]).majority is None
+    few = calibration_of([item(at, [True, False], judged=True) for at in range(9)])
+    assert few.by_physician["doctor 0"].judge is None
