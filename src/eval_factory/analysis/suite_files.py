@@ -20,7 +20,7 @@ from eval_factory.core.foreign_text import printable
 from eval_factory.core.plain_yaml import OneLine, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.core.safe_files import write_atomic
-from eval_factory.core.tables import Lines, Link, Strong, Table, TableCell, csv_text, prose
+from eval_factory.core.tables import Code, Lines, Link, Strong, Table, TableCell, csv_text, prose
 from eval_factory.core.tables import html as in_html
 from eval_factory.core.tables import markdown as in_markdown
 from eval_factory.report import documents
@@ -162,8 +162,8 @@ def _field_of(score: GroupScore) -> str:
 NO_WIN_RATES = "No two models have values that a win rate could be made of."
 
 
-def suite_markdown(results: SuiteResults) -> str:
-    """For an issue, a wiki or a job's summary."""
+def suite_markdown(results: SuiteResults, root: Path) -> str:
+    """For an issue, a wiki or a job's summary. `root`: the suite's folder, to which the cells' folders are relative."""
     cost = words.total_cost(results)
     lines = ["# Results of the suite", "", " ".join(filter(None, (words.completeness(results), cost)))]
     rates = [NO_WIN_RATES]
@@ -185,7 +185,7 @@ def suite_markdown(results: SuiteResults) -> str:
         ("Other metric groups", list(_groups(results))),
         ("Comparisons", pairs + refusals if pairs else refusals[1:]),
         ("Missing", in_markdown(words.missing_table(results)) if results.missing else []),
-        ("Runs", in_markdown(_runs(results)) if results.cells else []),
+        ("Runs", in_markdown(_runs(results, root)) if results.cells else []),
     ):
         if section:
             lines += ["", f"## {title}", "", *section]
@@ -233,23 +233,38 @@ def _groups(results: SuiteResults) -> Iterator[str]:
         yield from in_markdown(Table(["mean win rate", *results.targets], rates, count))
 
 
-def _runs(results: SuiteResults, root: Path | None = None) -> Table:
-    """`root`: of the page, which has links to reports, and times and requests, which are others each time."""
-    head = ["model", "benchmark", "status", "scored", "failed", "prompt tokens", "answer tokens", "cost"]
-    times = ["requests", "tried again", "median s", "run s"] if root is not None else []
+def _runs(results: SuiteResults, root: Path) -> Table:
+    head = ["model", "benchmark", "status", "folder", "n", "failed", "coverage", *_PAID]
+    rows = [
+        [
+            cell.target if cell.model is None else f"{cell.target} ({cell.model})",
+            cell.evaluation, cell.status, Code(folder_of(cell, root)),
+            *(formats.count(count, missing=words.NOTHING) for count in (cell.n, cell.failed)),
+            formats.percent(cell.coverage, missing=words.NOTHING), *words.paid(cell),
+        ]
+        for cell in results.cells
+    ]  # fmt: skip
+    return Table(head, rows, 6)
+
+
+_PAID = ("prompt tokens", "answer tokens", "cost")  # heads of `suite_words.paid`
+
+
+def _runs_of_page(results: SuiteResults, root: Path) -> Table:
+    """With times and requests, which are others each time."""
+    head = ["model", "benchmark", "status", "scored", "failed", *_PAID, "requests", "tried again", "median s", "run s"]
     rows: list[list[TableCell]] = []
     for cell in results.cells:
         model = cell.target if cell.model in (None, cell.target) else f"{cell.target} ({cell.model})"
-        name: TableCell = cell.evaluation
-        took = [""] * len(times)
-        if root is not None and cell.took is not None:
-            name = Link(cell.evaluation, link(cell, root))
+        took = ["", "", "", ""]
+        if cell.took is not None:
             took = [*map(formats.count, (cell.took.requests, cell.took.retries)),
                     formats.decimals(cell.took.latency_p50_s, 2), formats.decimals(cell.took.wall_s, 1)]  # fmt: skip
+        name: TableCell = cell.evaluation if cell.took is None else Link(cell.evaluation, link(cell, root))
         failed = formats.count(cell.failed, missing=words.NOTHING)
         scored = formats.percent(cell.coverage, missing=words.NOTHING)
         rows.append([model, name, cell.status, scored, failed, *words.paid(cell), *took])
-    return Table([*head, *times], rows, len(head) + len(times) - 3)
+    return Table(head, rows, 9)
 
 
 def suite_page(results: SuiteResults, root: Path) -> str:
@@ -257,11 +272,11 @@ def suite_page(results: SuiteResults, root: Path) -> str:
     tables = {
         "missing": words.missing_table(results),
         "win_rates": words.win_rate_table(results.win_rates),
-        "runs": _runs(results, root),
+        "runs": _runs_of_page(results, root),
         "asked_again": words.asked_again_table(results),
     }
     groups, rates = {}, words.group_win_rates(results)
-    for group, table in words.group_tables(results).items():
+    for group, table in words.group_tables(results, efficiency=True).items():
         # how many scores, and the table of them with the win rates below
         below = [["mean win rate", "", *rates[group]]] if group in rates else []
         groups[group] = (len(table.rows), _in_html(replace(table, rows=[*table.rows, *below])))
@@ -301,7 +316,7 @@ def write_suite_results(results: SuiteResults, folder: SuiteDir, into: SuiteDir 
     documents.check_document(document, documents.SUITE_RESULTS_SCHEMA)
     into = into or folder
     write_atomic(into.results_csv, csv_text(result_rows(results, folder.root)))
-    write_atomic(into.results_md, suite_markdown(results))
+    write_atomic(into.results_md, suite_markdown(results, folder.root))
     write_atomic(into.results_html, suite_page(results, folder.root))
     write_atomic(into.usage_yaml, to_yaml(usage_document(results)))
     write_atomic(into.results_yaml, to_yaml(document))

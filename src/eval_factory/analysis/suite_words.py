@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from eval_factory.analysis.comparison import Comparison, difference
 from eval_factory.analysis.suite_results import CellResult, ComparedBenchmark, SuiteResults
-from eval_factory.analysis.win_rates import GROUPS, WinRate
+from eval_factory.analysis.win_rates import EFFICIENCY, GROUPS, WinRate
 from eval_factory.core import formats
 from eval_factory.core.formats import counted
 from eval_factory.core.nouns import RunStatus
@@ -151,16 +151,22 @@ def _win_rate(one: WinRate) -> str:
     return formats.coefficient(one.win_rate, missing=NOTHING)
 
 
-def group_tables(results: SuiteResults) -> dict[str, Table]:
-    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target."""
+def group_tables(results: SuiteResults, *, efficiency: bool = False) -> dict[str, Table]:
+    """HELM's other metric groups, in HELM's order: a row for each score, with the value of every target.
+
+    `efficiency`: with the seventh group, which is not among the results: no two runs have the same times.
+    """
     found: dict[str, Table] = {}
-    for group in GROUPS:
+    for group in (*GROUPS, EFFICIENCY) if efficiency else GROUPS:
         rows: list[list[TableCell]] = []
         for evaluation in results.evaluations:
             shown: list[dict[str, str]] = []
             for cell in [results.cell(target, evaluation) for target in results.targets]:
                 scores = [one for one in (cell.group_scores if cell else ()) if one.group == group]
                 shown.append({one.label: formats.short(one.value) for one in scores})
+                took = cell.took if cell and group == EFFICIENCY else None
+                if took and took.inference_runtime_s is not None:
+                    shown[-1]["inference_runtime"] = formats.seconds(took.inference_runtime_s)
             for label in dict.fromkeys(label for values in shown for label in values):
                 rows.append([evaluation, Code(label), *(values.get(label, NOTHING) for values in shown)])
         if rows:

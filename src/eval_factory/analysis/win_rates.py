@@ -20,6 +20,7 @@ from eval_factory.core.results import TaskResult
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.paired import ALPHA, rank_intervals, sign_flip_p
 
+ACCURACY, EFFICIENCY = "accuracy", "efficiency"
 _WORST = ".worst"
 """What the label of a perturbation ends with where HELM took the worst value of each instance's variants."""
 GROUPS: Mapping[str, tuple[str, ...]] = {

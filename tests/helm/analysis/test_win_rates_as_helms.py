@@ -11,7 +11,7 @@ from helm.benchmark.presentation.table import Cell, HeaderCell, Table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_factory.analysis.win_rates import _WORST, GROUPS, Column, win_rates
+from eval_factory.analysis.win_rates import _WORST, ACCURACY, EFFICIENCY, GROUPS, Column, win_rates
 from eval_factory.core.plain_yaml import parse_own
 
 VALUES = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(-10, 10))
@@ -49,7 +49,7 @@ def test_the_rows_are_helms_with_their_metrics_and_directions() -> None:
     classic = schema("schema_classic.yaml")
     groups = {group["name"]: group["metrics"] for group in classic["metric_groups"]}
     rows = next(group["metric_groups"] for group in classic["run_groups"] if group["name"] == "boolq")
-    assert rows[:-1] == ["accuracy", *GROUPS, "efficiency"]  # the last one is general information
+    assert rows[:-1] == [ACCURACY, *GROUPS, EFFICIENCY]  # the last one is general information
     for name, metrics in GROUPS.items():
         helms = [(metric["name"], metric.get("perturbation_name")) for metric in groups[name]]
         main: list[tuple[str, str | None]] = [("${main_name}", name)]
@@ -61,4 +61,4 @@ def test_the_rows_are_helms_with_their_metrics_and_directions() -> None:
 
 def test_medhelms_efficiency_is_the_time_of_an_answer() -> None:
     groups = {group["name"]: group["metrics"] for group in schema("schema_medhelm.yaml")["metric_groups"]}
-    assert [metric["name"] for metric in groups["efficiency"]] == ["inference_runtime"]
+    assert [metric["name"] for metric in groups[EFFICIENCY]] == ["inference_runtime"]

@@ -127,7 +127,9 @@ def test_a_run_by_the_other_upstream_is_told_wherever_its_value_is_shown(tmp_pat
     plain, its = results_document(found, tmp_path)["cells"]
     assert (plain.get("upstream"), its["upstream"]) == (None, "medhelm 0.8.0")
     assert [row["upstream"] for row in result_rows(found, tmp_path)] == [None, "medhelm 0.8.0"]
-    assert [text.count("by medhelm 0.8.0") for text in (suite_markdown(found), suite_page(found, tmp_path))] == [1, 1]
+    assert [
+        text.count("by medhelm 0.8.0") for text in (suite_markdown(found, tmp_path), suite_page(found, tmp_path))
+    ] == [1, 1]
 
 
 def test_every_row_has_the_same_fields_with_plain_values() -> None:

@@ -42,14 +42,14 @@ def doubted(root: Path) -> SuiteResults:
 
 
 def test_a_complete_suite(tmp_path: Path) -> None:
-    text = suite_markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})))
+    text = suite_markdown(suite_results(cells(tmp_path, {"x": {"b": ILL, "a": WELL}})), tmp_path)
     assert text.splitlines()[:9] == [
         "# Results of the suite", "", "Complete: 2 runs of 2 models on 1 benchmark.", "", "## Scores", "",
         "| model | x<br>exact_match |", "| :-- | --: |", "| b | 25.0 %<br>(15.0 % to 35.0 %)<br>n 40 |",
     ]  # fmt: skip
     assert "| a | 1.000 | 1 | 1 won, 0 lost, 0 open | 1 |\n| b | 0.000 | 2 | 0 won, 1 lost, 0 open | 1 |\n" in text
     assert "| x | b | a | a is better | 40 | +50.0 | +19.6 to +71.6 | 0.0022 |" in text
-    assert "| b (org/b) | x | complete | 100.0 % | 0 | 1 | 1 | - |" in text
+    assert "| b (org/b) | x | complete | `b/x` | 40 | 0 | 100.0 % | 1 | 1 | - |" in text
     assert re.findall(r"(?m)^## (.*)", text) == ["Scores", "Win rates", "Comparisons", "Runs"]
     assert text.endswith("|\n")
 
@@ -57,7 +57,7 @@ def test_a_complete_suite(tmp_path: Path) -> None:
 def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp_path: Path) -> None:
     what = "correct what the reason names, then run the suite again: it begins what failed"
     assert lacking(
-        suite_markdown(doubted(tmp_path)),
+        suite_markdown(doubted(tmp_path), tmp_path),
         "| c | 100.0 %<br>(90.0 % to 100.0 %)<br>n 2<br>**not reportable**<br>**partial** | - |",
         "| a | 75.0 %<br>(65.0 % to 85.0 %)<br>n 40 | failed |",
         "Not reportable:\n\n- c/x: only 50.0 % of what was asked is scored\n",
@@ -69,8 +69,8 @@ def test_what_is_missing_left_out_and_not_comparable_is_told_with_its_reason(tmp
     ) == []  # fmt: skip
 
 
-def test_an_empty_suite_has_a_summary_alone() -> None:
-    text = suite_markdown(suite_results([]))
+def test_an_empty_suite_has_a_summary_alone(tmp_path: Path) -> None:
+    text = suite_markdown(suite_results([]), tmp_path)
     assert ("Not complete: 0 of 0 runs" in text, "## Scores" in text) == (True, False)
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_made_of_foreign_names(tmp_path: Path) -> None:
     hostile = "<script>alert(1)</script> | [x](http://h) @someone #12"
     given = cell(tmp_path, "a", "x", WELL, provenance=replace(PROVENANCE, target=hostile))
     failed = FinishedCell("a|b", "<img>", RunStatus.FAILED, tmp_path / "a|b" / "<img>", hostile)
-    text = suite_markdown(suite_results([given, failed]))
+    text = suite_markdown(suite_results([given, failed]), tmp_path)
     assert "<script>" not in text.replace("`<script>alert(1)</script>`", "").replace("`(<script>alert(1)</script>`", "")
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows if "HTTP" not in line}) <= 5
@@ -101,7 +101,7 @@ def test_a_cell_leads_to_its_runs_report(folder: str, href: str) -> None:
 def test_every_value_is_a_link_with_its_interval(tmp_path: Path) -> None:
     page = suite_page(suite_results(cells(tmp_path, {"x": {"a": WELL, "b": ILL}})), tmp_path)
     value = '<a href="./a/x/report.html">75.0 %</a><small>65.0 % to 85.0 %</small><small>n 40</small>'
-    assert sections(page) == ["scores", "win-rates", "comparisons", "runs"]
+    assert sections(page) == ["scores", "win-rates", "groups", "comparisons", "runs"]
     assert lacking(
         page, f'<td class="top-rank">{value}</td>', '<td><a href="./b/x/report.html">25.0 %</a>',
         '<th scope="col" class="n">x <small>exact_match</small></th>', "x: 1 of 1 comparison shows a difference",
@@ -131,14 +131,17 @@ def test_what_is_missing_and_what_is_doubted_is_marked(tmp_path: Path) -> None:
     ) == []  # fmt: skip
 
 
-def test_other_groups_stand_below_with_their_win_rates(tmp_path: Path) -> None:
+def test_efficiency_and_other_groups_stand_below_with_their_win_rates(tmp_path: Path) -> None:
     worst = share(WELL, value=0.5, perturbation="robustness.worst")
     scores = {"exact_match": share(WELL), "exact_match@test+robustness.worst": worst}
     a, c = (cell(tmp_path, name, "x", WELL, scores=scores) for name in "ac")
     page = suite_page(suite_results([a, FinishedCell("b", "x", RunStatus.MISSING, tmp_path / "b" / "x"), c]), tmp_path)
-    rate = '<td class="n">0.500</td><td class="n">-</td><td class="n">0.500</td>'
+    runtime, rate = (
+        f'<td class="n">{one}</td><td class="n">-</td><td class="n">{one}</td>' for one in ("0.1 s", "0.500")
+    )
     assert lacking(
-        page, "<summary>robustness: 1 score</summary>",
+        page, "<summary>robustness: 1 score</summary>", "<summary>efficiency: 1 score</summary>",
+        f'<td class="name">inference_runtime</td>{runtime}',
         f'<th scope="row" class="name">mean win rate</th><td class="name"></td>{rate}',
     ) == []  # fmt: skip
     bare = suite_page(suite_results([FinishedCell("a", "x", RunStatus.MISSING, tmp_path)]), tmp_path)
