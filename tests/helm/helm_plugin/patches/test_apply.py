@@ -11,6 +11,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import ROOM, Patch, Stage, apply_patches
 from eval_factory.tasks.upstreams import HELM
@@ -96,10 +97,11 @@ def test_a_target_has_to_be_there(target: str, changed: str | None) -> None:
 
 
 def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {str(HELM): {**patch_registry.CHECKED_FILES[str(HELM)], "helm.common.general": "0" * 64}}
+    here = str(installed_upstream())
+    known = {here: {**patch_registry.CHECKED_FILES[here], "helm.common.general": "0" * 64}}
     monkeypatch.setattr(patch_registry, "CHECKED_FILES", known)
     for target in (GENERAL, "helm.common.general"):
-        with pytest.raises(PrerequisiteError, match=r"helm\.common\.general differ from crfm-helm 0\.5\.16"):
+        with pytest.raises(PrerequisiteError, match=rf"helm\.common\.general differ from {here}"):
             apply_patches(Stage.START, (patch(targets=(target,)),))
     assert done == []
 
