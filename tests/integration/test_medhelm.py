@@ -160,7 +160,7 @@ OF_HELM_ALONE = ("test_executed_answers", "test_extractive_measures_of_the_packa
 """Modules of tests that import what medhelm does not have."""
 NOT_THERE = (
     "test_each_has_a_test_of_its_own or test_a_target_has_to_be_there or test_medbullets_has_room_for_an_explanation or"
-    " test_by_method_what_an_endpoint_cannot_give or test_one_that_breaks_is_left_out_or_breaks_the_run or test_the_packages_table_is_what_is_computed"
+    " test_by_method_what_an_endpoint_cannot_give"
 )
 """What is about files, or about run specs and data of HELM's own version."""
 

@@ -159,8 +159,6 @@ class EvalRunner(Runner):  # type: ignore[misc]
         pinned_downloads.refuse_old_media(file, media_files(one.request for one in state.request_states))
         run_record.note(datasets=pinned_downloads.loaded_datasets())
         run_record.write_to(file)
-        if (warning := patch_registry.warning()) is not None:
-            self._session.events.emit(logs.WARNING, role=MODEL_ROLE, message=warning)
         asked = sum(answer_in_data(one) is None for one in state.request_states)
         self._session.expect(MODEL_ROLE, asked)
         self._session.events.emit(logs.PHASE, phase=logs.ASKING, total=asked)

@@ -13,17 +13,16 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.foreign_text import one_line
-from eval_factory.core.helm_run_settings import WITHOUT, HelmRunSettings
+from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
@@ -52,9 +51,6 @@ class Patch:
     nothing, and returns False where there was nothing to replace (a package is installed after all)."""
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
-    otherwise: Literal["skip", "fail"] = "skip"
-    """Where it cannot be applied (to an edited file of HELM's): the run goes on without it, with a warning; or stops
-    before anything is asked, because scores would be wrong, or something unsafe would be done."""
     stage: Stage = Stage.START
     run_specs: frozenset[str] | None = None  # only where one of these run specs is asked for; None: in every run
     where_unknown: bool = False  # also where nobody knows which run specs are asked for
@@ -83,6 +79,9 @@ class Patch:
                 return False
         elif self.when is not None and getattr(HelmRunSettings.from_environment(env), self.when) is None:
             return False
+        return self.is_for(run_specs)
+
+    def is_for(self, run_specs: set[str]) -> bool:
         return self.run_specs is None or bool(self.run_specs & run_specs) or (self.where_unknown and not run_specs)
 
     def load(self) -> Callable[..., Any]:
@@ -130,55 +129,38 @@ def patch_named(name: str) -> Patch:
 
 
 _applied: list[Patch] = []
-_left_out: dict[str, str] = {}  # name -> why it could not be applied
 
 
 def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
     """All of a stage that this helm-run asks for; a second time only those that were not applied yet.
 
     Raises:
-        PrerequisiteError: one cannot be applied that the run may not go on without, or HELM has another version.
+        PrerequisiteError: HELM is of another version, or what this run replaces something in is not as published.
     """
-    helm = installed_upstream()
-    if helm not in UPSTREAMS.values() and stage is Stage.START:
+    helm, asked = installed_upstream(), names.asked_run_specs(sys.argv)
+    without = HelmRunSettings.from_environment(os.environ).without
+    chosen = [
+        patch
+        for patch in patches
+        if helm.name in patch.upstreams and not (patch.only_speed and without & {"all", patch.name})
+    ]
+    if stage is Stage.START:  # whatever is to be replaced later: before anything is asked
+        _refuse_another_helm(helm, [patch for patch in chosen if patch.is_for(asked)])
+    for patch in chosen:
+        if patch.stage is stage and patch not in _applied and patch.is_asked_for(asked, os.environ) and patch.apply():
+            _applied.append(patch)
+
+
+def _refuse_another_helm(helm: Upstream, patches: Iterable[Patch]) -> None:
+    if helm != UPSTREAMS[helm.name]:
         raise PrerequisiteError(f"{helm} is installed; supported: {UPSTREAMS[helm.name]}. Nothing was asked")
-    asked = names.asked_run_specs(sys.argv)
-    without = set(os.environ.get(WITHOUT, "").split(","))
-    for patch in patches:
-        if patch.stage is not stage or patch in _applied or patch.name in _left_out:
-            continue
-        chosen = helm.name in patch.upstreams and not (patch.only_speed and without & {"all", patch.name})
-        if chosen and patch.is_asked_for(asked, os.environ):
-            _apply(patch, helm)
+    modules = {target.partition(":")[0] for patch in patches for target in patch.helm_targets}
+    if changed := sorted(module for module in modules if not is_as_checked(module, helm)):
+        what = f"{', '.join(changed)} differ from {helm} as it was published, and this run replaces parts of them"
+        raise PrerequisiteError(f"HELM cannot be patched: {what}. Nothing was asked")
 
 
-def _apply(patch: Patch, helm: Upstream) -> None:
-    reason = objection(patch, helm)
-    if reason is not None and patch.otherwise == "fail":
-        raise PrerequisiteError(
-            f"HELM cannot be patched for this run ({patch.name}): {reason}; supported:"
-            f" {UPSTREAMS[helm.name]} as it was published. Nothing was asked"
-        )
-    if reason is None:
-        try:
-            if patch.apply():
-                _applied.append(patch)
-        except Exception as error:  # whatever this Python, or another package, does here
-            if patch.otherwise == "fail":
-                raise
-            reason = f"{type(error).__name__}: {one_line(str(error))}"
-    if reason is not None:
-        _left_out[patch.name] = reason
-        print(f"warning: going on without {patch.name}: {reason}", file=sys.stderr)
-
-
-def objection(patch: Patch, helm: Upstream) -> str | None:
-    """Why a patch may not be applied to the HELM that is installed; None where it may."""
-    modules = (target.partition(":")[0] for target in patch.helm_targets)
-    return next((f"{module} is not as in {helm}" for module in modules if not _is_as_checked(module, helm)), None)
-
-
-def _is_as_checked(module: str, helm: Upstream) -> bool:
+def is_as_checked(module: str, helm: Upstream) -> bool:
     (root,) = importlib.import_module("helm").__path__
     path = Path(root, *module.split(".")[1:])
     try:
@@ -186,12 +168,6 @@ def _is_as_checked(module: str, helm: Upstream) -> bool:
     except OSError:
         return False
     return hashlib.sha256(data).hexdigest() == CHECKED_FILES[str(helm)].get(module)
-
-
-def warning() -> str | None:
-    """What a user should know of patches that could not be applied."""
-    left_out = "; ".join(f"{patch} ({reason})" for patch, reason in _left_out.items())
-    return f"HELM is run without {left_out}" if left_out else None
 
 
 def applied() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import WITHOUT
+from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import patch_registry
 from eval_factory.helm_plugin.patches.patch_registry import ROOM, Patch, Stage, apply_patches
 from eval_factory.tasks.upstreams import HELM
@@ -35,7 +37,6 @@ class Made:
 def _nothing_applied_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     done.clear()
     monkeypatch.setattr(patch_registry, "_applied", [])
-    monkeypatch.setattr(patch_registry, "_left_out", {})
     monkeypatch.setitem(sys.modules, f"{ROOM}.made", Made())
     monkeypatch.setattr(sys, "argv", ["helm-run", "--run-entries", "medec:model=m"])
     monkeypatch.delenv(WITHOUT, raising=False)
@@ -59,7 +60,6 @@ def test_each_is_applied_once_in_its_stage() -> None:
     assert done.count("a") == 1
     apply_patches(Stage.SCORING, made)
     assert names() == ["a", "c", "b"]
-    assert patch_registry.warning() is None
 
 
 @pytest.mark.parametrize("without", ["all", "a", "other,a"])
@@ -72,16 +72,9 @@ def test_what_only_makes_helm_quicker_is_left_out_by_name(without: str, monkeypa
     assert capsys.readouterr().err == ""
 
 
-def test_one_that_breaks_is_left_out_or_breaks_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    apply_patches(Stage.START, (patch("broken"), patch("b")))
-    assert names() == ["b"]
-    said = "AttributeError: module 'helm' has no attribute 'that'"
-    assert capsys.readouterr().err == f"warning: going on without broken: {said}\n"
-    assert patch_registry.warning() == f"HELM is run without broken ({said})"
-    apply_patches(Stage.START, (patch("broken"),))
-    assert done.count("broken") == 1
+def test_one_that_breaks_breaks_the_run() -> None:
     with pytest.raises(AttributeError):
-        apply_patches(Stage.START, (patch("broken_too", otherwise="fail"),))
+        apply_patches(Stage.START, (patch("broken"),))
 
 
 def test_another_helm_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,19 +90,23 @@ def test_another_helm_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ("helm.no_such_package.module:name", "helm.no_such_package.module"), ("no_such_package:name", None),
 ])  # fmt: skip
 def test_a_target_has_to_be_there(target: str, changed: str | None) -> None:
-    reason = changed and f"{changed} is not as in crfm-helm 0.5.16"
-    assert patch_registry.objection(patch(targets=(GENERAL, target)), HELM) == reason
+    made = (patch("a", targets=(GENERAL, target), stage=Stage.SCORING),)
+    with nullcontext() if changed is None else pytest.raises(PrerequisiteError, match=f"patched: {changed} differ"):
+        apply_patches(Stage.START, made)
+    apply_patches(Stage.START, (patch("b", targets=(target,), run_specs=frozenset({"pubmed_qa"})),))  # of another run
 
 
 def test_a_file_of_helm_that_was_edited_is_not_patched(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {str(HELM): {**patch_registry.CHECKED_FILES[str(HELM)], "helm.common.general": "0" * 64}}
+    here = str(installed_upstream())
+    known = {here: {**patch_registry.CHECKED_FILES[here], "helm.common.general": "0" * 64}}
     monkeypatch.setattr(patch_registry, "CHECKED_FILES", known)
     for target in (GENERAL, "helm.common.general"):
-        objection = patch_registry.objection(patch(targets=(target,)), HELM)
-        assert objection == "helm.common.general is not as in crfm-helm 0.5.16"
+        with pytest.raises(PrerequisiteError, match=rf"helm\.common\.general differ from {here}"):
+            apply_patches(Stage.START, (patch(targets=(target,)),))
+    assert done == []
 
 
 def test_what_was_applied_is_named() -> None:
-    made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"), patch("broken"))
+    made = (patch("a"), patch("b", run_specs=frozenset({"medec", "aci_bench"}), erratum="e"))
     apply_patches(Stage.START, made)
     assert patch_registry.applied() == ["a", "b"]
