@@ -186,7 +186,7 @@ class _Import:
         """
         if text == _MISSING:
             name = re.sub(r"\W", "_", path.rpartition(".")[2]).upper()
-            name = "MODEL_URL" if name == "URL" else name
+            name = f"MODEL_{name}" if name == "URL" else name
             self.note(path, _SAID["not given"].format(name=name))
             return f"${{{name}}}"
         parts = _INTERPOLATION.split(text)  # texts, and between them what stands in `${}`

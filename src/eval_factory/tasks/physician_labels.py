@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
 from eval_factory.tasks.message_files import MessageFile, message_problems, name_problems, read_rows, text_problems
 from eval_factory.tasks.rubric_case import USER
@@ -71,7 +72,8 @@ def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:
         if column is None:
             yield from _text_problems(row)
         elif row.get(column) is None:
-            yield f"{one_line(column)}: is missing; it is the field with the judge's decision"
+            hint = did_you_mean(column, [one_line(name) for name in row if name != column])
+            yield f"{one_line(column)}: is missing; it is the field with the judge's decision{hint}"
         elif not isinstance(row[column], bool):
             yield f"{one_line(column)}: {_NO_BOOLEAN}"
 
