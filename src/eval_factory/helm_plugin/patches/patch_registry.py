@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_factory.core.errors import PrerequisiteError
-from eval_factory.core.helm_run_settings import HelmRunSettings
+from eval_factory.core.helm_run_settings import WITHOUT, HelmRunSettings
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.helm import names
 from eval_factory.helm.environments import installed_upstream
@@ -138,7 +138,7 @@ def apply_patches(stage: Stage, patches: tuple[Patch, ...] = PATCHES) -> None:
         PrerequisiteError: HELM is of another version, or what this run replaces something in is not as published.
     """
     helm, asked = installed_upstream(), names.asked_run_specs(sys.argv)
-    without = HelmRunSettings.from_environment(os.environ).without
+    without = set(os.environ.get(WITHOUT, "").split(","))
     chosen = [
         patch
         for patch in patches
