@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.core.errors import ConfigError
+from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.secrets import REDACTED, Redactor
@@ -112,6 +112,8 @@ def test_an_output_folder_inside_the_bundle_is_refused(tmp_path: Path, bundle: P
 
 def test_offline_only_the_endpoints_may_be_contacted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     here = of(tmp_path / "out", offline=True)
+    with pytest.raises(PrerequisiteError):
+        find_bundle(here, {})  # the data have to be there already
     settings = data_settings(here, None, {})
     assert settings.allowed == (("host.example", 443),)
     assert settings.libraries["HF_HUB_OFFLINE"] == "1"
