@@ -125,6 +125,7 @@ def test_offline_without_a_bundle_uses_what_is_there(
     outcome = run_program("pubmed_qa", endpoint.url, params=params)
     assert outcome.returncode == 3
     assert "data pull pubmed_qa --to DIR, then run with --data_dir DIR" in outcome.stderr
+    assert endpoint.requests == []
     place_data(tmp_path / "out" / "helm", "pubmed_qa")
     outcome = run_program("pubmed_qa", endpoint.url, params=params)
     assert outcome.returncode == 0, outcome.stderr
