@@ -93,7 +93,7 @@ class Cluster:
         self.root = root
         self.conf = root / "slurm.conf"
         self._records = root / "started"
-        """A file for each process: its id and when it began, so that no other with the same id is ever killed."""
+        """A file for each process: its id and when it started, so that no other with the same id is ever killed."""
         self._socket = root / "munge.sock"
 
     def up(self, count: int) -> None:

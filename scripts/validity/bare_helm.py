@@ -154,7 +154,7 @@ class BareHelm:
                 yield f"{helm.run_spec}:{','.join(f'{key}={value}' for key, value in arguments.items())}"
 
     def written(self) -> list[Path]:
-        """The instances of the runs that helm-run has begun to write down and ended."""
+        """The instances of the runs that helm-run has started to write down and ended."""
         runs = self._folder / "runs" / SUITE
         return [run / STATE_FILE for run in runs.glob("*") if (run / "per_instance_stats.json").is_file()]
 

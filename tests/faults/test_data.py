@@ -1,4 +1,4 @@
-"""Commands that write a data bundle, killed: the next command finishes what was begun, or nothing of it is there."""
+"""Commands that write a data bundle, killed: the next command finishes what was started, or nothing of it is there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder_to_import(folder: Path, text: str) -> Path:
 
 
 def kill_while_it_commits(command: list[str], root: Path, number: signal.Signals, delay_s: float) -> bool:
-    """Send a signal so long after the commit has begun. False: the command was done before."""
+    """Send a signal so long after the commit has started. False: the command was done before."""
     begun = root / ".commit"
     with subprocess.Popen(
         command, env=program_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

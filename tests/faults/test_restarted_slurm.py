@@ -77,7 +77,7 @@ def test_a_job_that_slurm_has_forgotten_is_submitted_again_under_the_same_id(res
 def test_a_killed_helm_run_and_a_killed_worker_cost_an_attempt_each(restarted: Restarted) -> None:
     assert restarted.last.returncode == 0, restarted.last.stdout + restarted.last.stderr
     assert trial.waves(restarted.folder) == [1, 1, 1]
-    assert trial.begun(restarted.folder) == [2], "the helm-run was begun again within its task"
+    assert trial.begun(restarted.folder) == [2], "the helm-run was started again within its task"
     assert trial.published(restarted.folder) == 1
     assert [row["status"] for row in trial.table(restarted.folder)] == ["complete"]
 

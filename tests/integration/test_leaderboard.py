@@ -251,7 +251,7 @@ def test_a_wrong_key_stops_all_runs(endpoint: ScriptedEndpoint, lead: Lead) -> N
     endpoint.status = 401
     outcome = lead(endpoint.url, "--no_preflight", "--parallelism", "1")
     assert outcome.returncode == 3, outcome.stderr
-    assert len(endpoint.requests) <= 3  # of the runs that had begun
+    assert len(endpoint.requests) <= 3  # of the runs that had started
     probed = lead(endpoint.url)
     assert probed.returncode == 3
     assert "401" in probed.stdout

@@ -275,7 +275,7 @@ def test_a_look_that_is_killed_goes_on_and_two_lookers_wait(small: Watched) -> N
         wait_until(lambda: len(small.endpoint.requests) > asked + 5)
         os.killpg(first.pid, signal.SIGKILL)
     assert [line["kind"] for line in small.lines] == ["baseline", "begun"]
-    assert "look 1 was begun" in small.call("status", str(small.file)).stdout
+    assert "look 1 was started" in small.call("status", str(small.file)).stdout
     both = [subprocess.Popen(words, env=env, stdout=-1, stderr=-1, text=True) for _ in range(2)]
     said = [one.communicate(timeout=200) for one in both]
     assert [one.returncode for one in both] == [0, 0]

@@ -205,7 +205,7 @@ def test_the_stop_button_of_a_notebook_ends_helm_run_and_not_the_notebook(tmp_pa
 
 
 def program_of(folder: Path, process: subprocess.Popen[str]) -> int:
-    """The process id of what stands for helm-run, once it has begun."""
+    """The process id of what stands for helm-run, once it has started."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         log, holder = folder / "logs" / "helm-run.log", folder / ".lock.holder.json"

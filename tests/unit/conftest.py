@@ -63,7 +63,7 @@ def _no_process_and_no_helm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         WATCH.refuse(f"multiprocessing {arguments!r:.200}")
 
     monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", spawn)  # no event tells of it
-    _check_that_helm_is_not_there("before it began")
+    _check_that_helm_is_not_there("before it started")
     yield
     assert WATCH.started == [], "a unit test starts a process, whatever it made of the refusal"
     _check_that_helm_is_not_there("during this test")

@@ -298,12 +298,12 @@ def _of_lock(task: str, candidate: StoredResult, locked_at: datetime | None) -> 
     if locked_at is None:
         return
     if started is None:
-        yield f"{task}: the result does not say when its run began; the policy's lock proves nothing for it"
+        yield f"{task}: the result does not say when its run started; the policy's lock proves nothing for it"
     elif started < locked_at:
         locked = f"before the policy was locked ({locked_at:%Y-%m-%dT%H:%M:%SZ})"
-        yield f"{task}: its run began ({record.started_at}) {locked}; the lock proves nothing for it"
+        yield f"{task}: its run started ({record.started_at}) {locked}; the lock proves nothing for it"
     elif runs > 1:
-        yield f"{task}: was made by {runs} runs; only the last is known to have begun after the lock"
+        yield f"{task}: was made by {runs} runs; only the last is known to have started after the lock"
 
 
 def _by_task(folders: Sequence[Path], side: str) -> dict[str, StoredResult]:

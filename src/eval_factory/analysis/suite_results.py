@@ -27,7 +27,7 @@ class FinishedCell(OfCell):
     status: RunStatus
     folder: Path  # its output folder
     reason: str | None = None  # why it failed or is partial
-    attempts: int = 0  # how often it was begun in the last invocation
+    attempts: int = 0  # how often it was started in the last invocation
 
 
 @dataclass(frozen=True)
@@ -308,9 +308,9 @@ def _group_win_rates(
 
 _WITHOUT_RESULT = {
     RunStatus.WAITING: ("it goes on", "run the suite again: it takes over what has ended"),
-    RunStatus.MISSING: ("it was not begun", "run the suite again: it begins what is missing"),
+    RunStatus.MISSING: ("it was not started", "run the suite again: it starts what is missing"),
     RunStatus.FAILED: (
-        "it has no result", "correct what the reason names, then run the suite again: it begins what failed",
+        "it has no result", "correct what the reason names, then run the suite again: it starts what failed",
     ),
 }  # fmt: skip
 """Status -> the usual reason, and what to do."""

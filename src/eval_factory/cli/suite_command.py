@@ -97,7 +97,7 @@ def run_suite(ctx: click.Context, /, run_config: Path | None, overrides: tuple[s
 
 @click.group("suite")
 def suite() -> None:
-    """Look at a suite that 'run_suite' has begun, from any terminal; stop it."""
+    """Look at a suite that 'run_suite' has started, from any terminal; stop it."""
 
 
 @suite.command("status")

@@ -508,7 +508,7 @@ class Provenance:
     framework_sha256: str | None = None  # of framework.yml, which holds the tasks and all default values
     lock_sha256: str | None = None  # of packages.txt in the output folder: every installed package with its version
     seeds: Mapping[str, int] = field(default_factory=dict)  # what is drawn at random -> the seed that it is drawn with
-    started_at: str | None = None  # when the helm-run that made the result began, in UTC (ISO 8601)
+    started_at: str | None = None  # when the helm-run that made the result started, in UTC (ISO 8601)
     ended_at: str | None = None
     published: str | None = None  # the month by which the benchmark was public, `YYYY-MM`; None where it is not known
     answers_public: bool | None = None  # None where that is not known, and of the user's own files

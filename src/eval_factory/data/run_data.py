@@ -227,7 +227,7 @@ def _mirror(root: Path, wanted: Mapping[str, bundles.FileEntry], target: Path) -
         shutil.copyfile(root / entry.path, partial)
         if sha256_of(partial) != entry.sha256:
             partial.unlink()
-            raise PrerequisiteError(f"{root}: {entry.path} was changed while the run began; run the same command again")
+            raise PrerequisiteError(f"{root}: {entry.path} was changed as the run started; run the same command again")
         partial.replace(copy)
 
 

@@ -114,7 +114,7 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
     It finds the context variables as they are here: a greenlet begins without any.
 
     Raises:
-        Exception: what `process` raised first, by that order. No other item is begun then; those that are under way are
+        Exception: what `process` raised first, by that order. No other item is started then; those under way are
             waited for.
         BaseException: any other, or an interruption of this thread, at once; those that are under way are asked to end.
     """
@@ -138,7 +138,7 @@ def map_at_once(process: Callable[[Item], T], items: Sequence[Item], at_once: in
         interruption = wait_for(all_of_it)
     except BaseException:
         if not is_inside():
-            wait_for(asyncio.sleep(0))  # what the loop was given before has begun now
+            wait_for(asyncio.sleep(0))  # what the loop was given before has started now
             if begun.is_set():
                 ended.wait()
             else:  # the interruption came before the loop was given it

@@ -52,7 +52,7 @@ class ProcessSpec:
     run_id: str  # of the events that it writes
     redactor: Redactor
     once_begun: Callable[[], str | None] = lambda: None
-    """Called when the program has begun. It gets the returned line on its standard input; what is raised ends it."""
+    """Called when the program has started. It gets the returned line on its standard input; what is raised ends it."""
     watch: str | None = None  # its answers are shown as they come: by their "figures", or with their "texts"
 
 
@@ -70,7 +70,9 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple
 
         @cache
         def display() -> ProgressDisplay:
-            from eval_factory.executors.progress_display import ProgressDisplay  # rich: the program has begun before it
+            from eval_factory.executors.progress_display import (
+                ProgressDisplay,  # rich: the program has started before it
+            )
 
             return until_it_ends.enter_context(ProgressDisplay(screen))
 

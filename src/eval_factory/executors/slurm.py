@@ -163,7 +163,7 @@ def batch_script(job: BatchJob) -> str:
     if asked["gpus"] is not None:
         options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
     options += [f"--output={_file_pattern(job.log, '%a.log')}", "--open-mode=append", "--requeue"]
-    # SIGTERM so many seconds before the end of its time, so that it ends what it began
+    # SIGTERM so many seconds before the end of its time, so that it ends what it started
     options += ["--signal=B:TERM@30", "--export=NONE", *asked["extra"]]
     command = [asked["container"]] if asked["container"] else []
     command.append(shlex.join([asked["python"], *job.argv]))

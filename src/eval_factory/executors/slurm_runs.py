@@ -345,7 +345,7 @@ class SlurmRuns:
 
     def clean_up(self) -> None:
         """The keys of waves that have no task are deleted, and a job of Slurm's own deletes those of the others later:
-        a task that is killed, or cancelled before it began, deletes nothing.
+        a task that is killed, or cancelled before it started, deletes nothing.
         """
         if self._queue is None:
             self._queue = self._slurm.queue()

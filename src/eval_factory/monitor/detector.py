@@ -133,7 +133,7 @@ class Restarts:
         """What the stake is now, in the mean of the bets: (..., bets) -> (...); `logs` are of the factors of this look.
         Raises ValueError: there were as many looks as the stake is for."""
         if self.seen == self.looks:
-            raise ValueError(f"the baseline is for {self.looks} looks: begin another one")
+            raise ValueError(f"the baseline is for {self.looks} looks: start another one")
         self._logs.append(logs)
         with np.errstate(over="ignore"):
             self._bet = np.minimum((self._bet + 1 / self.looks) * np.exp(logs), MOST)

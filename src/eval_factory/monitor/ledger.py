@@ -2,7 +2,7 @@
 
 Each line is a JSON object with the SHA-256 of the line before. `ledger.sha256` holds that of the last line, so that one
 dropped at the end is missed; while a line is written, also that of the one to come: a killed program leaves a line
-complete, or not at all. Who may write to the folder can write all of it anew: the last line's hash, stored elsewhere,
+complete, or not at all. Who may write to the folder can write all of it again: the last line's hash, stored elsewhere,
 shows that.
 """
 
@@ -31,7 +31,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class History:
-    """The ledger as it stands: the baseline that holds, the looks since, what is begun and has not ended."""
+    """The ledger as it stands: the baseline that holds, the looks since, what is started and has not ended."""
 
     lines: Sequence[Line]
     problems: Sequence[str] = ()  # what shows that it was changed; empty where nothing does

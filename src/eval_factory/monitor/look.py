@@ -81,7 +81,7 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
     """Make one look, or the baseline where there is none that holds.
 
     Args:
-        new_baseline: why another baseline is begun; None: the one that is there has to hold.
+        new_baseline: why another baseline is started; None: the one that is there has to hold.
 
     Raises:
         ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all looks are made.
@@ -120,7 +120,7 @@ def _unfinished(reports: Sequence[SuiteReport], panel: Panel) -> Looked | None:
     worst = max(reports, key=lambda one: one.exit_code)
     if worst.exit_code:
         first = "not made: a run is not complete, or may not be reported, and that is no evidence"
-        lines = [first, *worst.summary.splitlines(), "when that is mended: the same command"]
+        lines = [first, *worst.summary.splitlines(), "when that is corrected: the same command"]
         return Looked(Outcome.NOT_MADE, worst.exit_code, panel.folder, lines)
     if waiting:
         first = "submitted to Slurm: the same command takes over what has ended"
@@ -150,13 +150,13 @@ def _make_baseline(
     repeats = [measure(folder, limits) for folder in of_target]
     if other := [text for folder in of_target[1:] for text in differences(of_target[0], folder, limits)]:
         raise ConfigError(
-            [*other, "the runs of the baseline asked different things: remove its folder, and begin anew"]
+            [*other, "the runs of the baseline asked different things: remove its folder, and start again"]
         )
     course = Course(rules, limits, repeats)
     fixed = panel.fixed(folders[0])
     write_atomic(panel.folder / PANEL_FILE, to_yaml({TOP: panel.whole}))
     if history.begun is not None:
-        _not_made(ledger, history.begun, "another baseline was begun")
+        _not_made(ledger, history.begun, "another baseline was started")
     line = ledger.append(
         BASELINE,
         epoch=epoch,
@@ -197,7 +197,7 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
     begun = history.begun
     if begun is not None and is_older(begun, float(panel.section.max_look_hours)):
         hours = f"{panel.section.max_look_hours:g} hours"
-        reason = f"it was begun at {begun['at']} and stopped, and did not go on within {hours}"
+        reason = f"it was started at {begun['at']} and stopped, and did not go on within {hours}"
         _not_made(ledger, begun, reason)
         how.say(f"look {begun['look']} counts as not made: {reason}")
         begun = None
@@ -207,7 +207,7 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
     _refuse_another(panel, baseline, folder)
     if len(looks) >= baseline["looks"]:
         raise ConfigError(
-            f"{panel.file}: all {baseline['looks']} looks of this panel are made; begin a new baseline with"
+            f"{panel.file}: all {baseline['looks']} looks of this panel are made; start a new baseline with"
             " --new_baseline WHY"
         )
     of_epoch = {"epoch": history.epoch, "panel": baseline["panel"], "look": number}
@@ -222,7 +222,7 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
         _not_made(ledger, begun, "; ".join(other))
         write_page(ledger, how.say)
         no_evidence = f"look {number} is no evidence: it cannot be held against the baseline"
-        again = "put back what was changed, or begin a new baseline with --new_baseline WHY"
+        again = "put back what was changed, or start a new baseline with --new_baseline WHY"
         raise PrerequisiteError("\n  ".join([no_evidence, *other, again]))
     asked = measure(of_target, limits)
     line = ledger.append(
@@ -245,7 +245,7 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
 
 
 def _not_made(ledger: Ledger, begun: Line, reason: str) -> None:
-    """Of the look that is begun."""
+    """Of the look that is started."""
     ledger.append(NOT_MADE, epoch=begun["epoch"], panel=begun["panel"], look=begun["look"], reason=reason)
 
 
@@ -284,7 +284,7 @@ def _again(panel: Panel) -> str:
 
 
 def write_page(ledger: Ledger, say: Callable[[str], object]) -> str:
-    """The page anew, of the ledger as it is now; returns the hash of its last line."""
+    """The page again, of the ledger as it is now; returns the hash of its last line."""
     history = ledger.read()
     try:
         write_atomic(ledger.folder / PAGE, monitor_page(ledger.folder.name, history))
@@ -340,7 +340,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
         if policy.sha256 != baseline["policy_sha256"]:
             raise ConfigError(
                 f"{policy.path}: is another policy than at the baseline of {baseline['at']}; the rules of a"
-                " change are fixed before it: put it back, or begin a new baseline with --new_baseline WHY"
+                " change are fixed before it: put it back, or start a new baseline with --new_baseline WHY"
             )
         line = _approved_before(history, new.fixed(nowhere))
         if line is not None:

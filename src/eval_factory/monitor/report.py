@@ -49,7 +49,7 @@ def status_lines(name: str, history: History) -> list[str]:
     if looks:
         found += [evidence_of(baseline, looks[-1]), *watched_lines(baseline, looks[-1])]
     if history.begun is not None:
-        found.append(f"look {history.begun['look']} was begun at {history.begun['at']} and has not ended")
+        found.append(f"look {history.begun['look']} was started at {history.begun['at']} and has not ended")
     changes, notes = history.of_kind(CHANGE), history.of_kind(NOTE)[-SHOWN_NOTES:]
     found += [f"change {one['change']}, {one['at']}: {one['new']['model']}: {one['outcome']}" for one in changes]
     found += [f"note of {one['by']}, {one['at']}: {one['text']}" for one in notes]
@@ -247,7 +247,7 @@ class _Epoch:
         if self.numbered and self.numbered[-1]["kind"] == NOT_MADE:
             found.append(f"look {self.numbered[-1]['look']} was not made: {self.numbered[-1]['reason']}")
         if (begun := self.history.begun) is not None:
-            found.append(f"look {begun['look']} was begun at {begun['at']} and has not ended")
+            found.append(f"look {begun['look']} was started at {begun['at']} and has not ended")
         if len(self.looks) >= self.baseline["looks"]:
             found.append("all looks are made: the next one needs a new baseline")
         return found

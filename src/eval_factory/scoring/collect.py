@@ -132,7 +132,7 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         orders.complete if orders else None,  # its score over all orders: none that could be the main one
         again.complete if again else None,
         _report_requests,  # what failed comes before what is odd
-        readability.report,  # the first reason against reporting: a setting may mend it
+        readability.report,  # the first reason against reporting: a setting may help
         jury.judgements if jury else None,  # the second: the same command may
         rubric.report if rubric else None,  # no run has both, jury and rubric
         correction.report if correction else None,  # a part of the rubric's report

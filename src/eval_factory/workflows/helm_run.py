@@ -229,7 +229,7 @@ def explained_failure(plan: Plan, error: str, phase: str) -> EvalFactoryError:
 
 
 def ended_before_it_ran(plan: Plan, returncode: int, tail: Sequence[str]) -> EvalFactoryError:
-    """helm-run ended with an error before it began a run: most likely while it built the run spec. `tail`: the last
+    """helm-run ended with an error before it started a run: most likely while it built the run spec. `tail`: the last
     lines that it printed; a traceback ends with what was raised."""
     if error := raised_at_the_end(tail):
         kind = error.partition(":")[0]

@@ -168,7 +168,7 @@ def _collected(rundir: RunDir, stored: StoredResult, state: LastRunState, plan: 
             " they were not hashed again"
         )
     if not shadow.events.is_file() and before.started_at is not None:
-        notes.append("logs/events.jsonl is not here: when the run began and ended was not looked up again")
+        notes.append("logs/events.jsonl is not here: when the run started and ended was not looked up again")
     as_stored = {name: getattr(before, name) for name in OF_THE_PROGRAM}
     result = replace(result, provenance=replace(result.provenance, run_files=files, **as_stored))
     document, config = stored_document(rundir), plan.evaluation.as_dict()

@@ -197,7 +197,7 @@ def test_in_an_event_loop_others_go_on_while_one_is_tried_again(tmp_path: Path) 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_model_is_unknown_however_it_is_asked(way: str, server: ScriptedEndpoint, tmp_path: Path) -> None:
-    """What holds for every request ends them all; no other is begun."""
+    """What holds for every request ends them all; no other is started."""
     server.status = 404
     endpoint = endpoint_at(server, tmp_path, parallelism=4)
     with pytest.raises(EndpointStopped, match="404"):

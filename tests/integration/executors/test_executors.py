@@ -120,7 +120,7 @@ class Trial:
                 time.sleep(0.1)
 
     def is_free(self, run: RunSpec) -> bool:
-        """Whether nobody holds the folder, or nobody has begun."""
+        """Whether nobody holds the folder, or nobody has started."""
         rundir = RunDir(self.folder / Path(run.run_config).stem)
         if not rundir.program_log.is_file():
             return True
@@ -196,7 +196,7 @@ def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> No
 
 
 def test_a_run_that_has_ended_is_not_touched_by_what_comes_later(trial: Trial) -> None:
-    """Others are begun, at work, and ended; it is ended itself; all is cleaned up, and more is begun."""
+    """Others are started, at work, and ended; it is ended itself; all is cleaned up, and more is started."""
     over, works, late = trial.wrong("over"), trial.run("works"), trial.unready("late")
     trial.executor.begin([over])
     assert trial.ended(over) == [Ended(2)]

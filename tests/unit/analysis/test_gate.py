@@ -184,10 +184,10 @@ LOCKED = datetime(2026, 11, 22, 6, 30, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(("began", "runs", "note"), [
-    ("2026-11-22T06:29:59Z", 1, "its run began (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30"),
+    ("2026-11-22T06:29:59Z", 1, "its run started (2026-11-22T06:29:59Z) before the policy was locked (2026-11-22T06:30"),
     ("2026-11-22T06:30:00Z", 1, None),
-    ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have begun after the lock"),
-    (None, 1, "the result does not say when its run began"),
+    ("2026-11-22T06:30:00Z", 2, "was made by 2 runs; only the last is known to have started after the lock"),
+    (None, 1, "the result does not say when its run started"),
 ])  # fmt: skip
 def test_a_run_begun_before_the_lock_is_noted(tmp_path: Path, began: str | None, runs: int, note: str | None) -> None:
     made = result([instance("q0", 1.0)], provenance=replace(PROVENANCE, started_at=began))

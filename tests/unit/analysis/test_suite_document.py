@@ -89,7 +89,7 @@ def test_the_whole_is_of_its_schema_with_everything_in_it(tmp_path: Path) -> Non
     assert whole["metric_groups"] == [{"group": "bias", "models": models}]
     assert whole["missing"] == [
         {"target": "c", "evaluation": "z", "status": "failed", "reason": "HTTP 500",
-         "what_to_do": "correct what the reason names, then run the suite again: it begins what failed"}
+         "what_to_do": "correct what the reason names, then run the suite again: it starts what failed"}
     ]  # fmt: skip
 
 

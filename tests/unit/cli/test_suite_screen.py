@@ -330,13 +330,13 @@ def test_cells_that_ended(tmp_path: Path) -> None:
     suite_by_hand.cell_result(folder, "small/qa")
     status = status_of(folder)
     assert [row.what for row in cell_rows(status)] == [
-        "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not begun yet",
+        "exact_match 0.5000, n 4; finished before", "from /else where", "no key", "not started yet",
     ]  # fmt: skip
     lines = status_lines(status, 200.0)
     assert lines[0].startswith(f"{tmp_path}: not running; ended at 19")
     assert lines[0].endswith(", exit code 3")
     assert lines[1] == "  small/qa     complete  exact_match 0.5000, n 4; finished before"
-    assert lines[4] == "  big/medec    missing   not begun yet"
+    assert lines[4] == "  big/medec    missing   not started yet"
     assert lines[5:] == [
         "4 cells: 2 complete, 1 failed, 1 missing", "asked so far: 0 requests, 0 tokens", "the same command goes on:",
         f"  eval-factory run_suite --run_config {tmp_path}/suite_config.yml --output_dir {tmp_path}",

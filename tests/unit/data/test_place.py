@@ -116,7 +116,7 @@ def test_a_bundle_that_changes_before_it_is_copied(bundle: Path, tmp_path: Path)
     this = plan_of("pubmed_qa", tmp_path, bundle)
     found = looked_for(this)
     (bundle / "scenarios/questions/data/set.json").write_bytes(b"[]")
-    with pytest.raises(PrerequisiteError, match=r"data/set\.json was changed while the run began"):
+    with pytest.raises(PrerequisiteError, match=r"data/set\.json was changed as the run started"):
         place(found, this)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 

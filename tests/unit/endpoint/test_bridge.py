@@ -53,7 +53,7 @@ def test_so_many_go_on_at_once(at_once: int, items: int, most: int) -> None:
 
 
 def test_the_first_failure_by_the_order_of_items_is_raised() -> None:
-    """Those that are under way are waited for; no other is begun, not by those either that have done nothing so far."""
+    """Those that are under way are waited for; no other is started, not by those either that have done nothing so far."""
     seen, late = [], Future[None]()
 
     def process(number: int) -> None:

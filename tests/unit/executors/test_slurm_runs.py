@@ -118,7 +118,7 @@ def test_what_is_not_queued_has_ended_where_a_task_recorded_it(runs: Runs) -> No
     assert runs.look() == {"t/a/0": Ended(4), "t/b/0": Lost()}
     assert runs.end_of("t/a/0") == RunEnd(4, "failed", "no", 2)
     submitted(runs.store.suite, "t/a/0")
-    assert (runs.look()["t/a/0"], runs.end_of("t/a/0")) == (Lost(), None), "it was begun again"
+    assert (runs.look()["t/a/0"], runs.end_of("t/a/0")) == (Lost(), None), "it was started again"
 
 
 def test_what_is_waited_for_is_said_once(runs: Runs) -> None:

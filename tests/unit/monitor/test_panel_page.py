@@ -129,7 +129,7 @@ def test_no_baseline_yet() -> None:
     (lambda made: made.look({"notes": (0.8, 1)}, watched=watched(stated=["m2"])), "THE ANSWERS NAME ANOTHER MODEL: m2 (baseline m1-0301)."),
     (lambda made: made.look({"notes": (0.8, 1)}, changed={"notes": {"e": 20.0, "since": 1}}), "Something changed in notes, since about look 1"),
     (lambda made: made.not_made("no prompt <b>"), "Look 2 was not made: no prompt <b>."),
-    (lambda made: made.add("begun", look=2), "Look 2 was begun at 2027-01-05T06:00:00Z and has not ended."),
+    (lambda made: made.add("begun", look=2), "Look 2 was started at 2027-01-05T06:00:00Z and has not ended."),
 ])  # fmt: skip
 def test_what_is_no_alarm_is_no_good_news_either(change: Any, words: str) -> None:
     made = one_limit(0.82)

@@ -370,15 +370,15 @@ def test_a_panel_without_an_alarm_says_what_that_is_worth() -> None:
         "1 look was made in epoch 1, of 52 planned; the last, look 1, on 2026-11-02T16:00:00Z (UTC).",
         "pubmed_qa at look 1: 0.7000, 3 values missing; e-value of a drop 0.8.",
         "Their mean e-value is 0.8124; there is an alarm at 40.", "Answers that are refused: 2.0 %, in the baseline 0.0 %.",
-        "Look 2 was not made: the endpoint is gone.", "Look 3 was begun and has no result.",
+        "Look 2 was not made: the endpoint is gone.", "Look 3 was started and has no result.",
         f"No look of epoch 1 {QUIET}.", "Planned: another model of the vendor",
         f"The policy of changes was fixed with the baseline of epoch 1 (SHA-256 {'7' * 64}).",
         "4 lines were written to the panel's ledger, from 2026-11-01T16:00:00Z to 2026-11-04T16:00:00Z (UTC); each names the SHA-256 of the line before.",
         f"The SHA-256 of its last line is {'e' * 64}.",
     ):  # fmt: skip
         assert f"\n{sentence}\n" in f"\n{said}\n"
-    assert "was begun" not in of_panel(baseline(), {"kind": "begun", "look": 1}, look(1))
-    assert "was begun" not in of_panel(
+    assert "was started" not in of_panel(baseline(), {"kind": "begun", "look": 1}, look(1))
+    assert "was started" not in of_panel(
         baseline(), {"kind": "begun", "look": 1}, {"kind": "not_made", "look": 1, "reason": "x"}
     )
     assert "ALARM" not in said

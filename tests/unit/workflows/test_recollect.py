@@ -45,7 +45,7 @@ def test_every_file_is_made_again_byte_for_byte_and_then_gone(folder: RunDir) ->
     assert not place.exists()
     shutil.rmtree(folder.logs)
     found = verify(folder.root)
-    no_events = "logs/events.jsonl is not here: when the run began and ended was not looked up again"
+    no_events = "logs/events.jsonl is not here: when the run started and ended was not looked up again"
     assert (found.findings, found.notes) == ((), (no_events,)), "it has the times that it says"
 
 

@@ -58,7 +58,7 @@ class Patch:
     """Only where this field of `HelmRunSettings` is set; of the stage IMPORTED, where this module is imported."""
     erratum: str | None = None  # the entry of tasks/errata.yml that it belongs to
     upstreams: tuple[str, ...] = tuple(UPSTREAMS)
-    """Those that it is for: another does not have what it replaces, or has mended it."""
+    """Those that it is for: another does not have what it replaces, or has corrected it."""
     only_speed: bool = False
     """The output is the same without it, byte for byte: `EVAL_FACTORY_WITHOUT` may leave it out."""
 

@@ -66,7 +66,7 @@ class LeaderboardRequest:
 
 @dataclass(frozen=True)
 class NotRun:
-    """An entry that no run is begun of, for any model."""
+    """An entry that no run is started of, for any model."""
 
     entry: Entry
     reason: str

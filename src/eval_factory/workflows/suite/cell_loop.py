@@ -1,4 +1,4 @@
-"""The cells of a suite that are not finished: which is begun next, how its run ended, and what follows from that."""
+"""The cells of a suite that are not finished: which is started next, how its run ended, and what follows from that."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def end_of(returncode: int, record_file: Path) -> CellEnd:
 
 class NextAction(Enum):
     REST = "nothing: the cell has ended"
-    AGAIN = "the cell is begun again at once"
-    ASK_AND_AGAIN = "the cell is begun again where its endpoint answers, and waits until it does"
-    WAIT_FOR_FOLDER = "the cell is begun again when nobody else holds its folder"
+    AGAIN = "the cell is started again at once"
+    ASK_AND_AGAIN = "the cell is started again where its endpoint answers, and waits until it does"
+    WAIT_FOR_FOLDER = "the cell is started again when nobody else holds its folder"
     PAUSE_ENDPOINT = "the endpoint's cells wait until it is back"
-    STOP_TARGET = "the target's cells are not begun"
+    STOP_TARGET = "the target's cells are not started"
 
 
 @dataclass(kw_only=True)
@@ -151,7 +151,7 @@ class Work:
     redactor: Redactor
     began: float = field(default_factory=time.monotonic)
     reports: dict[int, CellReport] = field(default_factory=dict)
-    stopped: str | None = None  # why cells are not begun any more
+    stopped: str | None = None  # why cells are not started any more
 
     @property
     def left(self) -> list[PlannedCell]:
@@ -176,7 +176,7 @@ class Work:
         )
 
     def leave(self, cells: Iterable[PlannedCell], status: RunStatus, exit_code: int, reason: str) -> None:
-        """These cells are not begun. One that has a result with gaps keeps it."""
+        """These cells are not started. One that has a result with gaps keeps it."""
         for planned in cells:
             self.end(planned, RunStatus.PARTIAL if self.keeps_partial(planned) else status, exit_code, reason)
 
@@ -192,7 +192,7 @@ class CellRun(Tried):
     reported: int = 0  # the last attempt whose beginning is in the journal
     free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
     last: Outcome | None = None
-    run_before: str | None = None  # the id of the complete run that stood in the folder when the cell was begun
+    run_before: str | None = None  # the id of the complete run that stood in the folder when the cell was started
 
     def finished_run(self) -> str | None:
         state = read_state(self.planned.plan.rundir)
@@ -315,7 +315,7 @@ class CellLoop:
         if outcome.then is NextAction.STOP_TARGET:
             others = [other for other in self._waiting.values() if other.planned.cell.target == cell.target]
             others = [other for other in others if not self._only_collects(other)]
-            self._leave(others, RunStatus.FAILED, outcome.exit_code, f"not begun: {reason}")
+            self._leave(others, RunStatus.FAILED, outcome.exit_code, f"not started: {reason}")
         elif outcome.then in (NextAction.PAUSE_ENDPOINT, NextAction.ASK_AND_AGAIN):
             self.pauses.look_after(run.planned, reason)
         elif outcome.then is NextAction.WAIT_FOR_FOLDER:
@@ -324,7 +324,7 @@ class CellLoop:
             run.free_at = time.monotonic() + _LOOK_AT_FOLDER_S
 
     def _only_collects(self, run: CellRun) -> bool:
-        """Whether the cell would ask nothing: it is begun whatever may not be asked any more."""
+        """Whether the cell would ask nothing: it is started whatever may not be asked any more."""
         return is_complete_run(run.planned.plan) and not self.work.options.fresh
 
     def _folder_is_free(self, run: CellRun) -> bool:
@@ -373,19 +373,19 @@ class CellLoop:
             self._leave([*self._running.values(), *self._waiting.values()], RunStatus.MISSING, error.exit_code, reason)
 
     def _look_at_budget(self) -> None:
-        """Where nothing more may be asked no cell is begun; those that run see it at their next request."""
+        """Where nothing more may be asked no cell is started; those that run see it at their next request."""
         if self.tracker is not None and self.work.stopped is None:
             spent, seconds = self.tracker.spent, self.tracker.seconds_left
             reached = limit_reached(self.work.suite.budget, spent, seconds)
             if reached is not None:
-                self.work.journal.say(f"{reached}: no more cells are begun")
-                self.work.stopped = f"not begun: {reached}"
+                self.work.journal.say(f"{reached}: no more cells are started")
+                self.work.stopped = f"not started: {reached}"
         if self.work.stopped is not None:
             others = [run for run in self._waiting.values() if not self._only_collects(run)]
             self._leave(others, RunStatus.MISSING, NotReportableError.exit_code, self.work.stopped)
 
     def _leave(self, runs: list[CellRun], status: RunStatus, exit_code: int, reason: str) -> None:
-        """These cells are not begun, or not again. One that has a result with gaps keeps it."""
+        """These cells are not started, or not again. One that has a result with gaps keeps it."""
         for run in runs:
             self._waiting.pop(run.planned.number, None)
             kept = RunStatus.PARTIAL if run.has_result else status

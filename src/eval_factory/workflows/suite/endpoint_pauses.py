@@ -62,7 +62,7 @@ class EndpointProbe:
         )
 
     def problem_of(self, planned: PlannedCell) -> tuple[str, PrerequisiteError] | None:
-        """Why the cell cannot be begun: the role whose endpoint cannot be asked, and what is wrong there."""
+        """Why the cell cannot be started: the role whose endpoint cannot be asked, and what is wrong there."""
         for endpoint in planned.plan.endpoints:
             answer = self.answers.get(_name_of(endpoint))
             if answer is not None and answer.error is not None:
@@ -124,7 +124,7 @@ class EndpointPauses:
         self.pauses.setdefault(planned.group, _Pause(planned, reason, self.clock()))
 
     def news(self) -> list[tuple[str, News, str]]:
-        """(group, what is new, why it was paused); who learns that it is over begins its cells again."""
+        """(group, what is new, why it was paused); who learns that it is over starts its cells again."""
         found = []
         for group, pause in list(self.pauses.items()):
             now, first, new = self.clock(), pause.asked == 0, None

@@ -89,7 +89,7 @@ def run_by_server(work: Work, run: Callable[[Work, Sequence[PlannedCell], Served
                 server.start()
             except ServerFailedError as error:
                 say(str(error))
-                work.leave(cells, RunStatus.FAILED, error.exit_code, "not begun: " + str(error).split("\n")[0])
+                work.leave(cells, RunStatus.FAILED, error.exit_code, "not started: " + str(error).split("\n")[0])
                 continue
             run(work, cells, server)
 
@@ -131,7 +131,7 @@ def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], sc
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
     if suite.executor == "slurm":
         refuse_what_slurm_cannot(suite, env)
-    cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be begun leaves nothing
+    cells = plan_cells(suite, env)  # before the folder is made: a suite that cannot be started leaves nothing
     known = finished_below(options.reuse)
     with held(suite.folder):
         write_configs(suite)
@@ -218,7 +218,7 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
             if gone and planned.group in there_before:
                 pauses.look_after(planned, reason)
             else:
-                work.leave([planned], RunStatus.FAILED, PrerequisiteError.exit_code, f"not begun: {reason}")
+                work.leave([planned], RunStatus.FAILED, PrerequisiteError.exit_code, f"not started: {reason}")
         loop.add(planned for planned in cells if planned.number not in work.reports)
         loop.run()
 
@@ -227,7 +227,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     suite = work.suite
     for planned in work.left:
         status = RunStatus.PARTIAL if keeps_partial_result(planned.plan) else RunStatus.MISSING
-        code, reason = InterruptedRunError.exit_code, "interrupted before it was begun"
+        code, reason = InterruptedRunError.exit_code, "interrupted before it was started"
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:

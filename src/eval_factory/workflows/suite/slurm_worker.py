@@ -156,7 +156,7 @@ def _is_left(store: SlurmStore, wave: Wave, run: RunSpec) -> bool:
     if store.ended(wave, run) is not None or store.was_submitted_again(wave, run):
         return False
     if len(store.starts_in(wave, run)) >= MAX_STARTS:
-        reason = f"was begun {MAX_STARTS} times and never came to its end"
+        reason = f"was started {MAX_STARTS} times and never came to its end"
         _record(store, wave, [run], RunEnd(HelmError.exit_code, RunStatus.FAILED, reason, MAX_STARTS))
         return False
     return True

@@ -40,7 +40,7 @@ def find_suite(path: Path) -> SuiteDir:
     hint = "".join(f"; did you mean {one_line(str(one), 1000)}?" for one in islice(above, 1))
     raise PrerequisiteError(
         f"{one_line(str(path), 1000)}: {what}{hint}\n"
-        "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
+        "  expected: the output_dir of a suite, which 'eval-factory run_suite' has started"
     )
 
 
@@ -144,7 +144,7 @@ def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None =
         return had_jobs
     pid = holder.pid
     if holder == UNKNOWN:
-        raise PrerequisiteError(f"{folder.root}: somebody has just begun to work on the suite: try again in a moment")
+        raise PrerequisiteError(f"{folder.root}: somebody has just started to work on the suite: try again in a moment")
     if holder.host != socket.gethostname():
         if had_jobs:  # it only waits for them, and sees that they were ended
             return True

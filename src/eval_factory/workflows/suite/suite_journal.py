@@ -86,7 +86,7 @@ UNFINISHED = (RunStatus.RUNNING, RunStatus.WAITING)  # what only a suite that ru
 STATUSES = (*UNFINISHED, *(status for status in RunStatus if status not in UNFINISHED))
 
 WAS_STOPPED = "its suite was stopped while it ran"
-WAS_NOT_BEGUN = "not begun yet"
+WAS_NOT_STARTED = "not started yet"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class CellState(OfCell):
     """As the last event of the cell says."""
 
     status: RunStatus = RunStatus.WAITING
-    attempt: int = 0  # the number of the last one in this invocation; 0: not begun in it
+    attempt: int = 0  # the number of the last one in this invocation; 0: not started in it
     reason: str | None = None
     since: float | None = None  # Epoch seconds of the last event of the cell in this invocation
     collected: bool = False  # finished before: nothing was asked in this invocation
@@ -106,7 +106,7 @@ class CellState(OfCell):
         """What it is where the suite's process is gone, as far as events say; its folder may hold a result."""
         if self.status not in UNFINISHED:
             return self
-        reason = WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_BEGUN
+        reason = WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_STARTED
         return replace(self, status=RunStatus.MISSING, reason=self.reason or reason)
 
 
@@ -157,7 +157,7 @@ class SuiteState:
 
 
 def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
-    """An event of the cell: it is begun, or has ended."""
+    """An event of the cell: it is started, or has ended."""
     cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"))
     if event["event"] == CELL_STARTED:
         return replace(cell, status=RunStatus.RUNNING)

@@ -49,7 +49,7 @@ _COUNTS = ("total", "done", "cached", "failed", "prompt_tokens", "completion_tok
 @dataclass(frozen=True)
 class CellJob:
     task: str | None  # as Slurm speaks of it, with what it waits for; None where it is not queued any more
-    attempts: int  # how often the cell was begun in that wave
+    attempts: int  # how often the cell was started in that wave
     log: Path  # what Slurm and the task say of themselves
 
 

@@ -92,7 +92,7 @@ def test_the_same_command_again_needs_no_server_though_the_port_would_be_another
 
 
 def test_of_three_servers_one_dies_in_the_middle_and_nothing_is_lost(tmp_path: Path) -> None:
-    """It comes back at its port. Nothing is asked twice but what was in flight there, and no cell is begun again."""
+    """It comes back at its port. Nothing is asked twice but what was in flight there, and no cell is started again."""
     params = {"limit_samples": 40, "parallelism": 6}
     served = served_suite(tmp_path, "takes=0.2 die_after=3", params, replicas=3)
     said = served.done.stdout + served.done.stderr

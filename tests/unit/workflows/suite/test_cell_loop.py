@@ -1,4 +1,4 @@
-"""The loop with processes of the test's making: which cell is begun when, and what its end leads to."""
+"""The loop with processes of the test's making: which cell is started when, and what its end leads to."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Host:
         self.most = max(self.most, len(self.running))
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:
-        """One ends, or those that were begun are started."""
+        """One ends, or those that are waiting are started."""
         new = [spec.name for spec in self.running if spec.name not in self.started]
         if not seconds or self.on_wait() == NOTHING:
             pass
@@ -234,7 +234,7 @@ def test_a_refused_key_stops_its_target_and_no_other(tmp_path: Path) -> None:
     loop, host = loop_of(tmp_path, ["a/1", "a/2", "ab/1"], {"a/1": [REFUSED]})
     loop.run()
     assert came_to(loop) == {"a/1": ("failed", 3, 1), "a/2": ("failed", 3, 0), "ab/1": ("complete", 0, 1)}
-    assert loop.work.reports[1].reason == "not begun: it failed"
+    assert loop.work.reports[1].reason == "not started: it failed"
     assert host.order == ["a/1", "ab/1"]
 
 
@@ -263,11 +263,11 @@ def test_a_folder_in_use_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("spent", "reason"),
-    [(5, "not begun: max_requests (5) of the suite is reached"), (4, None)],
+    [(5, "not started: max_requests (5) of the suite is reached"), (4, None)],
     ids=["used up", "left"],
 )
 def test_nothing_is_begun_where_nothing_may_be_asked(spent: int, reason: str | None, tmp_path: Path) -> None:
-    """The first cell is begun before anybody looks, and ends by itself."""
+    """The first cell is started before anybody looks, and ends by itself."""
     loop, host = loop_of(tmp_path, ["a/1", "a/2"], spent=(Budget(max_requests=5), Spending(requests=spent)))
     loop.run()
     assert loop.work.stopped == reason

@@ -114,7 +114,7 @@ def test_a_server_that_does_not_start_fails_its_cells_alone(world: World, monkey
     monkeypatch.setattr(cell_loop, "keeps_partial_result", lambda plan: plan is first.plan)
     run_by_server(world.work, world.run)
     assert world.happened == ["run b 2 without", "start a", "end a", "start c", "run c 2", "end c"]
-    reason = "not begun: the server of a is not ready"
+    reason = "not started: the server of a is not ready"
     assert world.came_to()["a/sample_medical_qa"] == ("partial", 3, reason)
     assert world.came_to()["a/medbullets"] == ("failed", 3, reason)
     events = [json.loads(line) for line in world.work.suite.folder.events.read_text().splitlines()]

@@ -147,7 +147,7 @@ def test_how_far_a_running_task_is_and_where_its_log_is(jobs: Jobs) -> None:
     assert str(again and again.figures()).startswith("40/100")
     assert second.job == suite_status.CellJob(second.reason, 0, jobs.store.logs(1) / "1.log")
     assert second.progress is None
-    assert third.progress is None, "it has not begun yet"
+    assert third.progress is None, "it has not started yet"
 
 
 def test_what_became_of_a_task_is_said_before_it_is_taken_over(jobs: Jobs) -> None:

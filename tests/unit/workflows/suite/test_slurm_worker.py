@@ -180,7 +180,7 @@ def test_a_run_that_takes_its_node_down_is_not_begun_for_ever(task: Task) -> Non
     for _ in range(MAX_STARTS):
         task.start(1)
     task.work(index=1)
-    assert task.ended(1) == RunEnd(4, "failed", "was begun 6 times and never came to its end", 6)
+    assert task.ended(1) == RunEnd(4, "failed", "was started 6 times and never came to its end", 6)
     assert task.suites == []
 
 

@@ -31,7 +31,7 @@ QA = "small/sample_medical_qa"
 
 
 def suite(root: Path, *events: dict[str, Any], **changes: Any) -> SuiteDir:
-    """A suite of one cell that was begun."""
+    """A suite of one cell that was started."""
     folder = suite_folder(root, started([QA]), *events)
     section = {"output_dir": "somewhere/else", "evaluations": ["sample_medical_qa"], "targets": [TARGET], **changes}
     folder.config.write_text(to_yaml({"suite": section}))
@@ -183,7 +183,7 @@ def alter(file: Path, old: str, new: str) -> None:
 def test_a_table_is_what_the_results_make(tabled: SuiteDir) -> None:
     found = altered_table(tabled)
     assert [(one.target, one.status) for one in found.cells] == [("a", "complete"), ("b", "complete")]
-    assert (found.findings, found.notes) == ([], [])  # how often a cell was begun, no result knows
+    assert (found.findings, found.notes) == ([], [])  # how often a cell was started, no result knows
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_what_is_no_suite_and_what_may_have_been_meant(tmp_path: Path) -> None:
     (here / "none").mkdir()
     right_or_wrong(folder.cell("small", "qa"), "1")
     (folder.cell("small", "qa") / ".eval-factory").touch()
-    expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has begun"
+    expected = "  expected: the output_dir of a suite, which 'eval-factory run_suite' has started"
     assert refused(tmp_path / "nothing").splitlines() == [f"{tmp_path}/nothing: there is no such folder", expected]
     assert f"{folder.results_yaml}: is a file; did you mean {here}/one?" in refused(folder.results_yaml)
     told = refused(folder.cell("small", "qa"))

@@ -68,7 +68,7 @@ def test_a_suite_that_was_killed() -> None:
     assert list(statuses(state, is_running=False).values()) == ["complete", "missing", "missing", "missing"]
     assert cell(state, "big/qa", is_running=False).reason == WAS_STOPPED
     assert cell(state, "small/medec", is_running=False).reason == WAS_STOPPED
-    assert cell(state, "big/medec", is_running=False).reason == suite_journal.WAS_NOT_BEGUN
+    assert cell(state, "big/medec", is_running=False).reason == suite_journal.WAS_NOT_STARTED
 
 
 def test_another_invocation_begins_anew_and_remembers_which_run_ended() -> None:

@@ -88,9 +88,9 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
         cell("a", "complete"), cell("b", "complete", 1, "NOT REPORTABLE: chance"), cell("c", "failed", 4, "HELM"),
         cell("d", "partial", 1, "gaps"), cell("e", "missing", 1),
     ]  # fmt: skip
-    assert summary_of(cells, FOLDER, stopped="not begun: max_wall_s (9) is reached").splitlines() == [
+    assert summary_of(cells, FOLDER, stopped="not started: max_wall_s (9) is reached").splitlines() == [
         "5 cells: 2 complete, 1 partial, 1 failed, 1 missing",
-        "not begun: max_wall_s (9) is reached",
+        "not started: max_wall_s (9) is reached",
         "the same command goes on: only what is missing is asked",
         "  why a cell failed: eval-factory suite logs /s CELL",
         "table: /s/suite_results.md",
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_counted_with_the_next_step() -> None:
 @pytest.mark.parametrize(
     ("cells", "stopped", "lines"),
     [
-        ([("a", "complete", 0), ("b", "complete", 1)], "not begun: max_requests (8)", [
+        ([("a", "complete", 0), ("b", "complete", 1)], "not started: max_requests (8)", [
             "2 cells: 2 complete", "table: /s/suite_results.md",
         ]),
         ([("a", "missing", 130, "interrupted")], None, [
@@ -128,9 +128,9 @@ def test_at_a_limit_that_stays_used_up_the_next_step_is_to_raise_it(limit: str) 
     """Of max_wall_s the next command has all again."""
     budget = Budget(**{limit: 2})
     reached = limit_reached(budget, Spending(requests=2, tokens=2, cost=2.0), None)
-    told = summary_of([cell("a", "missing", 1)], FOLDER, stopped=f"not begun: {reached}")
+    told = summary_of([cell("a", "missing", 1)], FOLDER, stopped=f"not started: {reached}")
     assert told.splitlines()[1:3] == [
-        f"not begun: {limit} (2) of the suite is reached",
+        f"not started: {limit} (2) of the suite is reached",
         f"raise {limit} of the suite, and the same command goes on: only what is missing is asked",
     ]  # fmt: skip
 

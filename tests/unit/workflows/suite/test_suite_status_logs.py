@@ -216,7 +216,7 @@ def test_one_of_another_machine_and_one_of_whom_nobody_knows(tmp_path: Path, kil
         cancel(folder, print)
     with held(folder):
         folder.lock.write_text("")
-        with pytest.raises(PrerequisiteError, match="has just begun"):
+        with pytest.raises(PrerequisiteError, match="has just started"):
             cancel(folder, print)
     assert not killed
 
