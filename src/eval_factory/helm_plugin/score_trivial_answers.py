@@ -8,6 +8,7 @@ the model's are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -57,12 +58,13 @@ _FORMS = {
 
 
 def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any, helm_dir: Path) -> None:
-    """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong. Raises OSError."""
+    """Writes the file that `helm/trivial_answers.py` reads, of the floors or of what went wrong."""
     try:
         made = _scored(run_spec, state, service)
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
         made = TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
-    replace(made, run=run_spec.name).write(helm_dir)
+    with suppress(OSError):  # no file: no floors
+        replace(made, run=run_spec.name).write(helm_dir)
 
 
 def _is_scored(spec: MetricSpec) -> bool:

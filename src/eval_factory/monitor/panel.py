@@ -111,7 +111,7 @@ class PanelSection(DescribedModel):
     max_wall_s: Number | None = None
 
 
-_OF_SUITES = PanelSection.model_fields.keys() & SuiteSection.model_fields.keys() - {"output_dir"}
+_OF_SUITES = [name for name in PanelSection.model_fields if name in SuiteSection.model_fields and name != "output_dir"]
 """Keys that each asking of the panel hands to its suite."""
 
 

@@ -218,7 +218,7 @@ def _artist(shape: Shape, **how: Any) -> Any:
         how |= {"fontproperties": font_manager.FontProperties(fname=file)}
         anchor = {"start": "left", "middle": "center", "end": "right"}[place["text-anchor"]]
         how |= {"horizontalalignment": anchor, "verticalalignment": "baseline", "parse_math": False}
-        return text.Text(place["x"], place["y"], shape.words, **how)
+        return text.Text(place["x"], place["y"], _in_letters_of(font_manager.get_font(file), shape.words), **how)
     how |= {"facecolor": colour, "linewidth": 0}
     if shape.tag == "rect":
         return patches.Rectangle((place["x"], place["y"]), place["width"], place["height"], **how)
@@ -226,3 +226,13 @@ def _artist(shape: Shape, **how: Any) -> Any:
         return patches.Circle((place["cx"], place["cy"]), place["r"], **how)
     points = [tuple(map(float, point.split(","))) for point in place["points"].split()]
     return patches.Polygon(points, **how)
+
+
+def _in_letters_of(font: Any, text: str) -> str:
+    """A letter that the font does not have stands without its accents, or else as an escape."""
+    letters = []
+    for letter in text:
+        plain = "".join(part for part in unicodedata.normalize("NFKD", letter) if not unicodedata.combining(part))
+        known = (one for one in (letter, plain) if one and all(font.get_char_index(ord(part)) for part in one))
+        letters.append(next(known, letter.encode("unicode_escape").decode("ascii")))
+    return "".join(letters)

@@ -85,7 +85,7 @@ def weights_of(
         points_in: category -> points of the run's criteria, without their signs.
     """
     labelled = (name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS)
-    shared = {name for name in labelled if points_in.get(name)}
+    shared = [name for name in labelled if points_in.get(name)]  # in one order: sums of floats depend on it
     total, points = sum(pairs_in.values()), sum(points_in.values())
     matched = sum(points_in[name] for name in shared) / points if points else 0.0
     weights = dict.fromkeys(pairs_in, 1 - matched)

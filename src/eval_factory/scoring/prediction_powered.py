@@ -12,8 +12,7 @@ that were rated:
 
 The first part of the variance is that of the answers themselves: other questions of the same kind would have been
 answered better or worse. deff is the design effect of clustered answers. Without strata this is the estimate of the
-paper, whose lambda is this one times (N - n) / N. Where the estimate leaves the scale of the score, the people's own
-weighted mean (lambda = 0) takes its place.
+paper, whose unlabelled answers are those that nobody rated, and whose lambda is this one times (N - n) / N.
 
 Where the estimate leaves the scale of the score, the people's own weighted mean (lambda = 0) takes its place.
 

@@ -177,14 +177,14 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
     left_out = (shown - {CLUSTER}) | ANSWERS | ({_ID} if named else set())
     instances = []
     for row in rows():
+        answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
+        if "incorrect_answers" in answers:
+            answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
         if has_pictures:
             text, pictures = filled(template, row)
             asked = with_pictures(Input(text=text), [row[name] for name in pictures], output_path)
         else:
-            asked = Input(text=self.populate_template(template, row, fields))
-        answers: dict[str, Any] = {name: row[name] for name in ANSWERS & row.keys()}
-        if "incorrect_answers" in answers:
-            answers["incorrect_answers"] = json.loads(answers["incorrect_answers"])
+            asked = Input(text=self.populate_template(template, {**row, **answers}, fields))
         others = {name: cell for name, cell in row.items() if name not in left_out}
         instances.append(
             Instance(

@@ -29,7 +29,7 @@ def read_yaml_with_the_c_parser(_loader: type) -> type:
     """`yaml.safe_load` looks its loader up by this name at each call."""
     import yaml
 
-    return yaml.CSafeLoader
+    return getattr(yaml, "CSafeLoader", _loader)  # a PyYAML without libyaml has none
 
 
 @contextmanager

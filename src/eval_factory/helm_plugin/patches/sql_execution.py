@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _START_LIMIT_S = 60.0
 MAX_WORKERS = 4
+TOTAL_LIMIT_S = 600.0  # for all of a model's queries together that take longer than SHORT_LIMIT_S
+SHORT_LIMIT_S = 1.0  # for one query, after that
 
 _SQL_TAG = re.compile(r"<\s*sql\s*>(.*?)<\/?\s*sql\s*>", re.DOTALL | re.IGNORECASE)
 _FENCE_NAME = re.compile(r"^sql\n", re.MULTILINE)
@@ -252,14 +254,26 @@ def _ehr_sql_database() -> Path:
     return closed((root / "scenarios" / "ehr_sql" / "eicu.sqlite").absolute())
 
 
+_slow: list[float] = []  # seconds that the model's slow queries took
+
+
 def _predicted_rows(database: Path, query: str) -> tuple[Rows | None, str | None]:
-    return _rows_of(database, query) if query else (None, "No query generated")
+    """Of a model: thousands of queries that never end must not take hours."""
+    if not query:
+        return None, "No query generated"
+    limit = sql_worker.TIME_LIMIT_S if sum(_slow) < TOTAL_LIMIT_S else SHORT_LIMIT_S
+    started = time.monotonic()
+    try:
+        return _rows_of(database, query, limit)
+    finally:
+        if (took := time.monotonic() - started) > SHORT_LIMIT_S:
+            _slow.append(took)
 
 
-def _rows_of(database: Path, query: str) -> tuple[Rows | None, str | None]:
+def _rows_of(database: Path, query: str, seconds: float = sql_worker.TIME_LIMIT_S) -> tuple[Rows | None, str | None]:
     """(the rows, why there are none)."""
     try:
-        return execute(database, query), None
+        return execute(database, query, seconds), None
     except QueryFailed as failed:
         return None, str(failed)
 

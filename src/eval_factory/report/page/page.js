@@ -160,8 +160,11 @@
   }
 
   function showMore() {
+    const shown = state.limit;
     state.limit += PAGE_OF_ROWS;
-    showRows();
+    byId("rows").append(...found.slice(shown, state.limit).map(rowOf));
+    byId("more").hidden = found.length <= state.limit;
+    markCurrent();
   }
 
   function showStatus() {
@@ -481,6 +484,16 @@
     }
   }
 
+  // On paper nothing can be unfolded, but for what is too long for it.
+  function printUnfolded() {
+    let closed = [];
+    addEventListener("beforeprint", () => {
+      closed = [...document.querySelectorAll("details:not([open], .screen)")];
+      closed.forEach((one) => { one.open = true; });
+    });
+    addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));
+  }
+
   function reportBroken(error) {
     const old = typeof DecompressionStream === "undefined";
     byId("broken").hidden = false;
@@ -490,6 +503,7 @@
   }
 
   async function start() {
+    printUnfolded();
     findScripts();
     try {
       for (const run of runs) await run.readIndex();
