@@ -68,7 +68,7 @@ def test_the_example_runs_at_once_and_is_not_run_again(tmp_path: Path) -> None:
     (example / "data.csv").write_text(data.replace(",B,", ",A,", 1), encoding="utf-8")
     changed = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
     assert changed.returncode == 2, "row 2's incorrect answers hold A, too"
-    assert "row 2 (line 3), column incorrect_answers: its entry 1 is the correct_answer" in changed.stderr
+    assert "row 2 (line 3), column incorrect_answers: holds the correct_answer" in changed.stderr
     (example / "data.csv").write_text(data.replace("scurvy", "manifest scurvy"), encoding="utf-8")
     changed = program("run_eval", "--run_config", "mine/run_config.yml", cwd=example.parent)
     assert changed.returncode == 0, changed.stderr
@@ -110,7 +110,7 @@ def test_a_dry_run_notes_what_the_run_notes(example: Path, run_program: Run) -> 
     assert (looked.returncode, outcome.returncode) == (0, 0), looked.stderr + outcome.stderr
     notes = outcome.document()["validity"]["notes"]
     same, quasi, repeated = (note for note in notes if "data.csv" in note or "repeat the question" in note)
-    assert "the same prompt as an earlier row of data.csv (row 2 as row 1)" in same
+    assert "1 of 2 rows of data.csv ask the same as an earlier one (first: row 2 as 1): counted each time" in same
     assert "1 of 2 rows of data.csv (first: row 1): HELM's quasi metrics drop articles" in quasi
     assert "1 of 2 instances repeat the question of an earlier one with another gold answer" in repeated
     assert outcome.scores()["quasi_prefix_exact_match"] == 0.5, "that is why"

@@ -87,7 +87,7 @@ def test_a_jury_on_a_scale_of_its_own(tmp_path: Path, run_program: Run) -> None:
     assert validity["floors"]["jury_score"]["value"] == 0.0
     task = document["results"]["tasks"]["custom.mine"]["metrics"]["score"]["scores"]["jury_score"]
     assert task["scale"] == [0, 10]
-    assert "Ratings: 0 to 10" in (outcome.output_dir / "report.md").read_text("utf-8")
+    assert "ratings: 0 to 10" in (outcome.output_dir / "report.md").read_text("utf-8")
     file.unlink()  # what the folder holds is enough to make the result again
     verified = program("verify", str(outcome.output_dir), cwd=tmp_path)
     assert verified.returncode == 0, verified.stdout + verified.stderr

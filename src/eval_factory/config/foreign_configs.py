@@ -256,7 +256,11 @@ class _Import:
         options = {} if own else form["options"]
         if place:
             place.setdefault("slurm", {}).setdefault("gpus", "8")  # as many as a launcher asks for, which says nothing
-        instances = execution.get("num_instances") or 1
+        instances, nodes = execution.get("num_instances") or 1, execution.get("num_nodes") or 1
+        if instances != 1:
+            self.note("execution.num_instances", _ADVICE["num_instances"])
+        if nodes not in (1, instances):
+            self.note("execution.num_nodes", _ADVICE["num_nodes"])
         inherited = []  # a server gets variables under their own names alone
         for where, source in _variables("deployment.env_vars", given).items():
             if where.endswith(f".{source}"):
@@ -344,6 +348,11 @@ class _Run:
             endpoint["api_key"] = named  # the environment says which variable it is
         elif is_said:
             endpoint["api_key"] = self.variable(endpoint.get("api_key") if named is None else named)
+        kind = endpoint.pop("type", None)
+        if kind in ("chat", "completions", "vlm"):
+            endpoint["type"] = "chat" if kind == "vlm" else kind
+        elif kind is not None:
+            self.work.note(f"{prefix}{ENDPOINT}.type", "does not answer with text; give chat or completions")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

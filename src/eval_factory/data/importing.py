@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -30,6 +30,16 @@ def looked_through(path: Path, form: str, name: str) -> str:
         raise PrerequisiteError("\n".join([f"{name}: is not of the form {form}", *lines]))
     others = f" ({read.left_out} rows that are none are left out)" if read.left_out else ""
     return f"{len(read.questions)} questions in {path.name}{others}"
+
+
+def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
+    """What is found in each such file that is there, by its task. Raises PrerequisiteError: one of them is not of the
+    published form."""
+    for name, task in sources.tasks.items():
+        for file in task.files:
+            path = scenarios / task.scenario / file.path
+            if file.form is not None and path.is_file():
+                yield f"{name}: {looked_through(path, file.form, str(path))}"
 
 
 SUMS = "SHA256SUMS"
@@ -64,6 +74,8 @@ def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bund
         raise ConfigError(f"{folder}: holds none of {', '.join((*COPIED, HUB))}, so there is nothing to import")
     _check_names(folder, names)
     check_sums(folder, names, say)
+    for found in look_through_folder(folder / bundle.SCENARIOS, sources):
+        say(found)
     source = f"import:{printable(os.fsdecode(folder.resolve().name))}"
     with bundle.staging(root, sources) as stage:
         for name in names:

@@ -32,11 +32,11 @@ def ratings_line(result: results.TaskResult) -> str | None:
     if jury is None:
         return None
     if jury.labels:
-        return f"Ratings: {', '.join(f'{label} ({value})' for label, value in jury.labels.items())}"
+        return f"ratings: {', '.join(f'{label} ({value})' for label, value in jury.labels.items())}"
     scale = next((score.scale for score in result.scores.values() if score.unit == "rating"), None)
     if scale is None or scale == HELMS_FORM.scale:
         return None
-    return f"Ratings: {scale[0]:g} to {scale[1]:g}"
+    return f"ratings: {scale[0]:g} to {scale[1]:g}"
 
 
 def about(task: str) -> str:
@@ -69,7 +69,7 @@ def measured(result: results.TaskResult, who: str = "The model") -> str:
     if result.validity.judges:
         how = "rated" if result.validity.rubric is None else "judged criterion by criterion"
         judged = f" Its answers were {how} by {counted(len(result.validity.judges), 'judge')} (other language models)."
-        judged += f" {line}." if (line := ratings_line(result)) is not None else ""
+        judged += f" {capitalized(line)}." if (line := ratings_line(result)) is not None else ""
     return f"{who} was given {counted(asked, 'question')}{where}{repeated}.{judged}"
 
 

@@ -44,6 +44,10 @@ def result_lines(result: TaskResult, max_families: int | None = None) -> Iterato
     yield from filter(None, [sentences.stopping_line(result)])
     yield from _other_splits(result)
     yield from _instances(result)
+    judges = validity.judges.items()
+    if missing := [f"{name} {one.scored:,} of {one.asked:,}" for name, one in judges if one.scored < one.asked]:
+        yield f"judgements that came: {', '.join(missing)}"
+    yield from filter(None, [sentences.ratings_line(result)])
     if validity.jury is not None and validity.jury.means:
         means = ", ".join(f"{judge} {formats.mean_rating(mean)}" for judge, mean in validity.jury.means.items())
         alpha = formats.coefficient(validity.jury.krippendorff_alpha, missing="not defined")

@@ -206,7 +206,11 @@ def unchanged_result(
         return None
     from eval_factory.helm import names
     from eval_factory.scoring import provenance
+    from eval_factory.scoring.judge_passports import PASSPORT, passport_text
 
+    passport, copy = passport_text(plan), rundir.model_configs / PASSPORT
+    if passport is not None and not (copy.is_file() and copy.read_text("utf-8") == passport):
+        return None
     scenario = names.scenario_name(runs[0]) or plan.evaluation.task.helm.scenario
     now = replace(state, program=program_of_this(), given=digest_of_given(plan)).of_files(listed, rundir)
     made = provenance.provenance_of(plan, scenario, "", git_hash, None, run_id=state.run_id)

@@ -197,7 +197,8 @@ def test_an_execution_on_slurm_is_ours(tmp_path: Path) -> None:
         "extra": ["--exclusive", "--constraint=h100", '--comment="a b"'],
     }  # fmt: skip
     told = [line.partition(":")[0] for line in found.findings]
-    assert {"execution.hostname", "execution.num_nodes", "execution.sbatch_extra_flags.nodes"} <= set(told)
+    assert {"execution.hostname", "execution.sbatch_extra_flags.nodes"} <= set(told)
+    assert "execution.num_nodes" not in told, "one node is what there is"
     assert of({**LAUNCHER, "execution": {"walltime": 14400}}, tmp_path).document.get("slurm") is None
     asked = {"walltime": 14400, "account": "???"}
     found = of({**LAUNCHER, "defaults": [{"execution": "slurm/default"}], "execution": asked}, tmp_path)
@@ -225,9 +226,19 @@ def test_several_servers_are_replicas_and_one_over_several_nodes_is_told(executi
     found = of({**LAUNCHER, "execution": {**SLURM, **execution}, "deployment": VLLM}, tmp_path)
     (target,) = found.document["suite"]["targets"]
     told = [line.partition(":")[0] for line in found.findings]
-    assert target["serve"].get("replicas") == (2 if execution.get("num_instances") == 2 else None)
-    assert ("execution.num_instances" in told) is ("num_instances" in execution)
-    assert "execution.num_nodes" in told
+    assert ("execution.num_nodes" in told) is (execution.get("num_instances") == 1)
+    several = execution.get("num_instances") == 2
+    assert target["serve"].get("replicas") == (2 if several else None)
+    assert ("execution.num_instances" in told) is several
+
+
+def test_an_endpoint_for_pictures_is_one_of_chats_and_another_is_told(tmp_path: Path) -> None:
+    tasks = [{"name": "medec", "endpoint_type": "vlm"}, {"name": "pubmed_qa", "endpoint_type": "chat"}]
+    found = of({**LAUNCHER, "evaluation": {"tasks": tasks}}, tmp_path)
+    (target,) = found.document["suite"]["targets"]
+    assert target["api_endpoint"].get("type") in (None, "chat")
+    other = of({**LAUNCHER, "evaluation": {"tasks": [{"name": "medec", "endpoint_type": "embedding"}]}}, tmp_path)
+    assert any("does not answer with text; give chat" in line for line in other.findings)
 
 
 def test_a_command_of_ones_own_is_served_and_a_script_or_an_unknown_server_is_told(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
 from eval_factory.data.bundle import compare_files, read_file_list, read_manifest
-from eval_factory.data.importing import import_folder, looked_through
+from eval_factory.data.importing import import_folder, look_through_folder, looked_through
 from eval_factory.data.pull import pull
-from eval_factory.data.sources import Sources
+from eval_factory.data.sources import Sources, load_sources
 from invented_bundle import Origin, digest, folder_to_import, scripted, sources
 from published_rows import afrimed_row, careqa_row, medxpertqa_row, write_csv, write_json, write_json_lines
 
@@ -148,6 +148,8 @@ def test_what_is_found_in_a_file_or_a_folder(tmp_path: Path) -> None:
     file = write_csv(tmp_path / "a.csv", rows)
     assert looked_through(file, "afrimed_qa", "x") == "2 questions in a.csv (1 rows that are none are left out)"
     assert looked_through(write_csv(tmp_path / "b.csv", rows[:2]), "afrimed_qa", "x") == "2 questions in b.csv"
+    write_json(tmp_path / "careqa" / "CareQA_es.json", [careqa_row(1)])
+    assert list(look_through_folder(tmp_path, load_sources())) == ["careqa: 1 questions in CareQA_es.json"]
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
@@ -158,6 +160,14 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
     assert first == "https://x/a.jsonl: is not of the form medxpertqa"
     assert second == "  line 1, column label: must be one of A, B, C, D, E, F, G, H, I, J"
     assert last == "  2 more mistakes in it"
+
+
+def test_an_import_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "given" / "scenarios" / "careqa" / "CareQA_en.json", [{**careqa_row(1), "cop": 7}])
+    told = r"CareQA_en.json: is not of the form careqa\n  row 1, column cop: must be"
+    with pytest.raises(PrerequisiteError, match=told):
+        import_folder(tmp_path / "given", tmp_path / "bundle", load_sources(), print)
+    assert not (tmp_path / "bundle").exists()
 
 
 def of_one_file(origin: Origin, content: bytes) -> Sources:

@@ -143,9 +143,9 @@ def test_a_task_is_described_where_it_is_known() -> None:
 @pytest.mark.parametrize(
     ("scale", "unit", "jury", "told"),
     [
-        ((0.0, 10.0), "rating", JURY, "Ratings: 0 to 10"), ((1.0, 5.0), "rating", JURY, None), (None, "rating", JURY, None),
+        ((0.0, 10.0), "rating", JURY, "ratings: 0 to 10"), ((1.0, 5.0), "rating", JURY, None), (None, "rating", JURY, None),
         ((0.0, 1.0), "share", JURY, None), ((0.0, 10.0), "rating", None, None),
-        ((0.0, 2.0), "rating", replace(JURY, labels={"poor": 0, "good": 2}), "Ratings: poor (0), good (2)"),
+        ((0.0, 2.0), "rating", replace(JURY, labels={"poor": 0, "good": 2}), "ratings: poor (0), good (2)"),
     ],
 )  # fmt: skip
 def test_ratings_that_are_not_helms_are_said(scale: Any, unit: str, jury: JuryReport | None, told: str | None) -> None:

@@ -172,13 +172,14 @@ def shortened_text(text: str) -> str:
 
 @dataclass
 class LostScore:
-    """A tag, or a criterion that was decided more than once, and what it cost."""
+    """A tag, or a criterion that several answers were judged by, and what it cost."""
 
     label: str
     is_tag: bool
     judged: int = 0  # how often it was decided
     times: int = 0  # in how many answers it cost points
     points: float = 0.0  # that it cost in all
+    answers: int = field(default=0, compare=False)  # that were judged by it
 
 
 @dataclass
@@ -191,6 +192,7 @@ class LostPoints:
     def add(self, criteria: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         """The numbers of what cost this answer points."""
         lost: set[int] = set()
+        seen: set[int] = set()
         for one in criteria:
             points = points_lost(one)
             for is_tag, label in [*((True, tag) for tag in dict.fromkeys(one["tags"])), (False, one["criterion"])]:
@@ -198,6 +200,8 @@ class LostPoints:
                 if number == len(self._counted):
                     self._counted.append(LostScore(shortened_text(label), is_tag))
                 found = self._counted[number]
+                found.answers += number not in seen
+                seen.add(number)
                 if points is not None:
                     found.judged += 1
                     found.points += points
@@ -207,8 +211,8 @@ class LostPoints:
         return tuple(sorted(lost))
 
     def most(self) -> dict[int, LostScore]:
-        """Number -> what cost most, tags first; of what was decided more than once."""
-        found = [(number, one) for number, one in enumerate(self._counted) if one.times and one.judged > 1]
+        """Number -> what cost most, tags first; of what several answers have."""
+        found = [(number, one) for number, one in enumerate(self._counted) if one.times and one.answers > 1]
         found.sort(key=lambda one: (-one[1].points, one[1].label))
         tags, texts = ([one for one in found if one[1].is_tag is kind][:MAX_LOST] for kind in (True, False))
         return dict([*tags, *texts])

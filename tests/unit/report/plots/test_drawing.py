@@ -187,9 +187,10 @@ def of(text: str) -> bytes:
     return png(drawn(words(4, 30, text), width=400))
 
 
-def test_words_are_drawn_as_they_are() -> None:
+def test_letters_that_the_font_does_not_have_are_spelled() -> None:
     assert of("plain") != of("plait")
     assert of("café Ж") != of("cafe X")
+    assert of("中") == of(r"\u4e2d")
     assert of("$x$") != of("x")
 
 
