@@ -82,16 +82,20 @@ def test_what_another_try_resolves_costs_nothing(tmp_path: Path) -> None:
 
 
 READ = [Fault(kind, FOR_EVER) for kind in ("length and chunks", "line feeds")]
+MALFORMED = [Fault(kind, FOR_EVER) for kind in ("two lengths", "broken gzip", "no http")]
 
 
-def test_what_other_clients_read_is_read_at_once(tmp_path: Path) -> None:
-    with FaultEndpoint([*READ, None], BODY_CANARY) as endpoint:
+def test_what_no_retry_mends_is_not_paid_again_and_again(tmp_path: Path) -> None:
+    """And what other clients read is read at once."""
+    with FaultEndpoint([*READ, None, *MALFORMED, None, None], BODY_CANARY) as endpoint:
         outcome = run(tmp_path / "out", endpoint, parallelism=8)
-        assert outcome.returncode == 0, outcome.stderr
+        assert outcome.returncode == 1, outcome.stderr
         for prompt, line in lines(outcome):
             fault = endpoint.fault_for(prompt)
-            assert line["completion"] == "B", fault
-            assert endpoint.seen[prompt] == 1, fault
+            malformed = fault in MALFORMED
+            assert line["completion"] == (None if malformed else "B"), fault
+            assert endpoint.seen[prompt] == 1 + malformed, fault
+            assert ("asked for 2 times at most" in str(line["error"])) is malformed
 
 
 def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None:
@@ -104,10 +108,7 @@ def test_an_answer_that_comes_twice_answers_one_question(tmp_path: Path) -> None
 
 
 REFUSED = [Fault(status, FOR_EVER) for status in (202, 400, 403, 404, 413, 422, 501)]
-LOST = (
-    "closes", "not json", "no choices", "provider error", "null message", "not finite", "two lengths", "broken gzip",
-    "no http",
-)  # fmt: skip
+LOST = ("closes", "not json", "no choices", "provider error", "null message", "not finite")
 GIVEN_UP = [Fault(kind, FOR_EVER) for kind in (500, *LOST)]
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from eval_factory.endpoint import retrying_client
 from eval_factory.endpoint.connections import MAX_ANSWERS, NOT_UNIQUE
+from eval_factory.endpoint.http_wire import LARGE_AT_ONCE, MAX_BODY
 from eval_factory.endpoint.replies import RequestFailed
 from faults.wire_endpoint import AT_ONCE, Asker, Give, Later, Send, WireEndpoint, http, the_answer_alone
 from integration.support import more_data
+from programs import ran
 from token_answers import forget_proxies_and_certificates
 
 QUESTIONS = 3000
@@ -208,3 +215,37 @@ def line_feeds(answer: bytes, send: Send, later: Later, source: Random) -> None:
 
 
 LENGTH, CHUNKED = "Content-Length: {length}", "Transfer-Encoding: chunked"
+
+
+def large(status: str, coding: str | None) -> Give:
+    """Answers of 60 MiB; that to question 0 is a usual one."""
+    body = b"a" * (60 << 20)
+    lines: tuple[str, ...] = ()
+    if coding:
+        body, lines = gzip.compress(body), (f"Content-Encoding: {coding}",)
+    sent = http(body, f"Content-Length: {len(body)}", *lines).replace(b"200 OK", status.encode(), 1)
+
+    def give(answer: bytes, send: Send, later: Later, source: Random) -> None:
+        send(answer if b'"content": "0"' in answer else sent)
+
+    return give
+
+
+NO_JSON = "the answer is not JSON"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what a process ever had from Linux's /proc")
+@pytest.mark.parametrize(("way", "give", "said"), [
+    ("loop", large("200 OK", None), NO_JSON), ("thread", large("200 OK", "gzip"), NO_JSON),
+    pytest.param("loop", large("500 Error", None), "HTTP 500: an error of 62914560 bytes", marks=pytest.mark.more_data),
+], ids=["loop", "packed, thread", "errors"])  # fmt: skip
+def test_large_answers_share_what_they_may_hold(way: str, give: Give, said: str) -> None:
+    """12 of 60 MiB each: 720 MiB, several times over while they are read. All are read, a few at a time."""
+    with WireEndpoint(give) as endpoint:
+        script = Path(__file__).with_name("large_answers.py")
+        done = ran([sys.executable, str(script), way, endpoint.url], PYTHONPATH=os.pathsep.join(sys.path))
+        assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert sum(told["came"].values()) == told["came"][said] == 12
+    assert told["then"] == "0"
+    assert told["after"] - told["before"] < 6 * LARGE_AT_ONCE * (MAX_BODY >> 20)

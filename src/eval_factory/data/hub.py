@@ -79,6 +79,7 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
 
     scripts, program = _scripts(repository), ""
     copy = workspace.with_name(f"{workspace.name}-data") / repository.name
+    level, bars = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
     datasets.logging.set_verbosity_error()
     datasets.disable_progress_bars()
     try:
@@ -97,6 +98,9 @@ def _build(repository: Path, dataset: HubDataset, workspace: Path) -> tuple[Path
         raise PrerequisiteError(f"{dataset.id}: cannot be prepared: {reason}") from error
     finally:
         shutil.rmtree(copy.parent, ignore_errors=True)
+        datasets.logging.set_verbosity(level)
+        if not bars:
+            datasets.enable_progress_bars()
     return Path(builder.cache_dir), str(builder.config.name), str(builder.config.version or "0.0.0")
 
 

@@ -19,7 +19,7 @@ from urllib3.util import Url, parse_url
 
 from eval_factory import __version__
 from eval_factory.endpoint import bridge
-from eval_factory.endpoint.http_wire import CUT, Reply, TransportError, Wire, tls_failed
+from eval_factory.endpoint.http_wire import CUT, Hold, Reply, TransportError, Wire, tls_failed
 from eval_factory.endpoint.openai_api import json_text
 from eval_factory.endpoint.proxies import certificates, proxy_for, tls_context
 
@@ -28,6 +28,7 @@ OTHER_ADDRESS_S = 0.25  # a host's next address is tried beside the one before a
 MAX_ANSWERS = 100  # of one connection: no more are shifted by an answer that nobody asked for
 PROXY_LOGIN = 407
 NOT_IN_TIME = "no connection in time"
+PERHAPS_TLS = "if TLS is spoken there, the address has to begin with https://"
 PROXY_FAILED = "the proxy refused or could not be reached"
 NOT_UNIQUE = (
     "the endpoint gives the same id to answers to different questions: answers that nobody asked for cannot be"
@@ -82,6 +83,7 @@ class Transport:
         self._ids_are_unique, self._suspected = True, set[int]()
         """Whether ids tell an answer from another, as far as is known; hashes of those that came twice."""
         self._context: ssl.SSLContext | None = None
+        self._has_answered = False
 
     def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """POST a JSON body. Raises TransportError: within the attempt's time no complete answer came."""
@@ -104,6 +106,7 @@ class Transport:
 
     async def _attempt(self, request: bytes, question: bytes) -> Reply:
         wire: Wire | None = None
+        hold = Hold()
 
         def late() -> TransportError:
             silent = wire is None or not wire.has_begun
@@ -112,14 +115,21 @@ class Transport:
         try:
             with _Deadline(self.timeout_s, late):
                 wire = self._usable() or await self._connected()
-                await wire.exchange(request)
-                body = wire.body()
+                await wire.exchange(request, hold)
+                body = await wire.body(hold)
                 if question and wire.status < 300 and self._is_stray(wire, question, body):
                     wire.close()
                     raise TransportError("an answer came that was given before, to another question", stray=True)
-                return Reply(wire.status, wire.headers(), body)
+                self._has_answered = True
+                return Reply(wire.status, wire.headers(), body, hold)
         except _LoginWantedError:
             return Reply(PROXY_LOGIN, {}, b"")
+        except BaseException as error:
+            hold.end()
+            is_cut = isinstance(error, TransportError) and error.silent and str(error) == CUT
+            if is_cut and self._scheme == "http" and self._proxy is None and not self._has_answered:
+                raise TransportError(f"{CUT}; {PERHAPS_TLS}", silent=True) from None
+            raise
         finally:
             if wire is not None and wire.is_open and wire.answers < MAX_ANSWERS:
                 self._idle.append(wire)
@@ -180,7 +190,7 @@ class Transport:
             name = f"[{self._host}]" if ":" in self._host else self._host
             target = f"{name}:{self._port}"
             lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}", *map(": ".join, _proxy_fields(proxy)), "", ""]
-            await wire.exchange("\r\n".join(lines).encode("latin-1"), tunnel=True)
+            await wire.exchange("\r\n".join(lines).encode("latin-1"), Hold(), tunnel=True)
         except TransportError as error:
             raise TransportError(PROXY_FAILED, unreachable=True) from error
         if wire.status == PROXY_LOGIN:

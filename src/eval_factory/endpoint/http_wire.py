@@ -12,22 +12,28 @@ import io
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import httptools
 import urllib3
 from urllib3.util.wait import wait_for_read
 
 from eval_factory.core.foreign_text import one_line
+from eval_factory.endpoint import bridge
 from eval_factory.endpoint.proxies import certificates_hint
 
 READ_SIZE = 1 << 16
 MAX_BODY = 64 << 20  # no answer of a language model is that large; what is would fill the disk
+FREE_BODY, LARGE_AT_ONCE = 1 << 20, 2
+"""What is larger than the first is read, and handled, so many at a time in this process: 128 MiB together."""
+MAX_MALFORMED = 2
+"""So often a request is sent whose answers are malformed: the server of a gateway that answers next may do better."""
 
 CUT = "the connection was closed before the whole answer came"
 _TOO_LARGE = f"the answer is larger than {MAX_BODY >> 20} MiB"
+PAID_AGAIN = f"asked for {MAX_MALFORMED} times at most: the next would be paid, and most likely be the same"
 WANTS_TLS = "what answers there speaks TLS: the address has to begin with https://"
 
 _LENIENT = {
@@ -56,6 +62,35 @@ class TransportError(Exception):
         self.status, self.headers, self.said = status, headers, said
 
 
+class MalformedAnswerError(TransportError):
+    """The server makes its answer so: the next would most likely be the same."""
+
+    def __init__(self, message: str, *, silent: bool = False) -> None:
+        super().__init__(f"{message}; {PAID_AGAIN}", silent=silent)
+
+
+class Hold:
+    """The slot of a large answer among those that are in memory at once."""
+
+    _slots: ClassVar[asyncio.Semaphore] = asyncio.Semaphore(LARGE_AT_ONCE)
+
+    def __init__(self) -> None:
+        self._has_slot = False
+
+    async def take(self) -> None:
+        if not self._has_slot:
+            await Hold._slots.acquire()
+            self._has_slot = True
+
+    def end(self) -> None:
+        """Whoever asked has read it, or it is given up."""
+        if self._has_slot:
+            self._has_slot = False
+            bridge.the_loop().call_soon_threadsafe(Hold._slots.release)
+
+    __del__ = end
+
+
 @dataclass(frozen=True)
 class Reply:
     """A whole HTTP answer."""
@@ -63,6 +98,7 @@ class Reply:
     status: int
     headers: Mapping[str, str]  # names in small letters; of lines with the same name the last
     data: bytes
+    hold: Hold = field(default_factory=Hold, compare=False)
 
 
 class Wire(asyncio.Protocol):
@@ -77,23 +113,30 @@ class Wire(asyncio.Protocol):
         """Whether the status of an answer came."""
         self._transport: Any = None
         self._came: asyncio.Future[None] | None = None
-        """Of the request that is asked: done when its answer is complete, or none."""
+        """Of the request that is asked: done when its answer is complete, or none, or is large."""
 
-    async def exchange(self, request: bytes, *, tunnel: bool = False) -> None:
+    async def exchange(self, request: bytes, hold: Hold, *, tunnel: bool = False) -> None:
         """Send a request, and read its answer. `tunnel`: the answer has no body where it is good.
 
         Raises TransportError: no whole one came.
         """
+        loop = asyncio.get_running_loop()
         self.status, self.size, self.lines, self._parts = 0, 0, list[tuple[bytes, bytes]](), list[bytes]()
         self._names, self._is_tunnel = set[bytes](), tunnel
-        self._has_head = self._is_whole = self.has_begun = False
+        self._has_head = self._is_whole = self._may_be_large = self.has_begun = False
         self._error: TransportError | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_LENIENT)
-        self._came = asyncio.get_running_loop().create_future()
+        self._came = loop.create_future()
         try:
             self._transport.write(request)
             await self._came
+            if not self._is_over:  # it is large
+                await hold.take()
+                self._may_be_large, self._came = True, loop.create_future()
+                self._transport.resume_reading()
+                if not self._is_over:
+                    await self._came
             if self._error is not None:
                 raise self._error
             self.answers += 1
@@ -104,7 +147,7 @@ class Wire(asyncio.Protocol):
             if not self._is_whole or self._transport.get_write_buffer_size():
                 self.is_open = False
 
-    def body(self) -> bytes:
+    async def body(self, hold: Hold) -> bytes:
         """The body without its content coding, in which far more bytes may be hidden than came."""
         parts, self._parts = self._parts, []
         body = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -119,9 +162,11 @@ class Wire(asyncio.Protocol):
                 parts.append(chunk)
                 size += len(chunk)
                 if size > MAX_BODY:
-                    raise TransportError(_TOO_LARGE)
+                    raise MalformedAnswerError(_TOO_LARGE)
+                if self.size + size > FREE_BODY:
+                    await hold.take()
         except urllib3.exceptions.HTTPError as error:
-            raise TransportError("the answer is not in the Content-Encoding that it names") from error
+            raise MalformedAnswerError("the answer is not in the Content-Encoding that it names") from error
         return b"".join(parts)
 
     def headers(self) -> dict[str, str]:
@@ -156,19 +201,23 @@ class Wire(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail("the answer changes to another protocol")
+            self._fail(MalformedAnswerError("the answer changes to another protocol"))
         except httptools.HttpParserError as error:
             if self._is_whole:
                 self.is_open = False
             elif self._parser.get_status_code():
-                self._fail(one_line(f"the answer is not valid HTTP: {error.__context__ or error}"))
+                said = one_line(f"the answer is not valid HTTP: {error.__context__ or error}")
+                self._fail(MalformedAnswerError(said))
             elif data.startswith(_TLS_RECORDS):
-                self._fail(WANTS_TLS, unreachable=True)
+                self._fail(TransportError(WANTS_TLS, unreachable=True))
             else:
-                self._fail("what came is no HTTP", silent=True)
+                self._fail(MalformedAnswerError("what came is no HTTP", silent=True))
         if self.size > MAX_BODY:
-            self._fail(_TOO_LARGE)
+            self._fail(MalformedAnswerError(_TOO_LARGE))
         if self._is_over:
+            self._tell()
+        elif self.size > FREE_BODY and not self._may_be_large:
+            self._transport.pause_reading()
             self._tell()
 
     def eof_received(self) -> None:
@@ -177,7 +226,7 @@ class Wire(asyncio.Protocol):
         if self._came is not None and not self._is_over:
             self._is_whole = self._has_head and not self._names & _LENGTHS
             if not self._is_whole:
-                self._fail(CUT, silent=not self._parser.get_status_code())
+                self._fail(TransportError(CUT, silent=not self._parser.get_status_code()))
             self._tell()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -186,7 +235,8 @@ class Wire(asyncio.Protocol):
             self._read_the_rest()
         if self._came is not None and not self._is_over:
             silent, of_tls = not self._parser.get_status_code(), isinstance(error, ssl.SSLError)
-            self._fail(tls_failed(error) if of_tls else CUT, unreachable=silent and of_tls, silent=silent)
+            said = tls_failed(error) if of_tls else CUT
+            self._fail(TransportError(said, unreachable=silent and of_tls, silent=silent))
             self._tell()
 
     # llhttp calls these.
@@ -224,9 +274,9 @@ class Wire(asyncio.Protocol):
     def _is_over(self) -> bool:
         return self._is_whole or self._error is not None
 
-    def _fail(self, message: str, *, unreachable: bool = False, silent: bool = False) -> None:
+    def _fail(self, error: TransportError) -> None:
         self.is_open = False
-        self._error = self._error or TransportError(message, unreachable=unreachable, silent=silent)
+        self._error = self._error or error
 
     def _tell(self) -> None:
         if self._came is not None and not self._came.done():

@@ -47,8 +47,11 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
         pause = _until(known.get(f"{prefix}retry-after")) if milliseconds is None else milliseconds / 1000
         if pause is not None:
             return pause
-    resets = (_until(value) for name, value in known.items() if "ratelimit" in name and "reset" in name)
-    return max((pause for pause in resets if pause is not None), default=None)
+    resets = {name: _until(value) for name, value in known.items() if "ratelimit" in name and "reset" in name}
+    left = {name: _number(known.get(name.replace("reset", "remaining"))) for name in resets}
+    used_up = [pause for name, pause in resets.items() if pause is not None and left[name] == 0]
+    unknown = [pause for name, pause in resets.items() if pause is not None and left[name] is None]
+    return max(used_up or unknown, default=None)  # a limit with something left asks for nothing, however long its day
 
 
 def _until(value: str | None) -> float | None:

@@ -24,7 +24,7 @@ from eval_factory.core.nouns import AttemptState
 from eval_factory.endpoint import bridge, media, openai_api, replies
 from eval_factory.endpoint.connections import PROXY_LOGIN, Transport
 from eval_factory.endpoint.endpoint_settings import EndpointSettings
-from eval_factory.endpoint.http_wire import Reply, TransportError
+from eval_factory.endpoint.http_wire import MAX_MALFORMED, MalformedAnswerError, Reply, TransportError
 from eval_factory.endpoint.limits import asked_pause
 from eval_factory.endpoint.replies import Changes, EndpointUnusable, RequestFailed
 from eval_factory.endpoint.servers import Server, Servers, Turn
@@ -121,7 +121,7 @@ class _Tries:
         self._retries, self._waits = retries, retries.new(total=None, backoff_max=10.0)
         self._silent_since: float | None = None
         self._limited_since: float | None = None
-        self.moves = 0
+        self._malformed = self.moves = 0
 
     def pause_after(self, error: TransportError, server: Server, *, was_there: bool) -> float | None:
         """Seconds to the next try; None where there is none.
@@ -133,6 +133,9 @@ class _Tries:
         now = time.monotonic()
         if error.stray:
             return 0.0
+        self._malformed += isinstance(error, MalformedAnswerError)
+        if self._malformed >= MAX_MALFORMED:
+            return None
         self._limited_since = (self._limited_since or now) if error.status == 429 else None
         self._silent_since = (self._silent_since or now) if error.silent else None
         is_limited = self._limited_since is not None and server.tolerates_limit(self._limited_since)
@@ -331,6 +334,12 @@ class RetryingClient:
         return reply
 
     def _usable(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
+        try:
+            return self._completion(reply, sent, turn)
+        finally:
+            reply.hold.end()
+
+    def _completion(self, reply: Reply, sent: Mapping[str, Any], turn: Turn) -> openai_api.Completion:
         if 200 <= reply.status < 300:
             try:
                 return self._reader.answer(reply)

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter
 from typing_extensions import Self
 
+from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
 from eval_factory.executors.process import start_with_input
 
@@ -113,9 +114,15 @@ class LocalRuns:
     def begin(self, runs: Sequence[RunSpec]) -> None:
         for run in runs:
             argv = [*self._argv, str(os.getpid())]
-            self._processes[run.name] = start_with_input(
-                argv, self._env, RUN_SPEC.dump_json(run).decode(), log=self._log
-            )
+            try:
+                self._processes[run.name] = start_with_input(
+                    argv, self._env, RUN_SPEC.dump_json(run).decode(), log=self._log
+                )
+            except OSError as error:  # no more processes, or no memory for one
+                raise PrerequisiteError(
+                    f"{run.name}: no process can be started: {error.strerror or error}; run the same command again"
+                    " where there is room for it: what was answered is kept"
+                ) from error
             self._new.add(run.name)
 
     def look(self, seconds: float = 0.0) -> Mapping[str, RunState]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -35,10 +36,12 @@ _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
 ASKED_EVERY_S, WATCHED_EVERY_S, MAX_ANSWER_S = 0.2, 2.0, 10.0
 TO_BE_GONE_S, COPY_S = 5.0, 2.0  # beyond the grace that the server itself has; for its last lines when it has ended
-MAX_TRIES = 200
+MAX_PORTS, MAX_TRIES = 5, 200
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 """Below those that systems give to connections of their own, so that none takes it between now and its use."""
 LAST_LINES = 5
+TOKEN = "EVAL_FACTORY_SERVER"  # noqa: S105 - the name of a variable
+"""By which the processes of a server are known again: they inherit it."""
 _STARTING, _READY, OUT = "starting", "ready", "out"
 """What has become of a server. STARTING: also again; OUT: it is not started again."""
 _Say = Callable[[str], None]
@@ -159,6 +162,13 @@ class ServedModel(AbstractContextManager["ServedModel"]):
             self._tick()
             time.sleep(ASKED_EVERY_S)
             self._take_reports()
+        for one in self._servers:
+            if one.state == _READY and self._spec.launch and not self._answers(one.address):
+                one.stop()
+                one.state, one.why = OUT, (
+                    f"{one.called} is ready at {one.address}, and does not answer from here; have it listen on all"
+                    f" addresses of its machine (--host 0.0.0.0); its log: {one.log}"
+                )  # fmt: skip
         if not self.addresses:
             raise ServerFailedError(self._servers[0].why)
         self._report_left_out()
@@ -197,15 +207,26 @@ class ServerGuard:
 
     def serve(self) -> None:
         """Until it is to end. Raises PrerequisiteError: it did not get ready, or is not started again."""
-        port, most = free_port(), self._order["max_restarts"]
-        why = self._served_at(port)
+        why: str | None = None
+        for _ in range(MAX_PORTS):
+            port = free_port()
+            why = self._served_at(port)
+            if why is not None:
+                break
+            _say(text=f"{self._its}: somebody else has taken port {port}; another is tried")
+        most = self._order["max_restarts"]
         for number in range(1, most + 1):
-            if self._over:
-                return
-            _say(text=f"{self._its} {why}; it is started again ({number} of {most})", state=_STARTING, why=why)
+            if why is None or self._over:
+                break
+            text = f"{self._its} {why}; it is started again ({number} of {most})"
+            _say(text=text, state=_STARTING, why=why)
             why = self._served_at(port)  # whoever asks it finds it again
         if self._over:
             return
+        if why is None:
+            raise PrerequisiteError(
+                f"{self._its} was not started: other programs take its port; run the same command again"
+            )
         raise PrerequisiteError(
             f"{self._its} {why}, and is not started again (serve.max_restarts: {most}); its log: {self._order['log']};"
             " what was answered is kept: correct it, then run the same command again"
@@ -217,40 +238,44 @@ class ServerGuard:
         if self._process is not None:
             end_group(self._process, self._order["stop_grace_s"])
 
-    def _served_at(self, port: int) -> str:
-        """How it was lost after it was ready. Raises PrerequisiteError: it did not get ready."""
-        log, started = Path(self._order["log"]), time.monotonic()
+    def _served_at(self, port: int) -> str | None:
+        """How it was lost after it was ready; None: somebody else has the port.
+        Raises PrerequisiteError: it did not get ready."""
+        log, token, started = Path(self._order["log"]), uuid.uuid4().hex, time.monotonic()
         tail: deque[str] = deque(maxlen=TAIL_LINES)
         host = socket.gethostname()
         host, place = (_LOOPBACK, "") if host == self._order["asked_from"] else (host, f" of {host}")
         _say(text=f"starting {self._its} on port {port}{place}; its log: {log}")
-        process = self._process = self._started(port)
+        process = self._process = self._started(port, token)
         words = (process.stdout, self._log, Redactor(self._order["secrets"]), tail)
         copier = threading.Thread(target=copy_lines, args=words, daemon=True)
         copier.start()
         url = self._filled(self._order["health"], port)
         failed = self._until_ready(process, url, started)
-        lost = ""
-        if failed is None:
+        lost, taken = "", failed is None and is_somebody_elses(urlsplit(url).port or port, token)
+        if failed is None and not taken:
             text = f"{self._its} is ready after {time.monotonic() - started:.0f} s"
             _say(text=text, state=_READY, address=f"http://{host}:{port}")
             lost = self._until_gone(process, url)
+        ended = process.poll() is not None
         end_group(process, self._order["stop_grace_s"])  # what it has started is nothing without it
         copier.join(COPY_S)
         _say(group=None)
+        if taken or (failed and ended and not self._over and not is_free(port)):  # nothing of ours is left
+            return None
         if failed is None:
             return lost
         lines = [line for line in tail if line.strip()][-LAST_LINES:]  # its last output, of this start
         last = "\n    ".join(["\n  its last lines:", *lines]) if lines else ""
         raise PrerequisiteError(f"{self._its} {failed}{last}")
 
-    def _started(self, port: int) -> subprocess.Popen[str]:
+    def _started(self, port: int, token: str) -> subprocess.Popen[str]:
         words = [self._filled(word, port) for word in self._order["words"]]
         settings = {name: self._filled(value, port) for name, value in self._order["settings"].items()}
         try:
             process = subprocess.Popen(
                 words,
-                env={**os.environ, **settings},
+                env={**os.environ, **settings, TOKEN: token},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -330,6 +355,26 @@ def is_free(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def is_somebody_elses(port: int, token: str, proc: Path = Path("/proc")) -> bool:
+    """Whether a port that answers is known to be of another program than who inherited the token. False where the
+    system does not say.
+    """
+    rows: list[list[str]] = []
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            rows += map(str.split, (proc / "net" / name).read_text("ascii").splitlines()[1:])
+    listen = [row for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port]
+    sockets = {f"socket:[{row[9]}]" for row in listen if int(row[7]) == os.getuid()}
+    if not sockets:  # root's may pass on to a container that is ours
+        return bool(listen) and all(row[7] != "0" for row in listen)
+    ours = []
+    for process in proc.glob("[0-9]*"):
+        with suppress(OSError):
+            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+                ours.append(f"{TOKEN}={token}".encode() in (process / "environ").read_bytes().split(b"\0"))
+    return bool(ours) and not any(ours)
 
 
 def _how_it_ended(code: int) -> str:

@@ -64,15 +64,18 @@ def test_a_certificate_that_is_not_trusted_is_named_with_its_remedy(url: str, tm
         assert "(certifi)" in str(raised.value)
 
 
-def test_the_wrong_scheme_is_named(pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where TLS is spoken to a port that is plain; servers of TLS hang up on who is plain, or answer with an alert."""
+def test_the_wrong_scheme_is_named(url: str, pem: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """TLS on a port that is thought to be plain, whose server hangs up, and the other way round."""
     monkeypatch.setenv(CERTIFICATE_VARIABLES[0], str(pem[0]))
     plain = Server(("127.0.0.1", 0), Answers)
     serving(plain)
-    wrong = f"https://127.0.0.1:{plain.server_address[1]}/token"
-    with pytest.raises(TransportError, match="speaks no TLS: the address has to begin with http://") as raised:
-        Transport(wrong, timeout_s=5).post(wrong, {})
-    assert raised.value.unreachable
+    for wrong, said in (
+        (url.replace("https:", "http:"), "if TLS is spoken there, the address has to begin with https://"),
+        (f"https://127.0.0.1:{plain.server_address[1]}/token", "speaks no TLS: the address has to begin with http://"),
+    ):
+        with pytest.raises(TransportError, match=said) as raised:
+            Transport(wrong, timeout_s=5).post(wrong, {})
+        assert raised.value.silent
     plain.shutdown()
     plain.server_close()
 

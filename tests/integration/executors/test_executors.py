@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eval_factory.core.errors import BusyError
+from eval_factory.core.errors import BusyError, PrerequisiteError
 from eval_factory.core.rundir import RunDir, SuiteDir
 from eval_factory.executors.runs import Ended, Executor, LocalRuns, Lost, RunSpec, RunState, Started
 from eval_factory.executors.slurm import Slurm
@@ -180,6 +181,21 @@ def test_where_nothing_was_begun_nothing_is_known_ended_or_cleaned(trial: Trial)
     trial.executor.clean_up()
     trial.executor.clean_up()
     assert trial.executor.look() == {}
+
+
+def test_a_process_that_cannot_be_started_is_said_and_the_others_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def popen(*_: object, **__: object) -> subprocess.Popen[bytes]:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    runs = [RunSpec(name, "run.yml", str(tmp_path / "log"), str(tmp_path / "end.json")) for name in ("t/a", "t/b")]
+    with LocalRuns([sys.executable, "-c", ""], ENV, tmp_path / "host.log") as executor:
+        executor.begin(runs[:1])
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        with pytest.raises(PrerequisiteError, match="t/b: no process can be started: Resource temporarily unavailable"):
+            executor.begin(runs[1:])
+        assert [*executor.look()] == ["t/a"]
 
 
 def test_each_ends_with_its_own_code_and_says_why_in_its_log(trial: Trial) -> None:

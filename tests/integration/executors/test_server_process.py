@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from eval_factory.executors.served import ServedModel, ServerFailedError, ServerSpec
+from eval_factory.core.errors import PrerequisiteError
+from eval_factory.executors import served
+from eval_factory.executors.served import ServedModel, ServerFailedError, ServerGuard, ServerSpec, answers, free_port
 from integration.support import is_running, wait_until
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -119,6 +124,38 @@ def test_one_that_hangs(tmp_path: Path) -> None:
     assert not any(map(is_running, pids(tmp_path)))
 
 
+@pytest.mark.parametrize("words", [["slow=0"], ["slow=30"]], ids=["which cannot have it", "which is slow"])
+def test_a_port_that_somebody_else_takes(tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """The other one answers the health URL, too. Nothing but the test has the server begin at a port that is taken."""
+    port, free, mine, others = free_port(), free_port(), tmp_path / "mine", tmp_path / "others"
+    mine.mkdir()
+    others.mkdir()
+    ports = iter([port, free])
+    spec = spec_of(mine, *(f"{word}@{port}" for word in words), max_restarts=0)
+    order = {**asdict(spec), "called": "the server", "replica": 0, "log": str(mine / "log"), "asked_from": "here"}
+    argv = [sys.executable, str(TESTS / "model_server.py"), str(port), str(others)]
+    with subprocess.Popen(argv) as other, pytest.MonkeyPatch.context() as patch:
+        wait_until(lambda: answers(f"http://127.0.0.1:{port}/health"))
+        patch.setattr(served, "free_port", lambda: next(ports))
+        guard = ServerGuard(order, io.StringIO())
+
+        def serve() -> None:
+            with suppress(PrerequisiteError):  # it is ended before the guard sees that it is ready
+                guard.serve()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        wait_until(lambda: answers(f"http://127.0.0.1:{free}/health"))
+        guard.end_with(io.BytesIO())
+        thread.join()
+        assert is_running(other.pid)
+        other.kill()
+    said = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    assert {"text": f"the server: somebody else has taken port {port}; another is tried"} in said
+    assert [one["address"].rpartition(":")[2] for one in said if "address" in one] in ([], [str(free)])
+    assert not any(map(is_running, pids(mine)))
+
+
 def test_of_three_the_one_that_dies_comes_back_at_its_port_and_the_others_are_asked_meanwhile(tmp_path: Path) -> None:
     said: list[str] = []
     with ServedModel(spec_of(tmp_path, replicas=3, settings={"NUMBER": "{replica}"}), said.append) as server:
@@ -171,6 +208,13 @@ def test_what_looks_after_a_server_is_killed(tmp_path: Path) -> None:
         with pytest.raises(ServerFailedError, match="small is gone"):
             server.wait_until_ready()
     wait_until(lambda: not any(map(is_running, pids(tmp_path))))
+
+
+def test_one_on_another_machine_that_cannot_be_asked_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "answers", lambda _url: False)  # of this process; its guard asks it too
+    said = failure(tmp_path, launch=("env",))
+    assert "small is ready at http://" in said
+    assert ", and does not answer from here; have it listen on all" in said
 
 
 def test_nothing_is_left_when_its_owner_is_killed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import datasets
 import pytest
 
 from eval_factory.core.errors import ConfigError, PrerequisiteError
@@ -17,7 +18,9 @@ from published_rows import afrimed_row, careqa_row, medxpertqa_row, write_csv, w
 def test_a_folder_becomes_a_bundle(tmp_path: Path) -> None:
     given, root = folder_to_import(tmp_path / "given"), tmp_path / "bundle"
     said: list[str] = []
+    before = datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()
     manifest = import_folder(given, root, sources(), said.append)
+    assert (datasets.logging.get_verbosity(), datasets.are_progress_bars_disabled()) == before
     assert manifest.tasks == ["questions", "notes", "calc"]
     assert not compare_files(root, read_manifest(root))
     assert read_file_list(root / "file_lists/notes.json") == ["B - 2.txt", "a 1.txt"]  # by bytes, as git sorts

@@ -154,7 +154,7 @@ def test_headers(sent: bytes, status: int, data: bytes, headers: dict[str, str])
 def test_what_is_not_coded_as_it_says_is_refused() -> None:
     """Its end is known, so that the connection is used again."""
     first, rest = ours(Server(answer("Content-Encoding: gzip", TWO, body=b"ab")))
-    assert first == "the answer is not in the Content-Encoding that it names"
+    assert first.startswith("the answer is not in the Content-Encoding that it names; ")
     assert rest == (b"{}", 1)
 
 
@@ -168,5 +168,5 @@ def test_an_answer_has_a_largest_size(more: int, packed: bool, monkeypatch: pyte
     sent = answer(*coding, f"Content-Length: {len(body)}", body=body)
     ends = bool(more) and not packed  # of a packed one the end is known: the connection is used again
     first, (_, connections) = ours(Server(sent, hangs_up=ends))
-    assert first == (http_wire._TOO_LARGE if more else (200, b"a" * size))
+    assert first == (f"{http_wire._TOO_LARGE}; {http_wire.PAID_AGAIN}" if more else (200, b"a" * size))
     assert connections == 1 + ends

@@ -53,8 +53,15 @@ def test_points_in_time() -> None:
     assert asked_pause({"anthropic-ratelimit-requests-reset": "2020-01-01T00:00:00Z"}) == 0
 
 
-def test_of_several_limits_the_last_to_be_over_counts() -> None:
-    assert asked_pause({"x-ratelimit-reset-requests": "2s", "x-ratelimit-reset-tokens": "50s"}) == 50
+def test_of_several_limits_that_which_is_used_up_counts() -> None:
+    resets = {"x-ratelimit-reset-requests": "2s", "x-ratelimit-reset-tokens": "50s"}
+    assert asked_pause(resets) == 50
+    assert asked_pause({**resets, "x-ratelimit-remaining-requests": "0", "x-ratelimit-remaining-tokens": "70"}) == 2
+    assert asked_pause({**resets, "x-ratelimit-remaining-requests": "5"}) == 50
+    day = {"x-ratelimit-reset-requests": "5h0m0s", "x-ratelimit-remaining-requests": "900"}
+    assert asked_pause({**day, "x-ratelimit-remaining-tokens": "70", "x-ratelimit-reset-tokens": "50s"}) is None
+    both = {"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "4"}
+    assert asked_pause({**both, "anthropic-ratelimit-tokens-reset": "40"}) == 4
 
 
 CHAT = {"messages": [{"role": "system", "content": "x" * 40}, {"role": "user", "content": "é" * 20}], "max_tokens": 7}
