@@ -69,11 +69,12 @@ class CellEnd:
 
 
 def end_of(returncode: int, record_file: Path) -> CellEnd:
-    """The end of a process, with what it said of it; one that was killed said nothing."""
+    """The end of a process, with what it said of it; one that was killed said nothing, nor one that could not import
+    what it needs: Python ends it with 1."""
     try:
         record: dict[str, Any] = json.loads(record_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return CellEnd(returncode)
+        return CellEnd(DEFECT_EXIT_CODE if returncode == 1 else returncode)
     error = record.get("error") or {}
     return CellEnd(
         returncode,

@@ -444,5 +444,6 @@ def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
     record.write_text(json.dumps({"error": {"type": "HelmError", "message": "no"}}))
     assert end_of(4, record) == CellEnd(4, error_type="HelmError", error="no")
     assert not end_of(4, record).has_result
+    assert end_of(1, tmp_path / "none.json") == CellEnd(70), "Python could not import it"
     record.write_text('{"stat')  # who was killed says nothing
     assert end_of(-9, record) == end_of(-9, tmp_path / "none.json") == CellEnd(-9)
