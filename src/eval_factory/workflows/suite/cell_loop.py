@@ -287,7 +287,7 @@ class CellLoop:
 
     def _take(self, states: Mapping[str, RunState], asked_to_end: Outcome | None = None) -> None:
         for name, run in list(self._running.items()):
-            state = states[name]
+            state = states.get(name)  # None: the interrupt came before the executor knew it
             if isinstance(state, Started) and run.reported != run.begun:
                 run.reported = run.begun
                 cell = cell_fields(run.planned.cell)

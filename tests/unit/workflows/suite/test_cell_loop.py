@@ -302,6 +302,19 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     assert not loop._running
 
 
+def test_an_interrupt_while_a_cell_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor does not know it yet."""
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"])
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "begin", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert [end[:2] for end in came_to(loop).values()] == [("missing", 130)] * 2
+
+
 @pytest.mark.parametrize(
     ("before", "end", "status"),
     [
