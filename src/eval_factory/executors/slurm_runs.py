@@ -214,6 +214,11 @@ class SlurmStore:
         found = starts_below(self.starts(cell_of(run.name)))
         return [path for path in found if path.name.startswith(f"w{wave.number}-")]
 
+    def has_ended(self, start: Path) -> bool:
+        """Whether its wave has recorded an end of the run, whatever the run's configuration was then."""
+        cell, wave = start.parent.relative_to(self.root / "starts"), start.name.partition("-")[0]
+        return any((self.root / "runs" / cell).glob(f"*.{wave}.end.json"))
+
 
 def starts_below(folder: Path) -> list[Path]:
     """Oldest first."""
