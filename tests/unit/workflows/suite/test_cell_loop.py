@@ -21,8 +21,10 @@ from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.run_suite import _finish
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
-from eval_factory.workflows.suite.suite_report import SuiteOptions
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+from stored_suite import cell as stored_cell
 from unit.builders import plan
 
 End = dict[str, Any]
@@ -313,6 +315,24 @@ def test_an_interrupt_while_a_cell_is_being_started(tmp_path: Path, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         loop.run()
     assert [end[:2] for end in came_to(loop).values()] == [("missing", 130)] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "interrupted", "expected"), [(0, False, 3), (4, False, 4), (70, False, 70), (4, True, 130)]
+)
+def test_a_suite_whose_table_cannot_be_written_has_its_report(
+    code: int, interrupted: bool, expected: int, tmp_path: Path
+) -> None:
+    (tmp_path / "suite_results.yaml").mkdir()
+    loop, _ = loop_of(tmp_path, ["a/medec"])
+    folder = stored_cell(tmp_path, "a", "medec", "1110").folder
+    status = RunStatus.FAILED if code else RunStatus.COMPLETE
+    loop.work.reports[0] = CellReport("a", "medec", status, folder, exit_code=code)
+    report = _finish(loop.work, interrupted=interrupted)
+    assert (report.exit_code, report.status, report.cells) == (expected, "partial", (loop.work.reports[0],))
+    assert "the table cannot be written" in report.summary.splitlines()[-1]
+    assert "the table cannot be written" in loop.work.suite.folder.log.read_text()
+    assert told(loop, "exit_code", "status")[-1] == ("suite_ended", expected, "partial")
 
 
 @pytest.mark.parametrize(
