@@ -92,7 +92,9 @@ def test_a_dry_run_returns_a_record_and_writes_nothing(tmp_path: Path, capsys: p
     assert screen.getvalue() == "warning: keys without an effect here: config.params: task\n"
     assert (capsys.readouterr().out, list(tmp_path.iterdir())) == ("", [file])
     own = {"config.type": "shc_bmt_med", "config.params.extra.data_path": str(tmp_path / "none.csv")}
-    first, *_ = api.dry_run(flags={**MINIMAL, **own}, env={}).would_stop
+    other = {"config.params.extra.stop_when.differs_from": str(tmp_path / "none")}
+    first, second = api.dry_run(flags={**MINIMAL, **own, **other}, env={}).would_stop
+    assert second.startswith("config.params.extra.stop_when.differs_from: no finished run: ")
     assert first.startswith("config.params.extra.data_path: "), "what is wrong with the user's data is told, not raised"
 
 

@@ -289,7 +289,7 @@ def show_end(report: SuiteReport, output: RunOutput) -> None:
             show_lines([*cell_lines(status), spent_line(status), *report.summary.split("\n")], output.stdout)
         if report.exit_code and not output.as_json:
             blamed = [cell for cell in report.cells if cell.exit_code == report.exit_code]
-            why = "the suite was stopped before its end"
+            why = report.summary.split("\n")[-1]  # why there is no table
             if blamed:
                 why = f"{blamed[0].name}: {one_line(blamed[0].reason or blamed[0].status)}"
             screen = lasting(sys.stderr)

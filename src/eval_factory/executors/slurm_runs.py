@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ class SlurmAsks:
 
     @classmethod
     def of(cls, run: RunSpec) -> SlurmAsks:
-        return cls(**run.asks)
+        known = {one.name for one in fields(cls)}  # a wave that another version wrote may ask for more
+        return cls(**{name: value for name, value in run.asks.items() if name in known})
 
     @property
     def servers(self) -> int:
@@ -212,6 +213,11 @@ class SlurmStore:
         """Oldest first."""
         found = starts_below(self.starts(cell_of(run.name)))
         return [path for path in found if path.name.startswith(f"w{wave.number}-")]
+
+    def has_ended(self, start: Path) -> bool:
+        """Whether its wave has recorded an end of the run, whatever the run's configuration was then."""
+        cell, wave = start.parent.relative_to(self.root / "starts"), start.name.partition("-")[0]
+        return any((self.root / "runs" / cell).glob(f"*.{wave}.end.json"))
 
 
 def starts_below(folder: Path) -> list[Path]:

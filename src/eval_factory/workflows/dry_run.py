@@ -9,7 +9,6 @@ from typing import Any, TextIO
 from eval_factory.config.evaluation import Evaluation, Request, build_evaluation
 from eval_factory.config.merge import Source
 from eval_factory.config.model import Extra
-from eval_factory.core.errors import EvalFactoryError
 from eval_factory.core.foreign_text import own_lines
 from eval_factory.core.plain_yaml import to_yaml
 from eval_factory.helm.command import command_line
@@ -29,7 +28,7 @@ from eval_factory.tasks.asked_again import (
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.context import redactor_of, show_warnings
 from eval_factory.workflows.options import DryRun, Options
-from eval_factory.workflows.stop_when import grid_line, look_for_own_files, look_to_begin_with
+from eval_factory.workflows.stop_when import faults_of_own_files, grid_line, look_to_begin_with
 
 
 def dry_run(request: Request, options: Options, *, env: Mapping[str, str], screen: TextIO) -> DryRun:
@@ -45,11 +44,7 @@ def dry_run(request: Request, options: Options, *, env: Mapping[str, str], scree
 
         text += "\n".join(job_script(evaluation, env)) + "\n"
     text = redactor_of(evaluation, env).text(text)
-    try:
-        look_for_own_files(plan)
-    except EvalFactoryError as error:
-        return DryRun(own_lines(text), tuple(str(error).split("\n  ")))
-    return DryRun(own_lines(text), ())
+    return DryRun(own_lines(text), tuple(map(str, faults_of_own_files(plan))))
 
 
 def _asked_again(extra: Extra) -> Iterator[str]:

@@ -42,7 +42,7 @@ from eval_factory.workflows.context import RunContext, lock_folder, show_warning
 from eval_factory.workflows.helm_run import EndedHelmRun, Ran, blocked_hosts, raise_for_failure, run_helm
 from eval_factory.workflows.options import Options
 from eval_factory.workflows.prepare import data_read, data_settings, find_bundle, place_data, prepare
-from eval_factory.workflows.stop_when import ask_in_looks, look_for_own_files, look_to_begin_with, with_other_run
+from eval_factory.workflows.stop_when import ask_in_looks, faults_of_own_files, look_to_begin_with, with_other_run
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,8 +158,9 @@ def launch_record(context: RunContext, plan: Plan, argv: Sequence[str]) -> dict[
 
 
 def look_for_prerequisites(plan: Plan) -> None:
-    """Raises PrerequisiteError, ConfigError: as `look_for_own_files`; or a package or the sandbox is missing."""
-    look_for_own_files(plan)
+    """Raises PrerequisiteError, ConfigError: of `faults_of_own_files`; or a package or the sandbox is missing."""
+    if faults := faults_of_own_files(plan):
+        raise faults[0]
     helm, only_generate = plan.evaluation.task.helm, plan.evaluation.run.config.params.extra.only_generate
     look_for_packages(plan.task_name, helm.run_spec, plan.upstream, only_generate=only_generate)
     if needs_sandbox(helm.run_spec, helm.arguments):

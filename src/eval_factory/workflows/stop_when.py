@@ -17,7 +17,7 @@ from eval_factory.config.evaluation import Evaluation
 from eval_factory.config.model import StopWhen
 from eval_factory.config.rules import data_faults
 from eval_factory.core import formats
-from eval_factory.core.errors import ConfigError, HelmError, PrerequisiteError
+from eval_factory.core.errors import ConfigError, EvalFactoryError, HelmError, PrerequisiteError
 from eval_factory.core.formats import rounded
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.safe_files import write_atomic
@@ -126,20 +126,23 @@ def other_run_text(plan: Plan) -> str | None:
     return json.dumps({"metric": result.main_metric, "values": dict(found.values), "prompts": prompts}, sort_keys=True)
 
 
-def look_for_own_files(plan: Plan) -> None:
-    """
-    Raises:
-        PrerequisiteError: the user's own data are not as the task needs them.
-        ConfigError: the judge's passport, or the other run, is not of this evaluation.
-    """
+def faults_of_own_files(plan: Plan) -> list[EvalFactoryError]:
+    """The user's own data are not as the task needs them; the judge's passport, or the other run, is not of this
+    evaluation."""
     extra = plan.evaluation.run.config.params.extra
-    if wrong := data_faults(plan.evaluation.task, extra):
-        raise PrerequisiteError("\n  ".join(wrong))
+    wrong = data_faults(plan.evaluation.task, extra)
+    found: list[EvalFactoryError] = [PrerequisiteError("\n  ".join(wrong))] if wrong else []
+    checks: list[Callable[[Plan], object]] = [other_run_text]
     if extra.judge_passport is not None:
         from eval_factory.scoring.judge_passports import check_passport  # few runs have one, and a dry run is quick
 
-        check_passport(plan)
-    other_run_text(plan)
+        checks.insert(0, check_passport)
+    for check in checks:
+        try:
+            check(plan)
+        except EvalFactoryError as error:
+            found.append(error)
+    return found
 
 
 def with_other_run(plan: Plan, read: DataRead) -> DataRead:

@@ -231,7 +231,7 @@ def _other_digests(rundir: RunDir, listed: Mapping[str, str], where: str) -> Ite
         if now == _MISSING:
             yield Finding(name, "", f"is missing; {where} lists it")
         elif now != digest:
-            yield Finding(name, "", f"its SHA-256 is another than in {where}")
+            yield Finding(name, "", f"its SHA-256 is {now}; {where} has {digest}")
 
 
 def _digest(rundir: RunDir, name: str) -> str:

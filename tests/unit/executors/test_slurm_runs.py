@@ -17,7 +17,16 @@ from eval_factory.core.rundir import RunSuiteDir, SuiteDir
 from eval_factory.executors import slurm_runs
 from eval_factory.executors.runs import Ended, Lost, Started, Waiting
 from eval_factory.executors.slurm import QueuedTask
-from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, active, arrays, refuse_run_in_slurm, script_of
+from eval_factory.executors.slurm_runs import (
+    RunEnd,
+    SlurmAsks,
+    SlurmStore,
+    Wave,
+    active,
+    arrays,
+    refuse_run_in_slurm,
+    script_of,
+)
 from slurm_cells import RESOURCES, ScriptedSlurm, run_of, submitted
 
 A, B, C = (run_of(name) for name in ("t/a/0", "t/b/0", "t/c/0"))
@@ -66,6 +75,12 @@ def test_waves_are_numbered_and_their_lists_are_there_first(tmp_path: Path) -> N
     assert found == [(1, 2, False), (2, 1, True)]
     assert store.task_log(first, unprobed).name == "1.log"
     assert [store.was_submitted_again(wave, run_of("t/d/9")) for wave in (first, together)] == [True, False]
+
+
+def test_what_another_version_asked_of_slurm_is_left_out() -> None:
+    run = run_of("a/b/0a1b")
+    newer = replace(run, asks={**run.asks, "something_new": 1})
+    assert SlurmAsks.of(newer) == SlurmAsks.of(run)
 
 
 def test_an_older_start_is_the_older_whatever_ended_late(tmp_path: Path) -> None:

@@ -113,12 +113,14 @@ def test_a_score_that_was_altered_together_with_its_checksums_is_found(folder: R
 
 
 def test_a_file_that_differs_from_its_checksums_is_named(folder: RunDir) -> None:
-    (folder.model_configs / "settings.json").write_text("{}", "utf-8")
+    settings = folder.model_configs / "settings.json"
+    before = sha256_of(settings)
+    settings.write_text("{}", "utf-8")
     folder.report_html.unlink()
-    found = verify(folder.root)
+    found, now = verify(folder.root), sha256_of(settings)
     assert set(found.findings) == {
-        Finding("model_configs/settings.json", "", "its SHA-256 is another than in SHA256SUMS"),
-        Finding("model_configs/settings.json", "", "its SHA-256 is another than in attestation.intoto.json"),
+        Finding("model_configs/settings.json", "", f"its SHA-256 is {now}; SHA256SUMS has {before}"),
+        Finding("model_configs/settings.json", "", f"its SHA-256 is {now}; attestation.intoto.json has {before}"),
         Finding("report.html", "", "is missing; SHA256SUMS lists it"),
         Finding("report.html", "", "is missing; attestation.intoto.json lists it"),
         Finding("report.html", "", "is missing"),
@@ -240,7 +242,8 @@ def test_a_list_of_files_does_not_lead_elsewhere(folder: RunDir) -> None:
     with folder.checksums.open("a", encoding="utf-8") as sums:
         sums.write(f"{digest}  more\n")
     found = {one.message for one in verify(folder.root).findings if one.file == "more"}
-    assert found == {"its SHA-256 is another than in SHA256SUMS"}, "and not what is in the secret file"
+    unknown = f"unknown: it leads out of the folder {folder.root}"
+    assert found == {f"its SHA-256 is {unknown}; SHA256SUMS has {digest}"}, "and not what is in the secret file"
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo"])

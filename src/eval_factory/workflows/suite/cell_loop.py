@@ -69,11 +69,12 @@ class CellEnd:
 
 
 def end_of(returncode: int, record_file: Path) -> CellEnd:
-    """The end of a process, with what it said of it; one that was killed said nothing."""
+    """The end of a process, with what it said of it; one that was killed said nothing, nor one that could not import
+    what it needs: Python ends it with 1."""
     try:
         record: dict[str, Any] = json.loads(record_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return CellEnd(returncode)
+        return CellEnd(DEFECT_EXIT_CODE if returncode == 1 else returncode)
     error = record.get("error") or {}
     return CellEnd(
         returncode,
@@ -286,7 +287,7 @@ class CellLoop:
 
     def _take(self, states: Mapping[str, RunState], asked_to_end: Outcome | None = None) -> None:
         for name, run in list(self._running.items()):
-            state = states[name]
+            state = states.get(name)  # None: the interrupt came before the executor knew it
             if isinstance(state, Started) and run.reported != run.begun:
                 run.reported = run.begun
                 cell = cell_fields(run.planned.cell)

@@ -41,12 +41,17 @@ def run_cell(spec: RunSpec, screen: TextIO) -> int:
     except BaseException as error:
         record = failure_record(error, code_of_error(error))
         screen.write(f"{record['error']['message']}\n")
-        if record["exit_code"] == DEFECT_EXIT_CODE:  # what nobody expected: for whoever reads the log
-            redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
-            screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
+        if record["exit_code"] == DEFECT_EXIT_CODE:
+            show_defect(error, screen)
     write_atomic(Path(spec.record), json_line(record), mode=PRIVATE)
     code: int = record["exit_code"]
     return code
+
+
+def show_defect(error: BaseException, screen: TextIO) -> None:
+    """What nobody expected, for whoever reads the log."""
+    redactor = Redactor.from_environment(os.environ, filter(names_a_secret, os.environ))
+    screen.write(own_lines(redactor.text("".join(traceback.format_exception(error)))))
 
 
 def main(parent: int) -> int:
@@ -65,4 +70,10 @@ def main(parent: int) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main(int(sys.argv[1])))
+    code = DEFECT_EXIT_CODE  # of what is raised where nobody can record it
+    try:
+        code = main(int(sys.argv[1]))
+    except BaseException as raised:
+        show_defect(raised, sys.stderr)
+    finally:
+        os._exit(code)

@@ -231,7 +231,7 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
         work.reports[planned.number] = CellReport.of(planned.cell, status, reason, exit_code=code)
     cells = tuple(work.reports[planned.number] for planned in work.cells)
     try:
-        found = write_table(cells, suite.folder)
+        found, no_table = write_table(cells, suite.folder)
     except Exception as error:
         work.journal.tell(SUITE_ENDED, status=RunStatus.PARTIAL, exit_code=code_of_error(error))
         raise
@@ -241,8 +241,12 @@ def _finish(work: Work, *, interrupted: bool) -> SuiteReport:
     # of the cell that went worst: a defect (70) is worse than a failure of HELM's (4), that than something missing (3),
     # that than a wrong configuration (2), that than a result that is partial or not reportable (1)
     code = max((cell.exit_code for cell in found), default=0)
+    if no_table is not None:
+        work.journal.say(no_table)
+        code = max(code, PrerequisiteError.exit_code)
     code = InterruptedRunError.exit_code if interrupted else code
-    is_complete = all(cell.status == RunStatus.COMPLETE for cell in found)
+    is_complete = no_table is None and all(cell.status == RunStatus.COMPLETE for cell in found)
     status = RunStatus.COMPLETE if is_complete else RunStatus.PARTIAL
     work.journal.tell(SUITE_ENDED, status=status, exit_code=code)
-    return SuiteReport(suite.folder, found, code, status, summary_of(found, suite.folder, stopped=work.stopped))
+    summary = summary_of(found, suite.folder, stopped=work.stopped, no_table=no_table)
+    return SuiteReport(suite.folder, found, code, status, summary)

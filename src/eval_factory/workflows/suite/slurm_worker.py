@@ -66,7 +66,7 @@ class Start:
         every_s: float = _LOOK_S,
     ) -> None:
         """`interrupt`: as Slurm does it: what was answered is on disk, and no end is recorded. Raises OSError."""
-        self._interrupt, self._every_s = interrupt, every_s
+        self._store, self._interrupt, self._every_s = store, interrupt, every_s
         self._folders = [store.starts(cell_of(run.name)) for run in runs]
         name = f"w{wave.number}-{uuid.uuid4().hex[:12]}"
         self.marks = [folder / name for folder in self._folders]
@@ -80,8 +80,8 @@ class Start:
         """A newer start has taken over."""
 
     def wait_for_older(self) -> None:
-        """Whether older starts have ended, nobody knows: their nodes may be gone."""
-        if self._starts().difference(self.marks):
+        """Where their wave has recorded no end, nobody knows whether they have ended: their nodes may be gone."""
+        if not all(map(self._store.has_ended, self._starts().difference(self.marks))):
             time.sleep(_PATIENCE_S)
 
     def __enter__(self) -> Self:

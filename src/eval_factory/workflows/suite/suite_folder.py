@@ -103,7 +103,7 @@ UNKNOWN = Holder(pid=0, host="", since="")  # somebody who holds the lock and ha
 def holder_now(folder: SuiteDir) -> Holder | None:
     """The process that works on the suite; None where none does. Who only looks keeps out nobody who only looks.
 
-    A lock that is held by a process that has ended is what a network's file system has not taken back yet.
+    A lock that is held, but not by the process that took it, is what that process left when it was killed.
     """
     try:
         descriptor = os.open(folder.lock, os.O_RDONLY | os.O_NOFOLLOW)
@@ -119,7 +119,18 @@ def holder_now(folder: SuiteDir) -> Holder | None:
     finally:
         os.close(descriptor)
     is_here = holder.host == socket.gethostname()
-    return None if is_here and not is_running(holder.pid) else holder
+    return None if is_here and not (is_running(holder.pid) and _may_hold(holder.pid, folder.lock)) else holder
+
+
+def _may_hold(pid: int, lock: Path) -> bool:
+    """Whether the process has the file open, as who holds its lock does; True where nobody can tell.
+
+    The number of a process that ended may be another's by now, which nobody may stop.
+    """
+    try:
+        return any(opened.exists() and opened.samefile(lock) for opened in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return True
 
 
 MAX_END_S = 120.0

@@ -101,11 +101,14 @@ class CellState(OfCell):
     reused_from: str | None = None
     identity: str | None = None
     """Of the last run that was started or has ended, where that is known: its folder may hold another since."""
+    before: CellState | None = None  # as an earlier invocation left it, for as long as this one has not come to it
 
     def left(self) -> CellState:
         """What it is where the suite's process is gone, as far as events say; its folder may hold a result."""
         if self.status not in UNFINISHED:
             return self
+        if self.before is not None:
+            return self.before
         reason = WAS_STOPPED if self.status != RunStatus.WAITING or self.attempt else WAS_NOT_STARTED
         return replace(self, status=RunStatus.MISSING, reason=self.reason or reason)
 
@@ -134,9 +137,9 @@ class SuiteState:
         kind, group, now = event.get("event"), str(event.get("group")), event.get("time")
         since = float(now) if isinstance(now, (int, float)) else None
         if kind == SUITE_STARTED:
-            identities = {key: cell.identity for key, cell in self.cells.items()}
+            earlier = {key: cell.left() for key, cell in self.cells.items()}
             keys = [cell_key(cell) for cell in event.get("cells") or [] if isinstance(cell, Mapping)]
-            self.cells = {key: CellState(*key, identity=identities.get(key)) for key in keys}
+            self.cells = {key: CellState(*key, before=earlier.get(key)) for key in keys}
             self.pauses = {}
             self.started, self.ended = event, None
         elif kind == SUITE_ENDED:
@@ -158,7 +161,7 @@ class SuiteState:
 
 def _after(cell: CellState, event: Mapping[str, Any]) -> CellState:
     """An event of the cell: it is started, or has ended."""
-    cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"))
+    cell = replace(cell, reason=event.get("reason"), identity=event.get("identity"), before=None)
     if event["event"] == CELL_STARTED:
         return replace(cell, status=RunStatus.RUNNING)
     status = event.get("status")

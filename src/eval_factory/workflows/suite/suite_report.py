@@ -102,8 +102,10 @@ def _cell_row(cell: CellReport) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name in CELL_COLUMNS}
 
 
-def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None) -> str:
-    """What is shown below the cells. `stopped`: why cells were left."""
+def summary_of(
+    cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | None = None, no_table: str | None = None
+) -> str:
+    """What is shown below the cells. `stopped`: why cells were left; `no_table`: why it could not be written."""
     counts, collected = Counter(cell.status for cell in cells), sum(cell.collected for cell in cells)
     parts = [f"{counts[status]} {status}" for status in RunStatus if counts[status]]
     before = f" ({collected} finished before)" if collected else ""
@@ -112,7 +114,7 @@ def summary_of(cells: Sequence[CellReport], folder: SuiteDir, *, stopped: str | 
     if counts[RunStatus.COMPLETE] < len(cells):
         lines += [] if stopped is None else [stopped]
         lines += _next_steps(cells, counts, folder, stopped or "")
-    return "\n".join([*lines, f"table: {folder.results_md}"])
+    return "\n".join([*lines, no_table or f"table: {folder.results_md}"])
 
 
 def _next_steps(
@@ -130,9 +132,8 @@ def _next_steps(
     return [f"interrupted; {step}" if interrupted else step, *details]
 
 
-def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[CellReport, ...]:
-    """Write the table of what is there. Returns the cells as the table has them.
-    Raises PrerequisiteError: it cannot be written; the results of the cells are kept all the same."""
+def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[tuple[CellReport, ...], str | None]:
+    """Write the table of what is there. Returns the cells as the table has them, and why it could not be written."""
     results, found = suite_results(cells), []
     for cell, result in zip(cells, results.cells, strict=True):
         if result.status != cell.status:  # one that cannot be read is none, whatever its run said
@@ -142,8 +143,8 @@ def write_table(cells: Sequence[CellReport], folder: SuiteDir) -> tuple[CellRepo
     try:
         write_suite_results(results, folder)
     except OSError as error:
-        raise PrerequisiteError(
+        return tuple(found), (
             f"the table cannot be written to {folder.root}: {error.strerror or error}; the results of the cells are"
-            " kept\n  make room or give the right to write there, and run the same command again: it writes the table"
-        ) from error
-    return tuple(found)
+            " kept: make room or give the right to write there, and run the same command again"
+        )
+    return tuple(found), None

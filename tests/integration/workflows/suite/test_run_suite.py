@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,8 @@ import yaml
 from eval_factory.config.suite import Suite, build_suite
 from eval_factory.core.errors import ConfigError, InterruptedRunError
 from eval_factory.core.rundir import SuiteDir
-from eval_factory.workflows.suite.run_suite import run_suite
+from eval_factory.executors.runs import RUN_SPEC, RunSpec
+from eval_factory.workflows.suite.run_suite import CELL_PROCESS, run_suite
 from eval_factory.workflows.suite.suite_journal import SuiteObserver
 from eval_factory.workflows.suite.suite_report import SuiteOptions, SuiteReport
 from faults.fault_endpoint import FOR_EVER, Fault, FaultEndpoint
@@ -124,6 +126,21 @@ def test_a_suite_that_cannot_be_begun_leaves_nothing(endpoints: Endpoints, tmp_p
     with pytest.raises(ConfigError, match="there is no folder"):
         run_suite(suite, SuiteOptions(reuse=(tmp_path / "absent",)), env=ENV, screen=SuiteObserver())
     assert not suite.folder.root.exists()
+
+
+@pytest.mark.parametrize("missing", ["log", "record"])
+def test_what_a_cell_cannot_record_is_a_defect_and_shows_no_key(missing: str, tmp_path: Path) -> None:
+    """Python's own exit code of it, 1, is that of a limit of cost, and nobody would try the cell again."""
+    files: Any = {"log": str(tmp_path / "log"), "record": str(tmp_path / "record")}
+    (tmp_path / "file").touch()
+    files[missing] = str(tmp_path / "file" / ENV["OPENAI_API_KEY"])
+    said = RUN_SPEC.dump_json(RunSpec("a/b", str(tmp_path / "none.yml"), **files)) + b"\n"
+    argv = [*CELL_PROCESS, str(os.getpid())]
+    done = subprocess.run(argv, input=said, env=ENV, capture_output=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 70
+    shown = done.stderr.decode() + "".join(file.read_text() for file in tmp_path.glob("log"))
+    assert "Traceback" in shown
+    assert ENV["OPENAI_API_KEY"] not in shown
 
 
 def test_the_same_command_only_collects_what_is_finished(undisturbed: Undisturbed) -> None:

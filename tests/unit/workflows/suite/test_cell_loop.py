@@ -21,8 +21,10 @@ from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
+from eval_factory.workflows.suite.run_suite import _finish
 from eval_factory.workflows.suite.suite_journal import SuiteJournal, SuiteObserver
-from eval_factory.workflows.suite.suite_report import SuiteOptions
+from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
+from stored_suite import cell as stored_cell
 from unit.builders import plan
 
 End = dict[str, Any]
@@ -302,6 +304,37 @@ def test_an_interrupt_ends_what_runs_and_names_the_rest(tmp_path: Path) -> None:
     assert not loop._running
 
 
+def test_an_interrupt_while_a_cell_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor does not know it yet."""
+    loop, host = loop_of(tmp_path, ["a/1", "a/2"])
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "begin", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert [end[:2] for end in came_to(loop).values()] == [("missing", 130)] * 2
+
+
+@pytest.mark.parametrize(
+    ("code", "interrupted", "expected"), [(0, False, 3), (4, False, 4), (70, False, 70), (4, True, 130)]
+)
+def test_a_suite_whose_table_cannot_be_written_has_its_report(
+    code: int, interrupted: bool, expected: int, tmp_path: Path
+) -> None:
+    (tmp_path / "suite_results.yaml").mkdir()
+    loop, _ = loop_of(tmp_path, ["a/medec"])
+    folder = stored_cell(tmp_path, "a", "medec", "1110").folder
+    status = RunStatus.FAILED if code else RunStatus.COMPLETE
+    loop.work.reports[0] = CellReport("a", "medec", status, folder, exit_code=code)
+    report = _finish(loop.work, interrupted=interrupted)
+    assert (report.exit_code, report.status, report.cells) == (expected, "partial", (loop.work.reports[0],))
+    assert "the table cannot be written" in report.summary.splitlines()[-1]
+    assert "the table cannot be written" in loop.work.suite.folder.log.read_text()
+    assert told(loop, "exit_code", "status")[-1] == ("suite_ended", expected, "partial")
+
+
 @pytest.mark.parametrize(
     ("before", "end", "status"),
     [
@@ -444,5 +477,6 @@ def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
     record.write_text(json.dumps({"error": {"type": "HelmError", "message": "no"}}))
     assert end_of(4, record) == CellEnd(4, error_type="HelmError", error="no")
     assert not end_of(4, record).has_result
+    assert end_of(1, tmp_path / "none.json") == CellEnd(70), "Python could not import it"
     record.write_text('{"stat')  # who was killed says nothing
     assert end_of(-9, record) == end_of(-9, tmp_path / "none.json") == CellEnd(-9)

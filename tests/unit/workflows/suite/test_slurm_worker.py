@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 
 from eval_factory.config.suite import Suite as SuiteOfTask
 from eval_factory.core.errors import ConfigError, InterruptedRunError
+from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.executors.runs import RunSpec
 from eval_factory.executors.slurm_runs import RunEnd, SlurmStore, Wave, starts_below, write_environment
@@ -282,6 +284,18 @@ def test_an_older_start_is_given_time_to_end(task: Task, clock: Clock) -> None:
     clock.slept.clear()
     task.start(1).wait_for_older()
     assert clock.slept == [], "there is nobody else"
+
+
+def test_a_start_of_an_earlier_wave_that_ended_is_not_waited_for(task: Task, clock: Clock) -> None:
+    task.start()
+    first, run = task.wave, task.wave.runs[0]
+    task.wave = task.store.new_wave("s", [replace(run, name="t/e/another")])
+    task.start().wait_for_older()
+    assert clock.slept == [slurm_worker._PATIENCE_S], "it may go on where Slurm does not reach it"
+    task.starts()[0].unlink()
+    task.store.record_end(first, run, RunEnd(0, RunStatus.COMPLETE, None))
+    task.start().wait_for_older()
+    assert len(clock.slept) == 1
 
 
 def test_it_looks_while_it_is_entered(task: Task) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from eval_factory.config.evaluation import Request, build_evaluation
 from eval_factory.config.suite import build_suite
 from eval_factory.core.errors import BusyError, ConfigError, PrerequisiteError
-from eval_factory.core.rundir import SuiteDir
+from eval_factory.core.rundir import Holder, SuiteDir
 from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite import suite_folder as module
 from eval_factory.workflows.suite.suite_folder import find_suite, holder_now, write_configs
@@ -103,6 +104,15 @@ def test_who_looks_keeps_nobody_out_who_looks(tmp_path: Path, monkeypatch: pytes
         fcntl.flock(looking, fcntl.LOCK_SH)
         assert holder_now(folder) is None
         monkeypatch.setattr(fcntl, "flock", refuse)
+        assert holder_now(folder) is None
+
+
+def test_the_number_of_a_process_that_ended_may_be_anothers(tmp_path: Path) -> None:
+    """Whom nobody may stop."""
+    folder = suite_folder(tmp_path)
+    with module.held(folder):
+        assert holder_now(folder) == Holder.written_in(folder.lock), "it is this process"
+        folder.lock.write_text(replace(Holder.this_process(), pid=os.getppid()).as_json())
         assert holder_now(folder) is None
 
 

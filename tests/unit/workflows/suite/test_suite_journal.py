@@ -71,10 +71,10 @@ def test_a_suite_that_was_killed() -> None:
     assert cell(state, "big/medec", is_running=False).reason == suite_journal.WAS_NOT_STARTED
 
 
-def test_another_invocation_begins_anew_and_remembers_which_run_ended() -> None:
+def test_another_invocation_begins_anew_and_remembers_how_cells_ended() -> None:
     first = [
         started(),
-        cell_ended("small/qa", identity="i"),
+        cell_ended("small/qa", "failed", reason="why", identity="i"),
         cell_started("big/qa"),
         paused("host", "big/qa"),
         ended("partial"),
@@ -83,8 +83,12 @@ def test_another_invocation_begins_anew_and_remembers_which_run_ended() -> None:
     assert set(statuses(state).values()) == {"waiting"}
     assert (state.pauses, state.ended) == ({}, None)
     assert (state.started or {})["time"] == 200.0
-    assert set(statuses(state, is_running=False).values()) == {"missing"}
-    assert cell(state, "small/qa").identity == "i", "its folder says what it is"
+    state.take(started(time=300.0))
+    stopped = cell(state, "small/qa", is_running=False)
+    assert (stopped.status, stopped.reason, stopped.identity) == ("failed", "why", "i"), "both were stopped before it"
+    assert list(statuses(state, is_running=False).values()) == ["failed", "missing", "missing", "missing"]
+    state.take(cell_started("small/qa"))
+    assert cell(state, "small/qa", is_running=False).reason == WAS_STOPPED
 
 
 def test_cells_that_the_suite_has_no_more_are_forgotten() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from eval_factory.core.budget import Budget, Spending
-from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.nouns import RunStatus
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.report.reader import INSTANCE_COLUMNS
@@ -144,7 +143,8 @@ def test_a_result_that_cannot_be_read_has_failed(tmp_path: Path) -> None:
     missing = CellReport("other", "medec", RunStatus.MISSING, tmp_path / "other", "why", exit_code=1)
     cells = (reported(tmp_path, "small"), reported(tmp_path, "big"), missing)
     (cells[1].folder / "instances.jsonl").write_text("null\n" * 4)
-    found = write_table(cells, SuiteDir(tmp_path))
+    found, no_table = write_table(cells, SuiteDir(tmp_path))
+    assert no_table is None
     assert (found[0], found[2]) == (cells[0], missing), "the others stay as they are"
     assert SuiteDir(tmp_path).results_md.read_text().count("why") == 1
     broken = found[1]
@@ -157,9 +157,11 @@ def test_a_folder_that_takes_no_table(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(suite_report, "write_suite_results", full)
-    with pytest.raises(PrerequisiteError) as caught:
-        write_table((reported(tmp_path, "small"),), SuiteDir(tmp_path))
-    assert str(caught.value) == (
-        f"the table cannot be written to {tmp_path}: No space left on device; the results of the cells are kept\n"
-        "  make room or give the right to write there, and run the same command again: it writes the table"
+    cells = (reported(tmp_path, "small"),)
+    found, no_table = write_table(cells, SuiteDir(tmp_path))
+    assert found == cells
+    assert no_table == (
+        f"the table cannot be written to {tmp_path}: No space left on device; the results of the cells are kept:"
+        " make room or give the right to write there, and run the same command again"
     )
+    assert summary_of(cells, SuiteDir(tmp_path), no_table=no_table).splitlines() == ["1 cell: 1 complete", no_table]
