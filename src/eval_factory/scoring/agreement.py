@@ -89,7 +89,8 @@ def weighted_kappa(pairs: Collection[tuple[float, float]]) -> float | None:
     observed = statistics.fmean((x - y) ** 2 for x, y in pairs)
     apart = statistics.fmean(first) - statistics.fmean(second)
     expected = statistics.pvariance(first) + statistics.pvariance(second) + apart**2
-    return 1 - observed / expected if expected else None
+    # 0 by chance alone, and not what floats leave of it
+    return round(1 - observed / expected, 12) + 0.0 if expected else None
 
 
 def gwet_ac1(units: Collection[Collection[float]], categories: int) -> float | None:

@@ -77,6 +77,10 @@ def test_weighted_kappa_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) ->
         assert found == near(expected, abs=1e-9)
 
 
+def test_agreement_by_chance_alone_is_zero_exactly() -> None:
+    assert agreement.weighted_kappa([(1, 3), (2, 3), (4, 3)] * 7) == 0.0
+
+
 def test_ac1_by_hand() -> None:
     """Two raters, 10 things: both yes 8 times, one yes and one no twice. p_a = .8, pi_yes = .9, p_e = 2 x .9 x .1."""
     units = [(1, 1)] * 8 + [(1, 0)] * 2
