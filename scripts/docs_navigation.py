@@ -75,7 +75,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
 }
 INTRODUCTION = """\
 What eval-factory is: `README.md` of the project. What is promised about keys, logs, offline runs and executed code:
-`SECURITY.md`. New here? Begin with the tutorial.
+`SECURITY.md`.
 """
 
 
