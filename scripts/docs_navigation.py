@@ -25,7 +25,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "cost.md": "what a run costs, and where it stops",
         "judges.md": "also OAuth, proxies, NVIDIA Cloud Functions",
         "offline.md": "data bundles",
-        "scale.md": "several servers, memory, time, what breaks first",
+        "scale.md": "several servers, memory, time",
         "slurm.md": "evaluations and suites as jobs",
         "serve.md": "models that the suite serves itself",
         "kubernetes.md": "an example",
@@ -36,20 +36,20 @@ NAVIGATION: dict[str, dict[str, str]] = {
         "question-sets.md": "MedXpertQA, CareQA, AfriMed-QA, MetaMedQA, LongHealth",
         "leaderboards.md": "MedHELM and others",
         "custom-benchmarks.md": "a YAML file, a prompt, a table",
-        "plug-ins.md": "a package that adds tasks or exports",
+        "plug-ins.md": "for others to install",
         "rubrics.md": "HealthBench, or a rubric of your own",
     },
     "How to use results": {
-        "compare.md": "is one model better than another",
-        "does-it-hold.md": "asked again: the same words, other words, a doubt, how sure it is",
-        "monitor.md": "a panel asked every week, whose alarm can be believed",
+        "compare.md": "intervals, tests, ranks",
+        "does-it-hold.md": "repeats, other words, doubts, confidence",
+        "monitor.md": "a panel, asked every week",
         "gate.md": "a policy, held against results",
-        "trust-a-judge.md": "a judge held against physicians' labels",
+        "trust-a-judge.md": "held against physicians' labels",
         "clinicians.md": "a score corrected by people's ratings",
-        "report.md": "pages, plots, tables and texts for papers",
+        "report.md": "plots, tables, texts for papers",
         "view.md": "tables, prompts and answers in a browser",
         "verify.md": "was it altered; how to sign it",
-        "exports.md": "Every Eval Ever, Hugging Face Hub, MLflow; evidence for committees",
+        "exports.md": "Every Eval Ever, Hugging Face Hub, MLflow",
     },
     "Reference": {
         "tasks.md": "every task and its data",
@@ -62,8 +62,8 @@ NAVIGATION: dict[str, dict[str, str]] = {
     "Explanation": {
         "results.md": "scores, floors, failures, notes, usage",
         "suite-results.md": "fields, win rates, ranks, comparisons",
-        "statistics.md": "how each interval is made, and how often it holds",
-        "validity.md": "what known answers score, beside bare HELM",
+        "statistics.md": "each interval, and how often it holds",
+        "validity.md": "known answers, beside bare HELM",
         "errata.md": "known defects, and their remedy",
         "helm.md": "its traps",
         "upstreams.md": "crfm-helm or medhelm",
@@ -75,7 +75,7 @@ NAVIGATION: dict[str, dict[str, str]] = {
 }
 INTRODUCTION = """\
 What eval-factory is: `README.md` of the project. What is promised about keys, logs, offline runs and executed code:
-`SECURITY.md`. New here? Begin with the tutorial.
+`SECURITY.md`.
 """
 
 
