@@ -307,14 +307,16 @@ def _rows_of(file: Path) -> Iterator[_Row]:
         content = opened.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise ValueError(f"is larger than {_LARGEST // 1024**2} MiB")
-    text = decoded_sheet(content)
+    text, first = decoded_sheet(content), 2
+    if text.lower().startswith("sep="):  # Excel's, for others to know the delimiter
+        text, first = text.partition("\n")[2], 3
     delimiter = max((",", ";", "\t"), key=text.partition("\n")[0].count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     header = [name.strip().lower() for name in next(reader, [])]
     missing = [name for name in _NEEDED if name not in header]
     if missing:
-        raise ValueError(f"row 1: there is no column {', '.join(missing)}")
-    for number, cells in enumerate(reader, start=2):
+        raise ValueError(f"row {first - 1}: there is no column {', '.join(missing)}")
+    for number, cells in enumerate(reader, start=first):
         if any(one.strip() for one in cells):
             filled = [*cells, *[""] * (len(header) - len(cells))]
             yield _Row(str(file), number, {name: one.strip() for name, one in zip(header, filled, strict=False)})

@@ -84,7 +84,7 @@ def rating(code: str = "bcdfg", number: int = 1, value: float = 4.0, rater: str 
 
 @pytest.mark.parametrize("text", [
     HEAD + "sheet,1,bcdfg,1,4,\n", HEAD.encode("utf-8-sig") + b"sheet,1,bcdfg,1,4.0,\r\n",
-    HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n",
+    HEAD.replace(",", ";") + "sheet;1;BCDFG;1;4,0;\n", "sep=;\n" + HEAD.replace(",", ";") + "sheet;1;bcdfg;1;4;\n",
     (HEAD + "sheet,1,bcdfg,1,4,\n").replace(",", "\t").encode("utf-16"),
     "Rating , ITEM,rater,number,sheet,question\n4,bcdfg,1,1.0,sheet,\"a\nb\"\n\n,,,,,\n",
     HEAD + "sheet,1,bcdfg,1, 4 \n", HEAD + "sheet,1,bcdfg,1,4,\nsheet,1,bcdfg,1,4.0,\n",
