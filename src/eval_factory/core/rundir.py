@@ -329,7 +329,7 @@ class SuiteDir:
         return self.root / target / evaluation
 
     @property
-    def was_begun(self) -> bool:
+    def was_started(self) -> bool:
         return self.events.is_file() or self.lock.is_file()
 
     def cell_config(self, target: str, evaluation: str) -> Path:

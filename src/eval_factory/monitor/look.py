@@ -89,7 +89,7 @@ def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
         InterruptedRunError: stopped; the same command goes on.
     """
     panel.suite(panel.folder / "looks" / "0")  # a wrong file leaves no folder
-    if RunDir(panel.folder).marker.is_file() or suite_dir(panel.folder).was_begun:
+    if RunDir(panel.folder).marker.is_file() or suite_dir(panel.folder).was_started:
         raise ConfigError(f"{panel.file}: {panel.folder} is the folder of a run or a suite; choose another output_dir")
     ledger = Ledger(panel.folder)
     with ledger.looking(how.say):

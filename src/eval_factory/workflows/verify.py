@@ -83,7 +83,7 @@ def verify(folder: Path, *, suite: Callable[[SuiteDir], Verified] | None = None)
     if foreign:
         return Verified(folder, tuple(dict.fromkeys(foreign)))
     if not any(path.is_file() for path in (rundir.evaluation_config, rundir.checksums, rundir.run_state)):
-        if suite is not None and SuiteDir(folder).was_begun:
+        if suite is not None and SuiteDir(folder).was_started:
             return suite(SuiteDir(folder))
         return Verified(folder, unreadable="is no output folder with a result; it is written when a run ends")
     found: list[Finding | str] = []

@@ -297,7 +297,7 @@ def make_tables(
     *,
     keeps_log: bool = True,
 ) -> None:
-    """Run helm-summarize over runs that are laid out. `models`: HELM's name -> the name that the tables show.
+    """Run helm-summarize over runs whose files are in place. `models`: HELM's name -> the name that the tables show.
     Raises HelmError: it failed; with its last lines."""
     write_atomic(work.model_configs / names.MODEL_METADATA, to_yaml(page_models(models)))
     write_atomic(work.model_configs / names.LOGGING, quiet_logging())

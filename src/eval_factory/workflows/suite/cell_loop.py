@@ -95,7 +95,7 @@ class NextAction(Enum):
 
 
 @dataclass(kw_only=True)
-class Tried:
+class AttemptState:
     attempts: int = 0  # that count, the one that has just ended among them
     max_attempts: int
     has_result: bool = False  # a partial result of an earlier attempt stands in the folder
@@ -110,7 +110,7 @@ class Outcome:
     counts: bool = True  # whether it is one of the attempts that a cell has
 
 
-def outcome_of(end: CellEnd, tried: Tried) -> Outcome:
+def outcome_of(end: CellEnd, tried: AttemptState) -> Outcome:
     """`tried`: with this attempt."""
     code, may_try = end.returncode, tried.attempts < tried.max_attempts
     if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
@@ -186,10 +186,10 @@ class Work:
 
 
 @dataclass(kw_only=True)
-class CellRun(Tried):
+class CellRun(AttemptState):
     planned: PlannedCell
     record: Path  # what its process says of its end
-    begun: int = 0
+    starts: int = 0
     reported: int = 0  # the last attempt whose beginning is in the journal
     free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
     last: Outcome | None = None
@@ -264,7 +264,7 @@ class CellLoop:
             cell, number = run.planned.cell, run.planned.number
             self._running[cell.name] = self._waiting.pop(number)
             run.record.unlink(missing_ok=True)
-            run.begun += 1
+            run.starts += 1
             run.run_before = run.finished_run()
             probed = self.probed.get(number)
             spec = RunSpec(
@@ -272,7 +272,7 @@ class CellLoop:
                 run_config=str(suite.folder.cell_config(cell.target, cell.evaluation)),
                 log=str(suite.folder.cell_log(cell.target, cell.evaluation)),
                 record=str(run.record),
-                fresh=options.fresh and run.begun == 1,
+                fresh=options.fresh and run.starts == 1,
                 debug=options.debug,
                 probed=None if probed is None else tuple(sorted(probed)),
                 limits=self.limits.get(number),
@@ -288,11 +288,11 @@ class CellLoop:
     def _take(self, states: Mapping[str, RunState], asked_to_end: Outcome | None = None) -> None:
         for name, run in list(self._running.items()):
             state = states.get(name)  # None: the interrupt came before the executor knew it
-            if isinstance(state, Started) and run.reported != run.begun:
-                run.reported = run.begun
+            if isinstance(state, Started) and run.reported != run.starts:
+                run.reported = run.starts
                 cell = cell_fields(run.planned.cell)
                 identity = run.planned.plan.identity
-                self.work.journal.tell(CELL_STARTED, **cell, attempt=run.begun, pid=state.pid, identity=identity)
+                self.work.journal.tell(CELL_STARTED, **cell, attempt=run.starts, pid=state.pid, identity=identity)
             elif isinstance(state, (Ended, Lost)):
                 del self._running[name]
                 self._take_end(run, -int(signal.SIGKILL) if isinstance(state, Lost) else state.code, asked_to_end)
@@ -308,7 +308,7 @@ class CellLoop:
         run.last = outcome
         again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""
         self.work.end(
-            run.planned, outcome.status, outcome.exit_code, outcome.reason, run.begun,
+            run.planned, outcome.status, outcome.exit_code, outcome.reason, run.starts,
             collected=run.was_finished, again=again,
         )  # fmt: skip
         if again:
@@ -390,5 +390,5 @@ class CellLoop:
         for run in runs:
             self._waiting.pop(run.planned.number, None)
             kept = RunStatus.PARTIAL if run.has_result else status
-            self.work.end(run.planned, kept, exit_code, reason, run.begun, collected=run.was_finished)
+            self.work.end(run.planned, kept, exit_code, reason, run.starts, collected=run.was_finished)
             self._running.pop(run.planned.cell.name, None)

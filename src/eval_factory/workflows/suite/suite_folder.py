@@ -26,7 +26,7 @@ def find_suite(path: Path) -> SuiteDir:
     """The suite in the folder `path`; of a run that Slurm does, the suite that it is. Raises PrerequisiteError: it
     is no suite's folder; the message says what it is, and which may be meant. Or a file of it lies elsewhere."""
     for folder in (suite_dir(path), suite_dir(path / OF_ONE_RUN)):
-        if folder.was_begun:
+        if folder.was_started:
             refuse_foreign(folder.named, folder.own)
             return folder
     what = "is no suite's folder"
@@ -36,7 +36,7 @@ def find_suite(path: Path) -> SuiteDir:
         what = "is a file"
     elif RunDir(path).marker.is_file():
         what = "is the output folder of one run, not of a suite"
-    above = (one for one in Path(os.path.abspath(path)).parents if SuiteDir(one).was_begun)
+    above = (one for one in Path(os.path.abspath(path)).parents if SuiteDir(one).was_started)
     hint = "".join(f"; did you mean {one_line(str(one), 1000)}?" for one in islice(above, 1))
     raise PrerequisiteError(
         f"{one_line(str(path), 1000)}: {what}{hint}\n"

@@ -380,8 +380,8 @@ def show_logs(reader: SuiteReader, wanted: str | None, write: Callable[[str], ob
         job, wanted, rundir = cell.job, cell.name, RunDir(cell.folder)
         paths = [status.folder.cell_log(cell.target, cell.evaluation), rundir.program_log, rundir.helm_log]
         if job is not None:
-            begun = job.task is None or job.attempts  # else the logs in its folder are of an earlier run
-            paths = [job.log, *(paths if begun else paths[:1])]
+            has_started = job.task is None or job.attempts  # else the logs in its folder are of an earlier run
+            paths = [job.log, *(paths if has_started else paths[:1])]
         tails |= {path: LineTail(path) for path in paths if path not in tails}
         if not follow and not any(path.is_file() for path in tails):
             why = f"{cell.status}{f', {cell.reason}' if cell.reason else ''}"

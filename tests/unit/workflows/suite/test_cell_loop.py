@@ -18,7 +18,15 @@ from eval_factory.core.secrets import Redactor
 from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite import cell_loop
-from eval_factory.workflows.suite.cell_loop import CellEnd, CellLoop, NextAction, Outcome, Tried, end_of, outcome_of
+from eval_factory.workflows.suite.cell_loop import (
+    AttemptState,
+    CellEnd,
+    CellLoop,
+    NextAction,
+    Outcome,
+    end_of,
+    outcome_of,
+)
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.run_suite import _finish
@@ -403,7 +411,7 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     assert len(host.begun) == 4
 
 
-FIRST = Tried(attempts=1, max_attempts=3)
+FIRST = AttemptState(attempts=1, max_attempts=3)
 CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
 
 
@@ -465,7 +473,7 @@ def test_bad_luck_is_forgiven(end: CellEnd, reason: str, code: int) -> None:
     once = outcome_of(end, FIRST)
     assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code)
     assert outcome_of(end, replace(FIRST, attempts=3)) == replace(once, then=NextAction.REST)
-    assert outcome_of(end, Tried(attempts=1, max_attempts=1)).then is NextAction.REST
+    assert outcome_of(end, AttemptState(attempts=1, max_attempts=1)).then is NextAction.REST
     assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial"
 
 
