@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import preloaded
 from integration.support import TIMEOUT_S, Outcome, program_environment
 
 EVAL_FACTORY = (sys.executable, "-m", "eval_factory")
@@ -15,10 +16,7 @@ Finished = subprocess.CompletedProcess[str]
 
 def ran(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, **more: str) -> Finished:
     """With no variables but these."""
-    return subprocess.run(
-        argv, cwd=cwd, env=program_environment(**(env or {}), **more), capture_output=True, text=True, errors="backslashreplace",
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+    return preloaded.run(argv, cwd=cwd, env=program_environment(**(env or {}), **more), timeout=TIMEOUT_S)
 
 
 def eval_factory(

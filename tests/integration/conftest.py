@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import preloaded
 from integration.support import CANARY, TIMEOUT_S, Outcome, Run, program_environment, varied_answer
 from scripted_endpoint import ScriptedEndpoint
 
@@ -34,15 +35,9 @@ def run_program(tmp_path: Path) -> Run:
         }
         file = tmp_path / (re.sub(r"\W", "_", task)[:60] + ".yml")
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        finished = subprocess.run(
-            [sys.executable, "-m", "eval_factory", "run_eval", "--run_config", str(file), *arguments],
-            env=program_environment(**{"TEST_MODEL_KEY": CANARY, **(env or {})}),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            cwd=tmp_path,
-            check=False,
-        )
+        argv = [*preloaded.PROGRAM, "run_eval", "--run_config", str(file), *arguments]
+        seen = program_environment(**{"TEST_MODEL_KEY": CANARY, **(env or {})})
+        finished = preloaded.run(argv, cwd=tmp_path, env=seen, timeout=TIMEOUT_S)
         return Outcome(finished.returncode, finished.stdout, finished.stderr, folder)
 
     return run

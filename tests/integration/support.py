@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+import preloaded
 
 TIMEOUT_S = 240
 CANARY = "sk-canary-5f3a9c1e7b2d4860aa"
@@ -46,17 +46,14 @@ class Outcome:
 
 
 def program_environment(**extra: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return {**kept, **extra}
+    return {**preloaded.shell_environment(), **extra}
 
 
 def program(
     *arguments: str, cwd: Path | None = None, before: Sequence[str] = (), **env: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*before, sys.executable, "-m", "eval_factory", *arguments], cwd=cwd, env=program_environment(**env),
-        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
+    argv = [*before, *preloaded.PROGRAM, *arguments]
+    return preloaded.run(argv, cwd=cwd, env=program_environment(**env), timeout=TIMEOUT_S)
 
 
 def is_running(pid: int) -> bool:
@@ -76,39 +73,11 @@ def wait_until(holds: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-EACH = """
-import importlib, json, os, sys, tempfile
-from eval_factory.cli.main import main
-for words in json.loads(sys.argv[1]):
-    written = [tempfile.TemporaryFile() for _ in range(3)]
-    if (child := os.fork()) == 0:
-        for number in (1, 2):
-            os.dup2(written[number].fileno(), number)
-        sys.argv = ["eval-factory", *words]
-        try:
-            main()
-        finally:
-            written[0].write(json.dumps([name for name in sys.modules if name.startswith("eval_factory.")]).encode())
-            written[0].flush()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    imported, *texts = [(file.seek(0), file.read().decode())[1] for file in written]
-    print(json.dumps([code, *texts]), flush=True)
-    for name in json.loads(imported or "[]"):  # the next one finds what this one had to import
-        importlib.import_module(name)
-"""
-
-
 def program_each(
     *commands: Sequence[str], cwd: Path, before: Sequence[str] = (), **env: str
 ) -> list[subprocess.CompletedProcess[str]]:
-    """As `program` for each of these arguments, one after the other, but what takes long to import is imported once."""
-    argv = [*before, sys.executable, "-c", EACH, json.dumps([list(one) for one in commands])]
-    said = subprocess.run(
-        argv, cwd=cwd, env=program_environment(**env), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
-    ended = [json.loads(line) for line in said.stdout.splitlines()]
-    assert len(ended) == len(commands), said.stderr
-    return [subprocess.CompletedProcess(list(one), *found) for one, found in zip(commands, ended, strict=True)]
+    """As `program` for each of these arguments, one after the other."""
+    return [program(*command, cwd=cwd, before=before, **env) for command in commands]
 
 
 Run = Callable[..., Outcome]
