@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -13,6 +16,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 from jinja2 import Environment
+
+from eval_factory.helm.environments import Environment as Installed
 
 if TYPE_CHECKING:
     from invented_bundle import Origin
@@ -74,6 +79,22 @@ def _templates_are_compiled_once() -> Iterator[None]:
         return known[key]
 
     with patch.object(Environment, "compile", compile_once):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _packages_are_looked_up_once() -> Iterator[None]:
+    """A process that writes one result looks up the versions of two dozen packages; the tests write hundreds."""
+    version_of = Installed.version_of
+
+    @functools.cache
+    def found(where: Installed, package: str, *_: object) -> str | None:
+        return version_of(where, package)
+
+    def version_once(self: Installed, package: str) -> str | None:
+        return found(self, package, metadata.distributions, *sys.path)  # which tests may replace
+
+    with patch.object(Installed, "version_of", version_once):
         yield
 
 

@@ -17,7 +17,14 @@ NOISY = ROWS["100, r 30 %, accuracy 0.8"]
 
 
 @pytest.mark.parametrize(
-    "name", ["100, r 30 %, accuracy 0.8", "80, 20 alone, r 30 %", "ratings, fives, r 30 %", "5 % missing"]
+    "name",
+    [
+        "80, 20 alone, r 30 %",
+        *(
+            pytest.param(name, marks=pytest.mark.simulation)
+            for name in ("100, r 30 %, accuracy 0.8", "ratings, fives, r 30 %", "5 % missing")
+        ),
+    ],
 )
 def test_alarms_are_seldom_false(name: str) -> None:
     """At 1 % a year more than 3.5 % of 200 are met in one series of 1,000."""
@@ -30,6 +37,7 @@ def test_a_baseline_that_is_taken_for_exact_gives_false_alarms(monkeypatch: pyte
     assert float((simulation.first_alarms(NOISY, YEARS, 0.0, 0.0) > 0).mean()) > 0.08
 
 
+@pytest.mark.simulation
 def test_a_drop_is_found_with_the_runs_that_are_recommended() -> None:
     counts, found, weeks = simulation.power(ROWS["100, r 10 %, accuracy 0.8"], 100)
     assert set(counts) <= {5, 10}

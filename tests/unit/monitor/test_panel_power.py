@@ -160,6 +160,7 @@ def test_what_it_finds_of_each_drop() -> None:
     assert found == what_it_finds([steady, noisy], 0.05)
 
 
+@pytest.mark.simulation
 def test_the_number_of_limits_and_alpha_say_how_much_evidence_it_takes() -> None:
     one = right_and_wrong(0.2, np.arange(100))
     alone, of_two, strict = (
@@ -185,6 +186,7 @@ def test_the_hardest_limit_speaks_for_the_panel() -> None:
     assert hardest([[Found(0.1, 0.4, None)], [Found(0.1, 0.5, 9)]]) == [Found(0.1, 0.4, None)]
 
 
+@pytest.mark.simulation
 def test_more_runs_are_needed_where_answers_flip() -> None:
     needed = needed_repeats([right_and_wrong(flips, np.arange(100)) for flips in (0.02, 0.3)], 0.1)
     assert needed[0].repeats == 5
@@ -216,6 +218,7 @@ def test_the_median_week_counts_those_that_find_nothing() -> None:
     assert power._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
 
 
+@pytest.mark.simulation
 def test_a_table_before_anything_is_paid() -> None:
     table = assumed([np.arange(100), np.arange(40)], [0.02, 0.02], 5, 52, 0.05)
     assert list(table) == [0.02, 0.1, 0.3]

@@ -51,6 +51,7 @@ def test_a_judge_that_rates_higher_is_shown_and_its_intervals_hold_the_figures()
     assert there(found.gap.value) < 0
 
 
+@pytest.mark.simulation
 def test_the_kappa_interval_holds_the_population() -> None:
     """Of 200 samples of 60 in nearly all; with fewer, or conversations left out by item, in far fewer."""
     rng, held = np.random.default_rng(5), 0
