@@ -16,10 +16,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, Any, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
@@ -27,10 +26,7 @@ from eval_factory.core.helm_run_settings import ALL_FILES, MEDHELM_HOME, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.executors.progress import AnswerTail, EventTail
-
-if TYPE_CHECKING:
-    from eval_factory.executors.progress_display import ProgressDisplay
+from eval_factory.executors.progress import AnswerTail, EventTail, ProgressDisplay
 
 
 @dataclass(frozen=True)
@@ -66,21 +62,13 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple
     tail = EventTail(spec.rundir.events, spec.run_id)
     answers = AnswerTail(spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts")
     events: list[Mapping[str, Any]] = []
-    with contextlib.ExitStack() as until_it_ends:
-
-        @cache
-        def display() -> ProgressDisplay:
-            from eval_factory.executors.progress_display import (
-                ProgressDisplay,  # rich: the program has started before it
-            )
-
-            return until_it_ends.enter_context(ProgressDisplay(screen))
+    with ProgressDisplay(screen) as display:
 
         def tick() -> None:
             for event in heapq.merge(tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")):
                 if event["event"] not in ("progress", "answer"):
                     events.append(event)
-                display().show(event)
+                display.show(event)
 
         finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
     return finished, tuple(events)
