@@ -116,21 +116,25 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
 
 def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
     try:
-        return subprocess.Popen(
-            list(spec.argv),
-            env=dict(spec.env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-            pass_fds=(spec.lock.descriptor,),
-        )
+        return start_in_group(spec.argv, spec.env, stdin=subprocess.PIPE, pass_fds=(spec.lock.descriptor,))
     except FileNotFoundError as error:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
         ) from error
+
+
+def start_in_group(argv: Sequence[str], env: Mapping[str, str], **more: Any) -> subprocess.Popen[str]:
+    """A program in a process group of its own, whose standard output and error are one pipe of text."""
+    return subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+        **more,
+    )
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
@@ -164,15 +168,7 @@ class JsonProcess:
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> None:
-        with _appended(log) as errors:
-            self._process = subprocess.Popen(
-                list(argv),
-                env=dict(env),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
+        self._process = _started_with_log(argv, env, log, subprocess.PIPE)
         assert self._process.stdin is not None  # noqa: S101 - for mypy, both
         assert self._process.stdout is not None  # noqa: S101
         self._input, self._output, self._rest = self._process.stdin, self._process.stdout, b""
@@ -209,24 +205,23 @@ class JsonProcess:
 
 def start_with_input(argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path) -> subprocess.Popen[bytes]:
     """Start a program with `text` as its standard input, in a group of its own. Its output is added to `log`."""
-    with _appended(log) as output:
-        process = subprocess.Popen(
-            list(argv),
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    process = _started_with_log(argv, env, log)
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
             source.write(text.encode())
     return process
 
 
-def _appended(log: Path) -> IO[bytes]:
+def _started_with_log(
+    argv: Sequence[str], env: Mapping[str, str], log: Path, stdout: int | None = None
+) -> subprocess.Popen[bytes]:
+    """What it writes is added to `log`; with `stdout` its standard error alone."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab")
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as file:
+        output = file if stdout is None else stdout
+        return subprocess.Popen(
+            list(argv), env=dict(env), stdin=subprocess.PIPE, stdout=output, stderr=file, start_new_session=True
+        )
 
 
 Captured = subprocess.CompletedProcess[str]

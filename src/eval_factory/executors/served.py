@@ -30,7 +30,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import PORT, REPLICA
-from eval_factory.executors.process import TAIL_LINES, JsonProcess, copy_lines, end_group
+from eval_factory.executors.process import TAIL_LINES, JsonProcess, copy_lines, end_group, start_in_group
 
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
@@ -273,16 +273,8 @@ class ServerGuard:
         words = [self._filled(word, port) for word in self._order["words"]]
         settings = {name: self._filled(value, port) for name, value in self._order["settings"].items()}
         try:
-            process = subprocess.Popen(
-                words,
-                env={**os.environ, **settings, TOKEN: token},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            env = {**os.environ, **settings, TOKEN: token}
+            process = start_in_group(words, env, stdin=subprocess.DEVNULL)
         except OSError as error:
             raise PrerequisiteError(
                 f"{self._its} cannot be started: {error.strerror or error} ({words[0]}); install it, or write its whole"

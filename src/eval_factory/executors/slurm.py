@@ -147,9 +147,7 @@ def batch_script(
     options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
     options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={asked['cpus']}")
-    options += [
-        f"--{name}={asked[name]}" for name in ("account", "partition", "qos", "time") if asked[name] is not None
-    ]
+    options += [f"--{key}={asked[key]}" for key in ("account", "partition", "qos", "time") if asked[key] is not None]
     memory = asked["mem"]
     if memory is not None and of_one:
         options.append(f"--mem={memory}")
