@@ -55,10 +55,6 @@ class CellEnd:
     error: str | None = None
 
     @property
-    def has_result(self) -> bool:
-        return self.status is not None
-
-    @property
     def reason(self) -> str:
         """Of a failure, on one line."""
         if not self.error:
@@ -94,13 +90,6 @@ class NextAction(Enum):
     STOP_TARGET = "the target's cells are not started"
 
 
-@dataclass(kw_only=True)
-class AttemptState:
-    attempts: int = 0  # that count, the one that has just ended among them
-    max_attempts: int
-    has_result: bool = False  # a partial result of an earlier attempt stands in the folder
-
-
 @dataclass(frozen=True)
 class Outcome:
     then: NextAction
@@ -110,10 +99,12 @@ class Outcome:
     counts: bool = True  # whether it is one of the attempts that a cell has
 
 
-def outcome_of(end: CellEnd, tried: AttemptState) -> Outcome:
-    """`tried`: with this attempt."""
-    code, may_try = end.returncode, tried.attempts < tried.max_attempts
-    if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
+def outcome_of(end: CellEnd, *, may_try: bool, has_result: bool) -> Outcome:
+    """`may_try`: whether there may be another attempt; `has_result`: whether a partial one stands in the folder."""
+    code = end.returncode
+    if (
+        end.status is not None
+    ):  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
         reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
         if end.status == RunStatus.COMPLETE:
             code = 0 if reason is None else NotReportableError.exit_code
@@ -121,9 +112,9 @@ def outcome_of(end: CellEnd, tried: AttemptState) -> Outcome:
         gaps = reason or "some requests failed; the same command asks for them again"
         then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
         return Outcome(then, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
-    reason, status = end.reason, RunStatus.PARTIAL if tried.has_result else RunStatus.FAILED
+    reason, status = end.reason, RunStatus.PARTIAL if has_result else RunStatus.FAILED
     if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):  # at a limit of cost, or stopped
-        return Outcome(NextAction.REST, RunStatus.PARTIAL if tried.has_result else RunStatus.MISSING, reason, code)
+        return Outcome(NextAction.REST, RunStatus.PARTIAL if has_result else RunStatus.MISSING, reason, code)
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
     if code == PrerequisiteError.exit_code and end.error_type == EndpointUnreachableError.__name__:
@@ -185,10 +176,12 @@ class Work:
         return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
-@dataclass(kw_only=True)
-class CellRun(AttemptState):
+@dataclass
+class CellRun:
     planned: PlannedCell
     record: Path  # what its process says of its end
+    has_result: bool  # a partial result of an earlier attempt stands in the folder
+    attempts: int = 0  # that count, the one that has just ended among them
     starts: int = 0
     reported: int = 0  # the last attempt whose beginning is in the journal
     free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
@@ -225,9 +218,7 @@ class CellLoop:
         for planned in cells:
             config = self.work.suite.folder.cell_config(planned.cell.target, planned.cell.evaluation)
             record = config.with_name(f"{planned.cell.evaluation}.end.json")
-            most, kept = self.work.suite.max_attempts, self.work.keeps_partial(planned)
-            run = CellRun(planned=planned, record=record, max_attempts=most, has_result=kept)
-            self._waiting[planned.number] = run
+            self._waiting[planned.number] = CellRun(planned, record, self.work.keeps_partial(planned))
 
     def run(self) -> None:
         """Until every cell has a report.
@@ -300,11 +291,12 @@ class CellLoop:
     def _take_end(self, run: CellRun, code: int, asked_to_end: Outcome | None) -> None:
         cell, end = run.planned.cell, end_of(code, run.record)
         run.attempts += 1
-        outcome = outcome_of(end, run)
-        if asked_to_end is not None and not end.has_result:
+        may_try = run.attempts < self.work.suite.max_attempts
+        outcome = outcome_of(end, may_try=may_try, has_result=run.has_result)
+        if asked_to_end is not None and end.status is None:
             outcome = replace(asked_to_end, status=RunStatus.PARTIAL) if run.has_result else asked_to_end
         run.attempts -= not outcome.counts
-        run.has_result = run.has_result or end.has_result
+        run.has_result = run.has_result or end.status is not None
         run.last = outcome
         again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""
         self.work.end(
@@ -357,7 +349,7 @@ class CellLoop:
                 for run in cells:
                     if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
-                        if run.attempts >= run.max_attempts:
+                        if run.attempts >= self.work.suite.max_attempts:
                             self._leave([run], RunStatus.FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:

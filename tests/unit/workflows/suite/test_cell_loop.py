@@ -19,7 +19,6 @@ from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiti
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import (
-    AttemptState,
     CellEnd,
     CellLoop,
     NextAction,
@@ -411,7 +410,8 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     assert len(host.begun) == 4
 
 
-FIRST = AttemptState(attempts=1, max_attempts=3)
+FIRST = {"may_try": True, "has_result": False}
+LAST = {"may_try": False, "has_result": False}
 CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
 
 
@@ -420,8 +420,8 @@ def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -
 
 
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
-    assert outcome_of(CellEnd(0, "complete"), FIRST) == Outcome(NextAction.REST, RunStatus.COMPLETE)
-    chance = outcome_of(CellEnd(1, "complete", CHANCE), FIRST)
+    assert outcome_of(CellEnd(0, "complete"), **FIRST) == Outcome(NextAction.REST, RunStatus.COMPLETE)
+    chance = outcome_of(CellEnd(1, "complete", CHANCE), **FIRST)
     assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
 
 
@@ -432,8 +432,8 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     gaps = "some requests failed; the same command asks for them again"
     reason = "NOT REPORTABLE: no better than chance" if why else gaps
     again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
-    assert [outcome_of(end, replace(FIRST, attempts=number)) for number in (1, 2)] == [again, again]
-    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=NextAction.REST)
+    assert outcome_of(end, **FIRST) == again
+    assert outcome_of(end, **LAST) == replace(again, then=NextAction.REST)
 
 
 @pytest.mark.parametrize(
@@ -451,14 +451,14 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
 )
 def test_what_comes_of_a_failure(end: CellEnd, then: NextAction, status: RunStatus, counts: bool) -> None:
     """Who is waited for costs no attempt."""
-    assert outcome_of(end, FIRST) == Outcome(then, status, "it failed", end.returncode, counts=counts)
-    assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial", "a result with gaps stays"
+    assert outcome_of(end, **FIRST) == Outcome(then, status, "it failed", end.returncode, counts=counts)
+    assert outcome_of(end, may_try=True, has_result=True).status == "partial", "a result with gaps stays"
 
 
 def test_a_reason_is_one_line_that_says_something() -> None:
-    several = outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), FIRST)
+    several = outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), **FIRST)
     assert several.reason == "all failed: 2 x HTTP 400"
-    assert outcome_of(failed(2, error="all failed:"), FIRST).reason == "all failed:"
+    assert outcome_of(failed(2, error="all failed:"), **FIRST).reason == "all failed:"
 
 
 @pytest.mark.parametrize(
@@ -470,21 +470,20 @@ def test_a_reason_is_one_line_that_says_something() -> None:
     ids=["HELM", "defect", "killed", "unknown"]
 )  # fmt: skip
 def test_bad_luck_is_forgiven(end: CellEnd, reason: str, code: int) -> None:
-    once = outcome_of(end, FIRST)
+    once = outcome_of(end, **FIRST)
     assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code)
-    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(once, then=NextAction.REST)
-    assert outcome_of(end, AttemptState(attempts=1, max_attempts=1)).then is NextAction.REST
-    assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial"
+    assert outcome_of(end, **LAST) == replace(once, then=NextAction.REST)
+    assert outcome_of(end, may_try=True, has_result=True).status == "partial"
 
 
 def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
     record = tmp_path / "end.json"
     record.write_text(json.dumps({"status": "partial", "not_reportable": "chance", "error": None}))
     assert end_of(1, record) == CellEnd(1, "partial", "chance")
-    assert end_of(1, record).has_result
+    assert end_of(1, record).status is not None
     record.write_text(json.dumps({"error": {"type": "HelmError", "message": "no"}}))
     assert end_of(4, record) == CellEnd(4, error_type="HelmError", error="no")
-    assert not end_of(4, record).has_result
+    assert end_of(4, record).status is None
     assert end_of(1, tmp_path / "none.json") == CellEnd(70), "Python could not import it"
     record.write_text('{"stat')  # who was killed says nothing
     assert end_of(-9, record) == end_of(-9, tmp_path / "none.json") == CellEnd(-9)
