@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import json
 import os
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -77,11 +75,8 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
-    The program inherits the folder's lock: nobody else may write there for as long as it lives.
-    Anything that interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
-
-    Raises:
-        PrerequisiteError: the program is not there.
+    The program inherits the folder's lock: nobody else may write there for as long as it lives. What interrupts the
+    wait (Ctrl-C, a defect in `on_tick`) ends the process group first. Raises PrerequisiteError: there is no program.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
@@ -161,61 +156,19 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
         leader.wait(TERMINATE_GRACE_S)
 
 
-class JsonProcess:
-    """A program that reads lines of JSON on its standard input, writes lines of JSON, and ends where its input does.
-
-    It has a group of its own, so that Ctrl-C does not reach it. Its standard error is added to `log`.
-    """
-
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> None:
-        self._process = _started_with_log(argv, env, log, subprocess.PIPE)
-        assert self._process.stdin is not None  # noqa: S101 - for mypy, both
-        assert self._process.stdout is not None  # noqa: S101
-        self._input, self._output, self._rest = self._process.stdin, self._process.stdout, b""
-        self.is_silent = False  # whether it writes nothing any more: it has ended
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has ended: `received` finds out
-            self._input.write((json.dumps(message) + "\n").encode())
-            self._input.flush()
-
-    def received(self, seconds: float) -> list[dict[str, Any]]:
-        """What it has written; waits for so many seconds until there is something."""
-        if self.is_silent or not select.select([self._output], [], [], seconds)[0]:
-            return []
-        data = os.read(self._output.fileno(), 65536)
-        self.is_silent = not data
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def close_input(self) -> None:
-        with contextlib.suppress(OSError):
-            self._input.close()
-
-    def end(self, grace_s: float) -> None:
-        """Returns when it has ended: by itself within so many seconds, or killed."""
-        self.close_input()
-        self._output.close()
-        try:
-            self._process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
 def start_with_input(argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path) -> subprocess.Popen[bytes]:
     """Start a program with `text` as its standard input, in a group of its own. Its output is added to `log`."""
-    process = _started_with_log(argv, env, log)
+    process = start_with_log(argv, env, log)
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
             source.write(text.encode())
     return process
 
 
-def _started_with_log(
+def start_with_log(
     argv: Sequence[str], env: Mapping[str, str], log: Path, stdout: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """What it writes is added to `log`; with `stdout` its standard error alone."""
+    """In a group of its own, with a pipe as its input; what it writes is added to `log`, with `stdout` errors alone."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as file:
         output = file if stdout is None else stdout

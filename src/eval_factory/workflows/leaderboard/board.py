@@ -110,11 +110,8 @@ class Board:
 
 def make_board(request: LeaderboardRequest, env: Mapping[str, str], screen: TextIO) -> Board:
     """Find the leaderboard, read its conf, check every run; what there is to say of it is shown on `screen`.
-
-    Raises:
-        ConfigError: there is no such leaderboard, nothing of it can be run, or something given is wrong.
-        PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks something.
-    """
+    Raises ConfigError: there is no such leaderboard, nothing of it can be run, or something given is wrong.
+    PrerequisiteError: HELM has no such schema, the conf is unavailable, or every run lacks something."""
     row = registry.find(request.name)
     twice = sorted({model for model in request.model if request.model.count(model) > 1})
     if twice:
