@@ -195,8 +195,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         def ask(planned: PlannedCell) -> ProbeAnswer:
             """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
             if served is not None:
-                return ProbeAnswer(None if served.is_ready() else "the server does not answer")
-            return ProbeAnswer() if options.no_preflight else probe.model_of(planned)
+                return None if served.is_ready() else "the server does not answer"
+            return None if options.no_preflight else probe.model_of(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)

@@ -409,22 +409,24 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     assert len(host.begun) == 4
 
 
-FIRST = {"may_try": True, "has_result": False}
-LAST = {"may_try": False, "has_result": False}
 CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
 
 
-End = tuple[int, dict[str, Any]]
-"""Exit code and record of a process."""
+CodeAndRecord = tuple[int, dict[str, Any]]
 
 
-def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> End:
+def after(end: CodeAndRecord, *, may_try: bool = True, has_result: bool = False) -> Outcome:
+    code, record = end
+    return outcome_of(code, record, may_try=may_try, has_result=has_result)
+
+
+def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> CodeAndRecord:
     return code, {"error": {"type": error_type, "message": error}}
 
 
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
-    assert outcome_of(0, {"status": "complete"}, **FIRST) == Outcome(NextAction.REST, RunStatus.COMPLETE)
-    chance = outcome_of(1, {"status": "complete", "not_reportable": CHANCE}, **FIRST)
+    assert after((0, {"status": "complete"})) == Outcome(NextAction.REST, RunStatus.COMPLETE)
+    chance = after((1, {"status": "complete", "not_reportable": CHANCE}))
     assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
 
 
@@ -435,8 +437,8 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     gaps = "some requests failed; the same command asks for them again"
     reason = "NOT REPORTABLE: no better than chance" if why else gaps
     again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
-    assert outcome_of(*end, **FIRST) == again
-    assert outcome_of(*end, **LAST) == replace(again, then=NextAction.REST)
+    assert after(end) == again
+    assert after(end, may_try=False) == replace(again, then=NextAction.REST)
 
 
 @pytest.mark.parametrize(
@@ -452,16 +454,16 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     ],
     ids=["wrong", "interrupted", "a limit", "missing outside", "refused", "unreachable", "in use"],
 )
-def test_what_comes_of_a_failure(end: End, then: NextAction, status: RunStatus, counts: bool) -> None:
+def test_what_comes_of_a_failure(end: CodeAndRecord, then: NextAction, status: RunStatus, counts: bool) -> None:
     """Who is waited for costs no attempt."""
-    assert outcome_of(*end, **FIRST) == Outcome(then, status, "it failed", end[0], counts=counts)
-    assert outcome_of(*end, may_try=True, has_result=True).status == "partial", "a result with gaps stays"
+    assert after(end) == Outcome(then, status, "it failed", end[0], counts=counts)
+    assert after(end, has_result=True).status == "partial", "a result with gaps stays"
 
 
 def test_a_reason_is_one_line_that_says_something() -> None:
-    several = outcome_of(*failed(2, error="all failed:\n  2 x HTTP 400\n  check"), **FIRST)
+    several = after(failed(2, error="all failed:\n  2 x HTTP 400\n  check"))
     assert several.reason == "all failed: 2 x HTTP 400"
-    assert outcome_of(*failed(2, error="all failed:"), **FIRST).reason == "all failed:"
+    assert after(failed(2, error="all failed:")).reason == "all failed:"
 
 
 @pytest.mark.parametrize(
@@ -472,11 +474,11 @@ def test_a_reason_is_one_line_that_says_something() -> None:
     ],
     ids=["HELM", "defect", "killed", "unknown"]
 )  # fmt: skip
-def test_bad_luck_is_forgiven(end: End, reason: str, code: int) -> None:
-    once = outcome_of(*end, **FIRST)
+def test_bad_luck_is_forgiven(end: CodeAndRecord, reason: str, code: int) -> None:
+    once = after(end)
     assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code)
-    assert outcome_of(*end, **LAST) == replace(once, then=NextAction.REST)
-    assert outcome_of(*end, may_try=True, has_result=True).status == "partial"
+    assert after(end, may_try=False) == replace(once, then=NextAction.REST)
+    assert after(end, has_result=True).status == "partial"
 
 
 def test_who_was_killed_or_could_not_be_imported_left_no_record(tmp_path: Path) -> None:
@@ -485,4 +487,4 @@ def test_who_was_killed_or_could_not_be_imported_left_no_record(tmp_path: Path) 
     assert record_of(record) == {"status": "partial"}
     record.write_text('{"stat')  # who was killed says nothing
     assert record_of(record) == record_of(tmp_path / "none.json") == {}
-    assert outcome_of(1, {}, **FIRST).exit_code == 70, "Python could not import it"
+    assert after((1, {})).exit_code == 70, "Python could not import it"
