@@ -7,12 +7,10 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
-
-from typing_extensions import Self
 
 from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line, own_lines
@@ -154,16 +152,13 @@ def short_number(count: int) -> str:
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
-class ProgressDisplay:
+class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
     """Shows phases, and within them instances done, rate, time left, failures and tokens."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._phase_started = self._last_line = 0.0
         self._task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._task is not None and self._bar is not None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter
-from typing_extensions import Self
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -94,16 +93,13 @@ class Executor(Protocol):
 GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a few seconds for it
 
 
-class LocalRuns:
+class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         """`argv`: of the program that does one run; its last argument will be the id of this process. `log`: for what
         a process writes before it writes to the run's own log."""
         self._argv, self._env, self._log = argv, env, log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._new: set[str] = set()  # names of runs that nobody has looked at since they were started
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.clean_up()
