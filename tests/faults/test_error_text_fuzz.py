@@ -30,7 +30,7 @@ from eval_factory.endpoint import sign_in as signing
 from eval_factory.endpoint.endpoint_settings import EndpointSettings, OAuthSettings
 from eval_factory.endpoint.openai_api import Adapter
 from eval_factory.endpoint.sign_in import OAuthSignIn, SignInError
-from eval_factory.executors.progress_display import ProgressDisplay
+from eval_factory.executors.progress import ProgressDisplay
 from eval_factory.helm_plugin.client import Endpoint, EndpointStopped
 from eval_factory.helm_plugin.session import session_for
 from faults.test_matrix import command, environment

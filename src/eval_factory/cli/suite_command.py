@@ -272,8 +272,7 @@ def run_leaderboard(
     ctx: click.Context, /, name: str, model: tuple[str, ...], overrides: tuple[str, ...], **given: Any
 ) -> None:
     """Run the leaderboard NAME: helm-run over all its entries, then helm-summarize."""
-    from eval_factory.workflows.leaderboard.board import FLAGS, LeaderboardRequest, make_board
-    from eval_factory.workflows.leaderboard.board_tables import commands_of, tables_of
+    from eval_factory.workflows.leaderboard.board import FLAGS, LeaderboardRequest, commands_of, make_board, tables_of
 
     debug = bool(ctx.obj and ctx.obj["debug"])
     flags = {flag: given[flag] for flag in FLAGS if given[flag] is not None and given[flag] is not False}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import json
 import os
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -16,10 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO
+from typing import IO, Any, TextIO
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, printable
@@ -27,10 +24,7 @@ from eval_factory.core.helm_run_settings import ALL_FILES, MEDHELM_HOME, WITHOUT
 from eval_factory.core.rundir import PRIVATE, Lock, RunDir
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import SERVED_AT
-from eval_factory.executors.progress import AnswerTail, EventTail
-
-if TYPE_CHECKING:
-    from eval_factory.executors.progress_display import ProgressDisplay
+from eval_factory.executors.progress import AnswerTail, EventTail, ProgressDisplay
 
 
 @dataclass(frozen=True)
@@ -66,21 +60,13 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple
     tail = EventTail(spec.rundir.events, spec.run_id)
     answers = AnswerTail(spec.rundir.cache_db, spec.run_id, spec.redactor, texts=spec.watch == "texts")
     events: list[Mapping[str, Any]] = []
-    with contextlib.ExitStack() as until_it_ends:
-
-        @cache
-        def display() -> ProgressDisplay:
-            from eval_factory.executors.progress_display import (
-                ProgressDisplay,  # rich: the program has started before it
-            )
-
-            return until_it_ends.enter_context(ProgressDisplay(screen))
+    with ProgressDisplay(screen) as display:
 
         def tick() -> None:
             for event in heapq.merge(tail.new(), answers.new() if spec.watch else (), key=itemgetter("time")):
                 if event["event"] not in ("progress", "answer"):
                     events.append(event)
-                display().show(event)
+                display.show(event)
 
         finished = run_logged(spec, log=spec.rundir.helm_log, on_tick=tick)
     return finished, tuple(events)
@@ -89,11 +75,8 @@ def run_shown(spec: ProcessSpec, screen: TextIO) -> tuple[FinishedProcess, tuple
 def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> FinishedProcess:
     """Run to the end, standard output and error together into `log`; `on_tick` is called a few times a second.
 
-    The program inherits the folder's lock: nobody else may write there for as long as it lives.
-    Anything that interrupts the wait (Ctrl-C, a defect in `on_tick`) ends the whole process group first.
-
-    Raises:
-        PrerequisiteError: the program is not there.
+    The program inherits the folder's lock: nobody else may write there for as long as it lives. What interrupts the
+    wait (Ctrl-C, a defect in `on_tick`) ends the process group first. Raises PrerequisiteError: there is no program.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
@@ -128,21 +111,25 @@ def run_logged(spec: ProcessSpec, *, log: Path, on_tick: Callable[[], None]) -> 
 
 def _started(spec: ProcessSpec) -> subprocess.Popen[str]:
     try:
-        return subprocess.Popen(
-            list(spec.argv),
-            env=dict(spec.env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-            pass_fds=(spec.lock.descriptor,),
-        )
+        return start_in_group(spec.argv, spec.env, stdin=subprocess.PIPE, pass_fds=(spec.lock.descriptor,))
     except FileNotFoundError as error:
         raise PrerequisiteError(
             f"{spec.argv[0]} is not there; install HELM beside eval-factory: pip install crfm-helm==0.5.16"
         ) from error
+
+
+def start_in_group(argv: Sequence[str], env: Mapping[str, str], **more: Any) -> subprocess.Popen[str]:
+    """A program in a process group of its own, whose standard output and error are one pipe of text."""
+    return subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+        **more,
+    )
 
 
 def copy_lines(source: IO[str], log: IO[str], redactor: Redactor, tail: deque[str]) -> None:
@@ -169,76 +156,25 @@ def end_group(leader: subprocess.Popen[str], grace_s: float = TERMINATE_GRACE_S)
         leader.wait(TERMINATE_GRACE_S)
 
 
-class JsonProcess:
-    """A program that reads lines of JSON on its standard input, writes lines of JSON, and ends where its input does.
-
-    It has a group of its own, so that Ctrl-C does not reach it. Its standard error is added to `log`.
-    """
-
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, log: Path) -> None:
-        with _appended(log) as errors:
-            self._process = subprocess.Popen(
-                list(argv),
-                env=dict(env),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
-        assert self._process.stdin is not None  # noqa: S101 - for mypy, both
-        assert self._process.stdout is not None  # noqa: S101
-        self._input, self._output, self._rest = self._process.stdin, self._process.stdout, b""
-        self.is_silent = False  # whether it writes nothing any more: it has ended
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has ended: `received` finds out
-            self._input.write((json.dumps(message) + "\n").encode())
-            self._input.flush()
-
-    def received(self, seconds: float) -> list[dict[str, Any]]:
-        """What it has written; waits for so many seconds until there is something."""
-        if self.is_silent or not select.select([self._output], [], [], seconds)[0]:
-            return []
-        data = os.read(self._output.fileno(), 65536)
-        self.is_silent = not data
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def close_input(self) -> None:
-        with contextlib.suppress(OSError):
-            self._input.close()
-
-    def end(self, grace_s: float) -> None:
-        """Returns when it has ended: by itself within so many seconds, or killed."""
-        self.close_input()
-        self._output.close()
-        try:
-            self._process.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
 def start_with_input(argv: Sequence[str], env: Mapping[str, str], text: str, *, log: Path) -> subprocess.Popen[bytes]:
     """Start a program with `text` as its standard input, in a group of its own. Its output is added to `log`."""
-    with _appended(log) as output:
-        process = subprocess.Popen(
-            list(argv),
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    process = start_with_log(argv, env, log)
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError), process.stdin as source:  # one that has ended needs nothing
             source.write(text.encode())
     return process
 
 
-def _appended(log: Path) -> IO[bytes]:
+def start_with_log(
+    argv: Sequence[str], env: Mapping[str, str], log: Path, stdout: int | None = None
+) -> subprocess.Popen[bytes]:
+    """In a group of its own, with a pipe as its input; what it writes is added to `log`, with `stdout` errors alone."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab")
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE), "ab") as file:
+        output = file if stdout is None else stdout
+        return subprocess.Popen(
+            list(argv), env=dict(env), stdin=subprocess.PIPE, stdout=output, stderr=file, start_new_session=True
+        )
 
 
 Captured = subprocess.CompletedProcess[str]

@@ -1,23 +1,33 @@
-"""A helm-run that goes on: its events and answers as they come, and the figures that are made of them."""
+"""A helm-run that goes on: its events and answers as they come, the figures that are made of them, and the screen:
+a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eval_factory.core import formats
-from eval_factory.core.foreign_text import one_line
+from eval_factory.core.foreign_text import one_line, own_lines
 from eval_factory.core.nouns import AttemptState
 from eval_factory.core.secrets import Redactor
 from eval_factory.endpoint import openai_api, response_cache
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
 READ_BYTES = 1 << 20  # of a file at once
 MAX_TEXT, MAX_LINE = 80, 240  # characters of an answer, and of all that is shown of it
 AT_ONCE = 200  # so many answers are held in memory
+_PLAIN_INTERVAL_S = 10.0
+REFRESHES_PER_S = 4
+NARROWEST_BAR = 8
 
 
 class LineTail:
@@ -140,3 +150,70 @@ def short_number(count: int) -> str:
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+class ProgressDisplay(AbstractContextManager["ProgressDisplay"]):
+    """Shows phases, and within them instances done, rate, time left, failures and tokens."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._phase_started = self._last_line = 0.0
+        self._task: TaskID | None = None
+
+    def __exit__(self, *_: object) -> None:
+        if self._task is not None and self._bar is not None:
+            self._bar.stop()
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console  # slow: imported once there is something to show, while the program runs
+
+        # a terminal is one whatever FORCE_COLOR and the like say: a log is to have lines; and in a notebook rich would
+        # show everything in the cell, wherever the stream leads
+        is_terminal = self._stream.isatty()
+        return Console(
+            file=self._stream, highlight=False, soft_wrap=True, force_terminal=is_terminal, force_jupyter=False
+        )
+
+    @cached_property
+    def _bar(self) -> Progress | None:
+        if not self._console.is_interactive:  # also where TERM is dumb: it cannot go back in a line
+            return None
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
+
+        texts = [  # cut where a terminal is very narrow
+            TextColumn(text, markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+            for text in ("{task.description}", "{task.fields[figures]}")
+        ]
+        return Progress(
+            texts[0], BarColumn(bar_width=None, table_column=Column(ratio=1)), texts[1],
+            console=self._console, transient=True, expand=True, refresh_per_second=REFRESHES_PER_S,
+        )  # fmt: skip
+
+    def say(self, text: str) -> None:
+        self._console.print(own_lines(text), markup=False)
+
+    def show(self, event: dict[str, Any]) -> None:
+        if event["event"] == "phase":
+            phase, total = event["phase"], event.get("total")
+            self._phase_started, self._last_line = event["time"], time.monotonic()
+            self.say(f"{phase} ..." if total is None else f"{phase}: {total} requests ...")
+            if self._bar is not None:
+                if self._task is not None:
+                    self._bar.remove_task(self._task)
+                self._task = self._bar.add_task(phase, total=total, figures="")
+                self._bar.start()
+        elif event["event"] == "progress":
+            total, now, elapsed = event["total"], time.monotonic(), event["time"] - self._phase_started
+            if self._bar is not None and self._task is not None:
+                room = self._console.width - len(self._bar.tasks[0].description) - NARROWEST_BAR - 2
+                figures = figures_text(event, elapsed, room)
+                self._bar.update(self._task, completed=event["done"], total=total or None, figures=figures)
+            elif (total and event["done"] >= total) or now - self._last_line >= _PLAIN_INTERVAL_S:
+                self._last_line = now
+                self.say(f"  {figures_text(event, elapsed)}")
+        elif event["event"] == "answer":
+            self.say(event["line"])
+        elif event["event"] == "warning":
+            self.say(f"warning: {event['message']}")

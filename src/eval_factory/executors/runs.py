@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter
-from typing_extensions import Self
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.helm_run_settings import SharedLimitsSettings
@@ -94,19 +93,13 @@ class Executor(Protocol):
 GRACE_S = 15.0  # a run that is interrupted ends its helm-run first, which has a few seconds for it
 
 
-class LocalRuns:
+class LocalRuns(contextlib.AbstractContextManager["LocalRuns"]):
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """
-        Args:
-            argv: of the program that does one run; its last argument will be the id of this process.
-            log: for what a process writes before it writes to the run's own log.
-        """
+        """`argv`: of the program that does one run; its last argument will be the id of this process. `log`: for what
+        a process writes before it writes to the run's own log."""
         self._argv, self._env, self._log = argv, env, log
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._new: set[str] = set()  # names of runs that nobody has looked at since they were started
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.clean_up()
@@ -137,18 +130,15 @@ class LocalRuns:
         code = None if name in self._new else process.poll()
         return Started(f"process {process.pid}", process.pid) if code is None else Ended(code)
 
-    def end(self, names: Collection[str] | None = None) -> None:
-        """As by Ctrl-C, then by force."""
-        self._end([process for name, process in self._processes.items() if names is None or name in names], GRACE_S)
-
     def clean_up(self) -> None:
         """End every run that is left, at once."""
-        self._end(list(self._processes.values()), 0.0)
+        self.end(grace_s=0.0)
 
-    def _end(self, processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
-        if grace_s:
-            for process in processes:
-                process.send_signal(signal.SIGTERM)
+    def end(self, names: Collection[str] | None = None, grace_s: float = GRACE_S) -> None:
+        """As by Ctrl-C, then by force."""
+        processes = [process for name, process in self._processes.items() if names is None or name in names]
+        for process in processes if grace_s else ():
+            process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + grace_s
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):

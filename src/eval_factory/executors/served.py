@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.rundir import PRIVATE
 from eval_factory.core.secrets import Redactor
 from eval_factory.core.urls import PORT, REPLICA
-from eval_factory.executors.process import TAIL_LINES, JsonProcess, copy_lines, end_group
+from eval_factory.executors.process import TAIL_LINES, copy_lines, end_group, start_in_group, start_with_log
 
 _MODULE = "eval_factory.executors.served"
 _LOOPBACK, HEALTHY = "127.0.0.1", 200
@@ -81,20 +82,27 @@ class _Server:
         self.log = spec.log if one else spec.log.with_name(f"{spec.log.stem}@{replica}{spec.log.suffix}")
         self.state, self.why, self.address = _STARTING, "does not run", ""
         self.is_left_out = False  # whether it was reported that the others go on without it
-        self._guard: JsonProcess | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._is_silent = False  # whether the guard writes nothing any more: it has ended
+        self._rest = b""  # of a report whose line has not ended
         self._group: int | None = None
         """Of the server's processes, while they are on this machine."""
 
     def start(self) -> None:
         spec = self._spec
-        self._guard = JsonProcess([*spec.launch, sys.executable, "-m", _MODULE], spec.env, log=self.log)
+        argv = [*spec.launch, sys.executable, "-m", _MODULE]
+        self._guard = start_with_log(argv, spec.env, self.log, subprocess.PIPE)
         order = {**asdict(spec), "called": self.called, "replica": self._replica, "log": str(self.log), "env": None}
-        self._guard.send({**order, "asked_from": socket.gethostname()})
+        order["asked_from"] = socket.gethostname()
+        if self._guard.stdin is not None:
+            with suppress(BrokenPipeError):  # it has ended, and reports nothing
+                self._guard.stdin.write(f"{json.dumps(order)}\n".encode())
+                self._guard.stdin.flush()
 
     def take_reports(self, say: _Say, seconds: float = 0.0) -> None:
         """All that its guard has reported; it is waited for until it has ended, or for so long."""
         deadline = time.monotonic() + seconds
-        while self._guard is not None and (reports := self._guard.received(max(0.0, deadline - time.monotonic()))):
+        while reports := self._reports(max(0.0, deadline - time.monotonic())):
             for report in reports:
                 if "text" in report:
                     say(report["text"])
@@ -102,12 +110,24 @@ class _Server:
                     self._group = report["group"]
                 self.state, self.why = report.get("state", self.state), report.get("why", self.why)
                 self.address = report.get("address", self.address)
-        if self._guard is not None and self._guard.is_silent and self.state != OUT:
+        if self._is_silent and self.state != OUT:
             self.state, self.why = OUT, f"{self.called} is gone: what looked after it was killed; see {self.log}"
 
+    def _reports(self, seconds: float) -> list[dict[str, Any]]:
+        """What the guard has written; waits for so many seconds until there is something."""
+        if self._guard is None or self._guard.stdout is None or self._is_silent:
+            return []
+        if not select.select([self._guard.stdout], [], [], seconds)[0]:
+            return []
+        data = os.read(self._guard.stdout.fileno(), 65536)
+        self._is_silent = not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
     def close(self) -> None:
-        if self._guard is not None:
-            self._guard.close_input()
+        if self._guard is not None and self._guard.stdin is not None:
+            with suppress(OSError):
+                self._guard.stdin.close()
 
     def stop(self) -> None:
         """Nothing of it is left when this returns."""
@@ -118,7 +138,8 @@ class _Server:
         if self._group is not None:  # its guard was killed
             with suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
-        self._guard.end(grace_s=0.0)
+        with self._guard:  # its pipes are closed, and it is waited for
+            self._guard.kill()
         self._guard = None
 
 
@@ -140,10 +161,6 @@ class ServedModel(AbstractContextManager["ServedModel"]):
     def addresses(self) -> tuple[str, ...]:
         """Of those that are ready."""
         return tuple(one.address for one in self._servers if one.state == _READY)
-
-    @property
-    def logs(self) -> tuple[Path, ...]:
-        return tuple(one.log for one in self._servers)
 
     def is_ready(self) -> bool:
         """Whether one of them answers now. Any thread may ask."""
@@ -273,16 +290,8 @@ class ServerGuard:
         words = [self._filled(word, port) for word in self._order["words"]]
         settings = {name: self._filled(value, port) for name, value in self._order["settings"].items()}
         try:
-            process = subprocess.Popen(
-                words,
-                env={**os.environ, **settings, TOKEN: token},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                encoding="utf-8",
-                errors="replace",
-                start_new_session=True,
-            )
+            env = {**os.environ, **settings, TOKEN: token}
+            process = start_in_group(words, env, stdin=subprocess.DEVNULL)
         except OSError as error:
             raise PrerequisiteError(
                 f"{self._its} cannot be started: {error.strerror or error} ({words[0]}); install it, or write its whole"

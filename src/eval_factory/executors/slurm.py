@@ -132,28 +132,22 @@ _OF_LARGE_JOBS = re.compile("--(mem|cpus|cores|gpus|ntasks|sockets|threads|exclu
 """What of `extra` a job that deletes a file does not ask for."""
 
 
-@dataclass(frozen=True)
-class BatchJob:
-    name: str
-    tasks: int
-    at_once: int
-    log: Path  # a folder; each task has a file of its own in it, to which a further start of the task is added
-    resources: Mapping[str, Any]
-    argv: Sequence[str]  # what each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0
-    servers: int = 1
-
-
-def batch_script(job: BatchJob) -> str:
+def batch_script(
+    asked: Mapping[str, Any], argv: Sequence[str], *, name: str, tasks: int, at_once: int, log: Path, servers: int = 1
+) -> str:
     """Whatever is lost starts again, nothing of the submitter's environment comes along, and the worker is the batch
     process itself, so that signals reach it.
+
+    Args:
+        asked: every key of suite.slurm.
+        argv: what each task does, after Python's own name. Its number is SLURM_ARRAY_TASK_ID, from 0.
+        log: a folder; each task has a file of its own in it, to which a further start of the task is added.
     """
-    asked, of_one = job.resources, job.servers == 1
-    options = [f"--job-name={job.name}", f"--array=0-{job.tasks - 1}%{min(job.at_once, job.tasks)}"]
-    options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={job.servers}"]
+    of_one = servers == 1
+    options = [f"--job-name={name}", f"--array=0-{tasks - 1}%{min(at_once, tasks)}"]
+    options += ["--nodes=1", "--ntasks=1"] if of_one else [f"--ntasks={servers}"]
     options.append(f"--cpus-per-task={asked['cpus']}")
-    options += [
-        f"--{name}={asked[name]}" for name in ("account", "partition", "qos", "time") if asked[name] is not None
-    ]
+    options += [f"--{key}={asked[key]}" for key in ("account", "partition", "qos", "time") if asked[key] is not None]
     memory = asked["mem"]
     if memory is not None and of_one:
         options.append(f"--mem={memory}")
@@ -162,11 +156,11 @@ def batch_script(job: BatchJob) -> str:
         options.append(f"--mem-per-cpu={-(-int(number) * 1024 ** 'KMGT'.index(unit) // asked['cpus'])}K")
     if asked["gpus"] is not None:
         options.append(f"--{'gpus' if of_one else 'gpus-per-task'}={asked['gpus']}")
-    options += [f"--output={_file_pattern(job.log, '%a.log')}", "--open-mode=append", "--requeue"]
+    options += [f"--output={_file_pattern(log, '%a.log')}", "--open-mode=append", "--requeue"]
     # SIGTERM so many seconds before the end of its time, so that it ends what it started
     options += ["--signal=B:TERM@30", "--export=NONE", *asked["extra"]]
     command = [asked["container"]] if asked["container"] else []
-    command.append(shlex.join([asked["python"], *job.argv]))
+    command.append(shlex.join([asked["python"], *argv]))
     lines = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options), "", *asked["prologue"]]
     return "\n".join([*lines, f"exec {' '.join(command)}"]) + "\n"
 

@@ -28,7 +28,6 @@ from eval_factory.executors.process import ALLOWED
 from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import (
     NO_REASON,
-    BatchJob,
     QueuedTask,
     Slurm,
     batch_script,
@@ -248,16 +247,15 @@ def take_environment(path: Path, env: MutableMapping[str, str]) -> None:
 def script_of(array: Sequence[RunSpec], name: str, number: int, store: SlurmStore, worker: Sequence[str]) -> str:
     """The batch script of one wave. `worker`: what Python does with the wave's file as its last argument."""
     asks = SlurmAsks.of(array[0])
-    job = BatchJob(
-        servers=asks.servers,
+    return batch_script(
+        {**asks.resources, "python": asks.resources["python"] or sys.executable},
+        (*worker, str(store.wave_file(number).absolute())),
         name=name,
         tasks=len(array) if asks.serve is None else 1,
         at_once=asks.at_once,
         log=store.logs(number).absolute(),
-        resources={**asks.resources, "python": asks.resources["python"] or sys.executable},
-        argv=(*worker, str(store.wave_file(number).absolute())),
+        servers=asks.servers,
     )
-    return batch_script(job)
 
 
 class SlurmRuns:

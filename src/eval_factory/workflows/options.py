@@ -79,8 +79,8 @@ def end_record(evaluated: Evaluated) -> dict[str, Any]:
         "not_reportable": evaluated.not_reportable,
         "task": result.task,
         "main_metric": result.main_metric,
-        **_numbers(result.scores.get(result.main_metric)),
-        "corrected": None if corrected is None else _numbers(corrected),
+        **numbers_of(result.scores.get(result.main_metric)),
+        "corrected": None if corrected is None else numbers_of(corrected),
         "instances": asdict(result.validity.instances),
         "coverage": result.validity.coverage,
         "notes": len(result.validity.notes),
@@ -116,7 +116,7 @@ def code_of_error(error: BaseException) -> int:
     return DEFECT_EXIT_CODE
 
 
-def _numbers(score: Score | None) -> dict[str, Any]:
+def numbers_of(score: Score | None) -> dict[str, Any]:
     if score is None:
         return dict.fromkeys(("value", "ci_low", "ci_high", "n"))
     return {"value": score.value, "ci_low": score.stats.ci_low, "ci_high": score.stats.ci_high, "n": score.stats.count}

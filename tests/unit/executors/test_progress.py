@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eval_factory.executors.progress import EventTail, duration, figures_text, short_number
-from eval_factory.executors.progress_display import ProgressDisplay
+from eval_factory.executors.progress import EventTail, ProgressDisplay, duration, figures_text, short_number
 
 
 def progress(**changes: Any) -> dict[str, Any]:

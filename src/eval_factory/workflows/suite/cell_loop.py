@@ -46,43 +46,13 @@ from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 from eval_factory.workflows.suite.suite_status import limit_reached
 
 
-@dataclass(frozen=True)
-class CellEnd:
-    returncode: int  # the exit code; negative: the signal that killed it
-    status: str | None = None  # `complete` or `partial`, where there is a result
-    not_reportable: str | None = None
-    error_type: str | None = None
-    error: str | None = None
-
-    @property
-    def has_result(self) -> bool:
-        return self.status is not None
-
-    @property
-    def reason(self) -> str:
-        """Of a failure, on one line."""
-        if not self.error:
-            code = self.returncode
-            return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with {code}"
-        reason, *others = self.error.split("\n")
-        return f"{reason} {others[0].strip()}" if reason.endswith(":") and others else reason
-
-
-def end_of(returncode: int, record_file: Path) -> CellEnd:
-    """The end of a process, with what it said of it; one that was killed said nothing, nor one that could not import
-    what it needs: Python ends it with 1."""
+def record_of(file: Path) -> Mapping[str, Any]:
+    """What a process said of its end; one that was killed said nothing, nor one that could not import what it needs."""
     try:
-        record: dict[str, Any] = json.loads(record_file.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return CellEnd(DEFECT_EXIT_CODE if returncode == 1 else returncode)
-    error = record.get("error") or {}
-    return CellEnd(
-        returncode,
-        status=record.get("status"),
-        not_reportable=record.get("not_reportable"),
-        error_type=error.get("type"),
-        error=error.get("message"),
-    )
+        return {}
+    return record
 
 
 class NextAction(Enum):
@@ -94,13 +64,6 @@ class NextAction(Enum):
     STOP_TARGET = "the target's cells are not started"
 
 
-@dataclass(kw_only=True)
-class AttemptState:
-    attempts: int = 0  # that count, the one that has just ended among them
-    max_attempts: int
-    has_result: bool = False  # a partial result of an earlier attempt stands in the folder
-
-
 @dataclass(frozen=True)
 class Outcome:
     then: NextAction
@@ -110,30 +73,42 @@ class Outcome:
     counts: bool = True  # whether it is one of the attempts that a cell has
 
 
-def outcome_of(end: CellEnd, tried: AttemptState) -> Outcome:
-    """`tried`: with this attempt."""
-    code, may_try = end.returncode, tried.attempts < tried.max_attempts
-    if end.has_result:  # one with gaps is asked for again; whether it is reportable, another attempt cannot change
-        reason = None if end.not_reportable is None else end.not_reportable.split("\n")[0]
-        if end.status == RunStatus.COMPLETE:
+def outcome_of(code: int, record: Mapping[str, Any], *, may_try: bool, has_result: bool) -> Outcome:
+    """Of a process with this exit code; negative: the signal that killed it. `may_try`: whether there may be another
+    attempt; `has_result`: whether a partial result of an earlier one stands in the folder."""
+    if record.get("status") is not None:  # with gaps it is asked for again
+        why = record.get("not_reportable")  # which no other attempt can change
+        reason = None if why is None else why.split("\n")[0]
+        if record["status"] == RunStatus.COMPLETE:
             code = 0 if reason is None else NotReportableError.exit_code
             return Outcome(NextAction.REST, RunStatus.COMPLETE, reason, code)
         gaps = reason or "some requests failed; the same command asks for them again"
         then = NextAction.ASK_AND_AGAIN if may_try else NextAction.REST
         return Outcome(then, RunStatus.PARTIAL, gaps, NotReportableError.exit_code)
-    reason, status = end.reason, RunStatus.PARTIAL if tried.has_result else RunStatus.FAILED
+    if not record and code == 1:  # it could not be imported: Python ends it so
+        code = DEFECT_EXIT_CODE
+    error = record.get("error") or {}
+    reason, status = _reason_of(code, error.get("message")), RunStatus.PARTIAL if has_result else RunStatus.FAILED
     if code in (NotReportableError.exit_code, InterruptedRunError.exit_code):  # at a limit of cost, or stopped
-        return Outcome(NextAction.REST, RunStatus.PARTIAL if tried.has_result else RunStatus.MISSING, reason, code)
+        return Outcome(NextAction.REST, RunStatus.PARTIAL if has_result else RunStatus.MISSING, reason, code)
     if code == BusyError.exit_code:
         return Outcome(NextAction.WAIT_FOR_FOLDER, status, reason, code, counts=False)
-    if code == PrerequisiteError.exit_code and end.error_type == EndpointUnreachableError.__name__:
+    if code == PrerequisiteError.exit_code and error.get("type") == EndpointUnreachableError.__name__:
         return Outcome(NextAction.PAUSE_ENDPOINT, status, reason, code, counts=False)
     if code in (PrerequisiteError.exit_code, ConfigError.exit_code):
-        refused = code == PrerequisiteError.exit_code and end.error_type == EndpointRefusedError.__name__
+        refused = code == PrerequisiteError.exit_code and error.get("type") == EndpointRefusedError.__name__
         return Outcome(NextAction.STOP_TARGET if refused else NextAction.REST, status, reason, code)
     # helm-run failed, or a process was killed: it may have been bad luck
     known = code if code in (HelmError.exit_code, DEFECT_EXIT_CODE) else HelmError.exit_code
     return Outcome(NextAction.AGAIN if may_try else NextAction.REST, status, reason, known)
+
+
+def _reason_of(code: int, message: str | None) -> str:
+    """Of a failure, on one line."""
+    if not message:
+        return f"its process was killed by signal {-code}" if code < 0 else f"its process ended with {code}"
+    reason, *others = message.split("\n")
+    return f"{reason} {others[0].strip()}" if reason.endswith(":") and others else reason
 
 
 _TICK_S, _LOOK_AT_FOLDER_S = 0.1, 2.0
@@ -185,10 +160,12 @@ class Work:
         return not self.options.fresh and keeps_partial_result(planned.plan)
 
 
-@dataclass(kw_only=True)
-class CellRun(AttemptState):
+@dataclass
+class CellRun:
     planned: PlannedCell
     record: Path  # what its process says of its end
+    has_result: bool  # a partial result of an earlier attempt stands in the folder
+    attempts: int = 0  # that count, the one that has just ended among them
     starts: int = 0
     reported: int = 0  # the last attempt whose beginning is in the journal
     free_at: float | None = None  # when its folder, which somebody else holds, is looked at again
@@ -225,9 +202,7 @@ class CellLoop:
         for planned in cells:
             config = self.work.suite.folder.cell_config(planned.cell.target, planned.cell.evaluation)
             record = config.with_name(f"{planned.cell.evaluation}.end.json")
-            most, kept = self.work.suite.max_attempts, self.work.keeps_partial(planned)
-            run = CellRun(planned=planned, record=record, max_attempts=most, has_result=kept)
-            self._waiting[planned.number] = run
+            self._waiting[planned.number] = CellRun(planned, record, self.work.keeps_partial(planned))
 
     def run(self) -> None:
         """Until every cell has a report.
@@ -298,13 +273,15 @@ class CellLoop:
                 self._take_end(run, -int(signal.SIGKILL) if isinstance(state, Lost) else state.code, asked_to_end)
 
     def _take_end(self, run: CellRun, code: int, asked_to_end: Outcome | None) -> None:
-        cell, end = run.planned.cell, end_of(code, run.record)
+        cell, record = run.planned.cell, record_of(run.record)
+        found_result = record.get("status") is not None
         run.attempts += 1
-        outcome = outcome_of(end, run)
-        if asked_to_end is not None and not end.has_result:
+        may_try = run.attempts < self.work.suite.max_attempts
+        outcome = outcome_of(code, record, may_try=may_try, has_result=run.has_result)
+        if asked_to_end is not None and not found_result:
             outcome = replace(asked_to_end, status=RunStatus.PARTIAL) if run.has_result else asked_to_end
         run.attempts -= not outcome.counts
-        run.has_result = run.has_result or end.has_result
+        run.has_result = run.has_result or found_result
         run.last = outcome
         again, reason = outcome.then not in (NextAction.REST, NextAction.STOP_TARGET), outcome.reason or ""
         self.work.end(
@@ -357,7 +334,7 @@ class CellLoop:
                 for run in cells:
                     if run.last is not None and run.last.then is NextAction.PAUSE_ENDPOINT:
                         run.attempts += 1
-                        if run.attempts >= run.max_attempts:
+                        if run.attempts >= self.work.suite.max_attempts:
                             self._leave([run], RunStatus.FAILED, run.last.exit_code, run.last.reason or "")
 
     def _look_at_server(self) -> None:

@@ -20,16 +20,8 @@ from eval_factory.workflows.suite.planned_cells import PlannedCell
 _OF_NO_ENDPOINT = frozenset({"role", "alias", "helm_name", "max_length", "parallelism", "max_retries"})
 
 
-@dataclass(frozen=True)
-class ProbeAnswer:
-    """With neither of the two: it answered."""
-
-    warning: str | None = None  # it did not answer, but may later
-    error: PrerequisiteError | None = None  # it cannot be asked
-
-    @property
-    def gone(self) -> bool:
-        return isinstance(self.error, EndpointUnreachableError) or self.warning is not None
+ProbeAnswer = str | PrerequisiteError | None
+"""None: it answered. A warning: it did not, but may later. An error: it cannot be asked."""
 
 
 @dataclass
@@ -55,30 +47,27 @@ class EndpointProbe:
         return self._answer(planned.plan.model, env)
 
     def roles_that_answered(self, planned: PlannedCell) -> frozenset[str]:
-        return frozenset(
-            endpoint.role
-            for endpoint in planned.plan.endpoints
-            if self.answers.get(_name_of(endpoint)) == ProbeAnswer()
-        )
+        endpoints = planned.plan.endpoints
+        return frozenset(one.role for one in endpoints if self.answers.get(_name_of(one), "not asked") is None)
 
     def problem_of(self, planned: PlannedCell) -> tuple[str, PrerequisiteError] | None:
         """Why the cell cannot be started: the role whose endpoint cannot be asked, and what is wrong there."""
         for endpoint in planned.plan.endpoints:
             answer = self.answers.get(_name_of(endpoint))
-            if answer is not None and answer.error is not None:
-                return endpoint.role, answer.error
+            if isinstance(answer, PrerequisiteError):
+                return endpoint.role, answer
         return None
 
     def _answer(self, endpoint: EndpointSettings, env: Mapping[str, str]) -> ProbeAnswer:
         if endpoint.url.startswith("demo:"):
-            return ProbeAnswer()
+            return None
         try:
             warning = self.ask(endpoint, env, self.redactor, lambda _text: None)
         except PrerequisiteError as error:
-            return ProbeAnswer(error=error)
+            return error
         if warning:
             self.say(f"warning: {warning}")
-        return ProbeAnswer(warning)
+        return warning
 
 
 def _name_of(endpoint: EndpointSettings) -> str:
@@ -130,7 +119,7 @@ class EndpointPauses:
             now, first, new = self.clock(), pause.asked == 0, None
             if pause.question is not None and pause.question.done():
                 answer, pause.question = pause.question.result(), None
-                if answer.gone:
+                if isinstance(answer, (str, EndpointUnreachableError)):
                     pause.asked += 1
                     pause.next_at = now + min(30.0, 2.0 ** (pause.asked - 1))
                     new = News.GONE if first else None

@@ -79,11 +79,14 @@ def keeps_partial_result(plan: Plan) -> bool:
     return own is None and has_partial_result(plan.rundir, plan.identity)
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, str]:
+def _settings(config: Mapping[str, Any]) -> str:
+    settings = settings_of_result({name: config[name] for name in ("config", "target")})
+    return json.dumps(settings, sort_keys=True, default=str)
+
+
+def settings_of_result(config: Mapping[str, Any]) -> dict[str, Any]:
     """Path -> value, of all that a result depends on; a key that nobody gave is one that has no value."""
-    leaves = leaves_of({name: config[name] for name in ("config", "target")})
-    said = {path: value for path, value in leaves if path not in OF_NO_RESULT and value is not None}
-    return {path: json.dumps(value, sort_keys=True, default=str) for path, value in said.items()}
+    return {path: value for path, value in leaves_of(config) if path not in OF_NO_RESULT and value is not None}
 
 
 def finished_below(folders: Iterable[Path]) -> dict[str, tuple[Path, ...]]:

@@ -118,14 +118,11 @@ def server_spec(suite: Suite, target: str, cells: Sequence[PlannedCell], env: Ma
 
 
 def run_suite(suite: Suite, options: SuiteOptions, *, env: Mapping[str, str], screen: SuiteObserver) -> SuiteReport:
-    """Bring every cell of a suite to its end; `screen` learns what happens.
+    """Bring every cell of a suite to its end; `screen` learns what happens. A cell that fails raises nothing: the
+    report's exit code says so.
 
-    A cell that fails raises nothing: the report's exit code says so.
-
-    Raises:
-        ConfigError, PrerequisiteError: a cell is wrong; nothing was asked.
-        BusyError: another process works on the suite.
-        InterruptedRunError: the cells that ran were ended, and the table holds what is finished.
+    Raises ConfigError, PrerequisiteError: a cell is wrong; nothing was asked. BusyError: another process works on the
+    suite. InterruptedRunError: the cells that ran were ended, and the table holds what is finished.
     """
     if options.fresh and options.reuse:
         raise ConfigError("run_suite: --fresh begins from nothing and --reuse takes over: give one of them")
@@ -198,8 +195,8 @@ def run_cells(work: Work, cells: Sequence[PlannedCell], served: ServedModel | No
         def ask(planned: PlannedCell) -> ProbeAnswer:
             """Whether the endpoint of a cell's model is there; where nobody may ask so, it is taken to be."""
             if served is not None:
-                return ProbeAnswer(None if served.is_ready() else "the server does not answer")
-            return ProbeAnswer() if options.no_preflight else probe.model_of(planned)
+                return None if served.is_ready() else "the server does not answer"
+            return None if options.no_preflight else probe.model_of(planned)
 
         pauses = EndpointPauses(ask, suite.max_outage_s)
         stack.callback(pauses.close)

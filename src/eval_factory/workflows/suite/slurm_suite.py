@@ -24,9 +24,8 @@ from eval_factory.executors.runs import Ended, Lost, RunSpec, RunState, Started,
 from eval_factory.executors.slurm import QueueUnknownError, Slurm, step_words
 from eval_factory.executors.slurm_runs import SlurmAsks, SlurmRuns, SlurmStore, arrays, cell_of, refuse_cells_in_slurm
 from eval_factory.plan.credentials import CREDENTIALS_VARIABLE
-from eval_factory.plan.run_plan import leaves_of
 from eval_factory.workflows.context import HUB_TOKEN, start_over
-from eval_factory.workflows.suite.finished_cells import OF_NO_RESULT, is_complete_run, keeps_partial_result
+from eval_factory.workflows.suite.finished_cells import is_complete_run, keeps_partial_result, settings_of_result
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from eval_factory.workflows.suite.suite_report import CellReport, SuiteOptions
 
@@ -41,11 +40,8 @@ _LOST = "its task is gone from Slurm and left no result; see its log"
 
 def run_on_slurm(work: Work, slurm: Slurm, sleep: Callable[[float], None] = time.sleep) -> None:
     """Until everything is submitted; with `wait` until everything has ended. Every cell then has a report.
-
-    Raises:
-        ConfigError, PrerequisiteError: nothing was submitted, or not all: the same command goes on.
-        InterruptedRunError: while it waited. The jobs go on.
-    """
+    Raises ConfigError, PrerequisiteError: nothing was submitted, or not all: the same command goes on.
+    InterruptedRunError: while it waited; the jobs go on."""
     folder, secrets = work.suite.folder, secrets_of(work.cells, work.suite)
     runs = SlurmRuns(folder, slurm, WORKER, env=work.env, secrets=secrets, say=work.journal.say)
     runs.store.begin()
@@ -151,12 +147,8 @@ class SlurmRun:
 
 def run_name(planned: PlannedCell) -> str:
     """Of a cell with all that its result depends on: of another configuration it is another run."""
-    settings = {
-        path: value
-        for path, value in leaves_of(planned.plan.evaluation.as_dict())
-        if path not in OF_NO_RESULT and value is not None
-    }
-    said = json.dumps([planned.plan.identity, settings], sort_keys=True, default=str)
+    settings = [planned.plan.identity, settings_of_result(planned.plan.evaluation.as_dict())]
+    said = json.dumps(settings, sort_keys=True, default=str)
     digest = hashlib.sha256(said.encode()).hexdigest()[:12]
     return f"{planned.cell.target}/{planned.cell.evaluation}/{digest}"
 

@@ -49,13 +49,9 @@ LOOKED_AT_S = 1.0  # somebody who only looks whether it is held holds it for an 
 
 @contextmanager
 def held(folder: SuiteDir) -> Iterator[None]:
-    """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this process.
-
-    Raises:
-        ConfigError: it is the output folder of one run.
-        BusyError: another process works on it.
-        PrerequisiteError: it cannot be made or locked.
-    """
+    """Make the folder, and hold it. Who holds it stands in the lock's file; the lock ends with this process. Raises
+    ConfigError: it is a run's output folder; BusyError: another process works on it; PrerequisiteError: no folder, no
+    lock can be made."""
     if RunDir(folder.root).marker.is_file():
         raise ConfigError(
             f"suite.output_dir: {folder.root} is the output folder of one run\n  choose another folder for the suite"
@@ -138,15 +134,9 @@ MAX_END_S = 120.0
 
 
 def cancel(folder: SuiteDir, say: Callable[[str], object], slurm: Slurm | None = None) -> bool:
-    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end.
-
-    Returns:
-        Whether anything ran.
-
-    Raises:
-        PrerequisiteError: it runs on another machine, is another user's, or does not end; or Slurm does not say what
-            is queued, or the jobs do not end.
-    """
+    """End the suite's jobs in Slurm, interrupt the process that works on it, and wait for its end. Returns whether
+    anything ran. Raises PrerequisiteError: it runs on another machine, is another user's, or does not end; or Slurm
+    does not say what is queued, or the jobs do not end."""
     slurm, store, had_jobs = slurm or Slurm(os.environ), SlurmStore(folder), False
     if store.is_there():
         had_jobs = bool(active(slurm.queue(), store.waves()))

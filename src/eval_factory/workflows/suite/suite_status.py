@@ -31,12 +31,12 @@ from eval_factory.executors.progress import EventTail, LineTail, figures_text
 from eval_factory.executors.runs import RunSpec, RunState, Started, Waiting
 from eval_factory.executors.slurm import Slurm
 from eval_factory.executors.slurm_runs import JUST_WRITTEN_S, SlurmRuns, Wave, cell_of
+from eval_factory.workflows.options import numbers_of
 from eval_factory.workflows.suite.suite_folder import holder_now
 from eval_factory.workflows.suite.suite_journal import STATUSES, UNFINISHED, CellState, Pause, SuiteState
 
 GOES, STOPPED, ENDED = "running", "stopped", "ended"
 """Of a suite: a process works on it; its last one was killed; its last one came to its end."""
-RUN_IT = "the same command runs it"
 NOT_KNOWN = "Slurm does not say whether it is queued: ask again"
 RESULT_PUBLISHED = "its job has ended: the same command takes the result over"
 TASK_GONE = "its task is gone from Slurm and left no result: its logs say why, the same command submits it again"
@@ -98,11 +98,9 @@ class CellFigures:
 
     @classmethod
     def of(cls, result: TaskResult) -> CellFigures:
-        main, run = result.scores.get(result.main_metric), result.provenance.run_identity
-        if main is None:
-            return cls(result.task, result.main_metric, None, None, None, None, result.reportable, run)
-        ends = (main.stats.ci_low, main.stats.ci_high, main.stats.count)
-        return cls(result.task, result.main_metric, main.value, *ends, result.reportable, run)
+        numbers = numbers_of(result.scores.get(result.main_metric))
+        run = result.provenance.run_identity
+        return cls(result.task, result.main_metric, **numbers, reportable=result.reportable, identity=run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +195,7 @@ class SuiteReader:
         lost = "the result in its folder is of another configuration"
         if figures is None:  # somebody deleted its folder
             lost = "its folder holds no result any more"
-        return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; {RUN_IT}")
+        return replace(cell, status=RunStatus.MISSING, reason=f"{lost}; the same command runs it")
 
     def _progress(self, cell: CellStatus, since: float) -> CellProgress:
         """By the events since the cell was started, in epoch seconds; those of earlier attempts are left out."""

@@ -16,10 +16,19 @@ from eval_factory.core.errors import ConfigError, HelmError, NotReportableError,
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.helm.environments import Environment
 from eval_factory.plan.run_plan import EndpointPlan, Plan, slug_of
-from eval_factory.workflows.leaderboard import board_tables as tables
+from eval_factory.workflows.leaderboard import board as module
 from eval_factory.workflows.leaderboard import registry
-from eval_factory.workflows.leaderboard.board import FLAGS, Board, LeaderboardRequest, make_board
-from eval_factory.workflows.leaderboard.board_tables import IN_TABLES, KEPT_OUT, BoardRow, known_rows, write_rows
+from eval_factory.workflows.leaderboard.board import (
+    FLAGS,
+    IN_TABLES,
+    KEPT_OUT,
+    Board,
+    BoardRow,
+    LeaderboardRequest,
+    known_rows,
+    make_board,
+    write_rows,
+)
 from eval_factory.workflows.leaderboard.registry import find
 from eval_factory.workflows.suite.suite_report import CellReport
 from stored_results import instance, result, written
@@ -207,7 +216,7 @@ def test_what_nobody_can_run_is_refused_but_for_another_conf(tmp_path: Path, mon
     assert board(tmp_path, "pubmed_qa").row is pictures
 
 
-_FAILED, _LEFT_OUT, _WAITING = tables._FAILED, tables._LEFT_OUT, tables._WAITING
+_FAILED, _LEFT_OUT, _WAITING = module._FAILED, module._LEFT_OUT, module._WAITING
 FOUR = [instance(name, 1.0) for name in ("q0", "q1", "q2", "q3")]
 
 
@@ -255,7 +264,7 @@ def report(folder: Path, status: Any, code: int, reason: str | None = None) -> C
 
 def one_row(tmp_path: Path, cell: CellReport) -> tuple[BoardRow, int]:
     made = replace(board(tmp_path, "pubmed_qa:model=text"), folder=tmp_path, models={"org-m": "org/m"})
-    (found,) = tables.board_rows(made, [cell])
+    (found,) = module.board_rows(made, [cell])
     return found
 
 
@@ -286,7 +295,7 @@ def test_what_has_no_result(tmp_path: Path, status: str, code: int, reason: str 
 
 def test_what_was_not_begun_is_a_row_of_each_model(tmp_path: Path) -> None:
     made = board(tmp_path, "pubmed_qa:model=text", "nonsense", "msr_vtt:model=vlm", model=("a", "b"))
-    assert [(row.run, row.model_id, row.state, code) for row, code in tables.board_rows(made, [])] == [
+    assert [(row.run, row.model_id, row.state, code) for row, code in module.board_rows(made, [])] == [
         ("msr_vtt", "a", _LEFT_OUT, 0), ("msr_vtt", "b", _LEFT_OUT, 0), ("nonsense", "a", _FAILED, 4), ("nonsense", "b", _FAILED, 4)
     ]  # fmt: skip
 
@@ -295,7 +304,7 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     finished(tmp_path / "m" / "a")
     row = BoardRow("pubmed_qa", "m", IN_TABLES, folder="m/a", identity="i", groups=("g:1",))
     others = [replace(row, identity="another"), replace(row, state=KEPT_OUT), replace(row, folder="m/gone")]
-    ((run, found),) = tables.runs_in_tables(tmp_path, [row, *others])
+    ((run, found),) = module.runs_in_tables(tmp_path, [row, *others])
     assert found == row
     assert run.name == run.spec["name"] == "pubmed_qa,model=m"
     assert run.spec["groups"] == ["pubmed_qa", "g_1"]
@@ -313,7 +322,7 @@ def test_runs_in_tables_are_those_that_their_folders_still_hold(tmp_path: Path) 
     ],
 )
 def test_what_an_end_is(found: list[tuple[str, int]], kind: type[Exception] | None, said: str) -> None:
-    why = tables.shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
+    why = module.shortcoming([(BoardRow(f"r{number}", "m", state), code) for number, (state, code) in enumerate(found)])
     assert type(why) is (type(None) if kind is None else kind)
     assert said in str(why)
 
@@ -324,7 +333,7 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
         BoardRow("a", "m", IN_TABLES, max_eval_instances=5), BoardRow("b", "m", KEPT_OUT, "1 of 5 requests failed"),
         BoardRow("c", "m", _WAITING), *(BoardRow(f"f{number}", "m", _FAILED, "gone") for number in range(12)),
     ]  # fmt: skip
-    lines = tables.board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
+    lines = module.board_summary(made, rows, [rows[0], BoardRow("a", "other", IN_TABLES, max_eval_instances=9)])
     assert [*lines[:3], *lines[12:15]] == [
         "lite: 1 runs in the tables, 1 kept out, 12 failed, 1 waiting",
         "  b: 1 of 5 requests failed: kept out of the tables",
@@ -335,4 +344,4 @@ def test_the_lines_for_the_screen(tmp_path: Path) -> None:
     ]
     assert f"eval-factory view {made.folder}" in lines[-2]
     assert "--suite lite --output-path" in lines[-1]
-    assert not any("view" in line for line in tables.board_summary(made, rows[1:], []))
+    assert not any("view" in line for line in module.board_summary(made, rows[1:], []))

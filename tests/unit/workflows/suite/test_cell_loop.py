@@ -19,13 +19,11 @@ from eval_factory.executors.runs import Ended, RunSpec, RunState, Started, Waiti
 from eval_factory.executors.served import ServedModel, ServerFailedError
 from eval_factory.workflows.suite import cell_loop
 from eval_factory.workflows.suite.cell_loop import (
-    AttemptState,
-    CellEnd,
     CellLoop,
     NextAction,
     Outcome,
-    end_of,
     outcome_of,
+    record_of,
 )
 from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, News
 from eval_factory.workflows.suite.planned_cells import PlannedCell
@@ -411,29 +409,36 @@ def test_a_server_that_is_not_started_again_leaves_its_cells_missing(tmp_path: P
     assert len(host.begun) == 4
 
 
-FIRST = AttemptState(attempts=1, max_attempts=3)
 CHANCE = "NOT REPORTABLE: no better than chance\n  what to do"
 
 
-def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> CellEnd:
-    return CellEnd(code, error_type=error_type, error=error)
+CodeAndRecord = tuple[int, dict[str, Any]]
+
+
+def after(end: CodeAndRecord, *, may_try: bool = True, has_result: bool = False) -> Outcome:
+    code, record = end
+    return outcome_of(code, record, may_try=may_try, has_result=has_result)
+
+
+def failed(code: int, error_type: str = "X", error: str = "it failed\n  more") -> CodeAndRecord:
+    return code, {"error": {"type": error_type, "message": error}}
 
 
 def test_a_complete_result_is_the_end_whether_it_is_reportable_or_not() -> None:
-    assert outcome_of(CellEnd(0, "complete"), FIRST) == Outcome(NextAction.REST, RunStatus.COMPLETE)
-    chance = outcome_of(CellEnd(1, "complete", CHANCE), FIRST)
+    assert after((0, {"status": "complete"})) == Outcome(NextAction.REST, RunStatus.COMPLETE)
+    chance = after((1, {"status": "complete", "not_reportable": CHANCE}))
     assert chance == Outcome(NextAction.REST, RunStatus.COMPLETE, "NOT REPORTABLE: no better than chance", 1)
 
 
 @pytest.mark.parametrize(("code", "why"), [(1, CHANCE), (0, None)])
 def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int, why: str | None) -> None:
     """Also one that may be reported all the same, with fewer instances than there are."""
-    end = CellEnd(code, "partial", why)
+    end = code, {"status": "partial", "not_reportable": why}
     gaps = "some requests failed; the same command asks for them again"
     reason = "NOT REPORTABLE: no better than chance" if why else gaps
     again = Outcome(NextAction.ASK_AND_AGAIN, RunStatus.PARTIAL, reason, 1)
-    assert [outcome_of(end, replace(FIRST, attempts=number)) for number in (1, 2)] == [again, again]
-    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(again, then=NextAction.REST)
+    assert after(end) == again
+    assert after(end, may_try=False) == replace(again, then=NextAction.REST)
 
 
 @pytest.mark.parametrize(
@@ -449,42 +454,37 @@ def test_a_result_with_gaps_is_asked_for_again_as_often_as_is_allowed(code: int,
     ],
     ids=["wrong", "interrupted", "a limit", "missing outside", "refused", "unreachable", "in use"],
 )
-def test_what_comes_of_a_failure(end: CellEnd, then: NextAction, status: RunStatus, counts: bool) -> None:
+def test_what_comes_of_a_failure(end: CodeAndRecord, then: NextAction, status: RunStatus, counts: bool) -> None:
     """Who is waited for costs no attempt."""
-    assert outcome_of(end, FIRST) == Outcome(then, status, "it failed", end.returncode, counts=counts)
-    assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial", "a result with gaps stays"
+    assert after(end) == Outcome(then, status, "it failed", end[0], counts=counts)
+    assert after(end, has_result=True).status == "partial", "a result with gaps stays"
 
 
 def test_a_reason_is_one_line_that_says_something() -> None:
-    several = outcome_of(failed(2, error="all failed:\n  2 x HTTP 400\n  check"), FIRST)
+    several = after(failed(2, error="all failed:\n  2 x HTTP 400\n  check"))
     assert several.reason == "all failed: 2 x HTTP 400"
-    assert outcome_of(failed(2, error="all failed:"), FIRST).reason == "all failed:"
+    assert after(failed(2, error="all failed:")).reason == "all failed:"
 
 
 @pytest.mark.parametrize(
     ("end", "reason", "code"),
     [
         (failed(4), "it failed", 4), (failed(70), "it failed", 70),
-        (CellEnd(-9), "its process was killed by signal 9", 4), (CellEnd(42), "its process ended with 42", 4)
+        ((-9, {}), "its process was killed by signal 9", 4), ((42, {}), "its process ended with 42", 4)
     ],
     ids=["HELM", "defect", "killed", "unknown"]
 )  # fmt: skip
-def test_bad_luck_is_forgiven(end: CellEnd, reason: str, code: int) -> None:
-    once = outcome_of(end, FIRST)
+def test_bad_luck_is_forgiven(end: CodeAndRecord, reason: str, code: int) -> None:
+    once = after(end)
     assert once == Outcome(NextAction.AGAIN, RunStatus.FAILED, reason, code)
-    assert outcome_of(end, replace(FIRST, attempts=3)) == replace(once, then=NextAction.REST)
-    assert outcome_of(end, AttemptState(attempts=1, max_attempts=1)).then is NextAction.REST
-    assert outcome_of(end, replace(FIRST, has_result=True)).status == "partial"
+    assert after(end, may_try=False) == replace(once, then=NextAction.REST)
+    assert after(end, has_result=True).status == "partial"
 
 
-def test_the_end_is_what_the_record_says(tmp_path: Path) -> None:
+def test_who_was_killed_or_could_not_be_imported_left_no_record(tmp_path: Path) -> None:
     record = tmp_path / "end.json"
-    record.write_text(json.dumps({"status": "partial", "not_reportable": "chance", "error": None}))
-    assert end_of(1, record) == CellEnd(1, "partial", "chance")
-    assert end_of(1, record).has_result
-    record.write_text(json.dumps({"error": {"type": "HelmError", "message": "no"}}))
-    assert end_of(4, record) == CellEnd(4, error_type="HelmError", error="no")
-    assert not end_of(4, record).has_result
-    assert end_of(1, tmp_path / "none.json") == CellEnd(70), "Python could not import it"
+    record.write_text('{"status": "partial"}')
+    assert record_of(record) == {"status": "partial"}
     record.write_text('{"stat')  # who was killed says nothing
-    assert end_of(-9, record) == end_of(-9, tmp_path / "none.json") == CellEnd(-9)
+    assert record_of(record) == record_of(tmp_path / "none.json") == {}
+    assert after((1, {})).exit_code == 70, "Python could not import it"

@@ -17,10 +17,8 @@ from eval_factory.workflows.suite.endpoint_pauses import EndpointPauses, Endpoin
 from eval_factory.workflows.suite.planned_cells import PlannedCell
 from unit.builders import plan
 
-GONE = ProbeAnswer(error=EndpointUnreachableError("nobody"))
-SILENT = ProbeAnswer("slow")
-REFUSED = ProbeAnswer(error=EndpointRefusedError("key"))
-THERE = ProbeAnswer()
+GONE, REFUSED = EndpointUnreachableError("nobody"), EndpointRefusedError("key")
+SILENT, THERE = "slow", None
 
 
 class AtOnce:
@@ -144,7 +142,7 @@ def test_one_that_is_slow_is_no_problem_and_one_that_refuses_is() -> None:
 
 def test_asked_again_it_is_asked_anew() -> None:
     asked = Asked()
-    assert asked.probe.model_of(cell(0)) == ProbeAnswer()
-    assert asked.probe.model_of(cell(0)) == ProbeAnswer()
+    assert asked.probe.model_of(cell(0)) is None
+    assert asked.probe.model_of(cell(0)) is None
     assert asked.models == ["org/model"] * 2
     assert asked.probe.roles_that_answered(cell(0)) == frozenset(), "what it said later is not what it said first"
