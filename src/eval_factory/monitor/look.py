@@ -23,10 +23,9 @@ from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen
-from eval_factory.monitor import power
-from eval_factory.monitor.course import Course, Rules, course_of
+from eval_factory.monitor import detector
+from eval_factory.monitor.course import Course, Rules, course_of, differences, measure, runs_of, write_values
 from eval_factory.monitor.ledger import BASELINE, BEGUN, CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line, is_older
-from eval_factory.monitor.measured import differences, measure, runs_of, write_values
 from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
@@ -185,8 +184,8 @@ def _make_baseline(
 def _power(course: Course) -> dict[str, Any]:
     """Of each limit what the panel finds, and how many runs its baseline needs; by simulation."""
     baselines = [one.baseline for one in course.streams]
-    finds = power.what_it_finds(baselines, course.rules.harm_alpha)
-    needed = power.needed_repeats(baselines, course.rules.harm_alpha)
+    finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
+    needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
     return {
         one.limit.name: {"finds": [asdict(drop) for drop in each], "needed": need.repeats, "drop": need.found.drop}
         for one, each, need in zip(course.streams, finds, needed, strict=True)
@@ -298,9 +297,9 @@ def what_it_may_find(panel: Panel) -> list[str]:
     """Before anything is asked."""
     section, tasks = panel.section, panel.section.tasks
     alpha = Rules.of(vars(section)).harm_alpha
-    units = [np.arange(min(task.size, power.MAX_SIMULATED)) for task in tasks]
+    units = [np.arange(min(task.size, detector.MAX_SIMULATED)) for task in tasks]
     drops = [min(float(task.max_drop), 1.0) for task in tasks]
-    found = power.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
+    found = detector.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
     return list(assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()}))
 
 

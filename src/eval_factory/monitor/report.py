@@ -24,10 +24,9 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
-from eval_factory.monitor.course import HARM, Rules
+from eval_factory.monitor.course import HARM, SHARES, STATED, Rules
 from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line
-from eval_factory.monitor.measured import SHARES, STATED
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg

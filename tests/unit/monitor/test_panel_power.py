@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.monitor import power
-from eval_factory.monitor.detector import Baseline, Units
-from eval_factory.monitor.power import Answers, Found, assumed, hardest, needed_repeats, what_it_finds
+from eval_factory.monitor import detector
+from eval_factory.monitor.detector import (
+    Answers,
+    Baseline,
+    Found,
+    Units,
+    assumed,
+    hardest,
+    needed_repeats,
+    what_it_finds,
+)
 
 FIVES = np.repeat(np.arange(20), 5)
 
@@ -212,8 +220,8 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
 
 
 def test_the_median_week_counts_those_that_find_nothing() -> None:
-    assert power._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
-    assert power._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
+    assert detector._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
+    assert detector._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
 
 
 def test_a_table_before_anything_is_paid() -> None:
