@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -80,22 +80,20 @@ def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
     """
     stored = {name: load_result(folder / name) for name in tasks_of(limits)}
     records = {name: list(one.result.instances) for name, one in stored.items()}
-    values, clusters, scales, problems = {}, {}, {}, []
+    found, problems = {}, []
     for limit in limits:
         try:
-            found, scale = _of_limit(limit, stored[limit.task], records[limit.task])
+            found[limit.name] = _of_limit(limit, stored[limit.task], records[limit.task])
         except ConfigError as error:
             problems += error.problems
-            continue
-        values[limit.name] = {
-            key: scale.value(found.values[key]) if key in found.values else None for key in sorted(found.keys)
-        }
-        scales[limit.name] = scale
-        if found.clusters:
-            clusters[limit.name] = dict(sorted(found.clusters.items()))
     if problems:
         raise ConfigError(problems)
-    return Asked(values, clusters, _watched(stored, records), scales)
+    values = {
+        name: {key: scale.value(of.values[key]) if key in of.values else None for key in sorted(of.keys)}
+        for name, (of, scale) in found.items()
+    }
+    clusters = {name: dict(sorted(of.clusters.items())) for name, (of, _) in found.items() if of.clusters}
+    return Asked(values, clusters, _watched(stored, records), {name: scale for name, (_, scale) in found.items()})
 
 
 def tasks_of(limits: Sequence[Limit]) -> list[str]:
@@ -242,14 +240,12 @@ class _Stream:
         """What the ledger says of the limit, and of its change; `numbers`: of the looks, this one the last."""
         found = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
         present = found[~np.isnan(found)]
-        self.totals.append(float(present.mean()) if len(present) else math.nan)
-        e, changed = (
-            self.detector.look(found),
-            self.change.look(self.totals[-1] if len(present) else self.baseline.mean),
-        )
+        total = float(present.mean()) if len(present) else None
+        self.totals.append(math.nan if total is None else total)
+        e, changed = self.detector.look(found), self.change.look(self.baseline.mean if total is None else total)
         of_limit = {
             "name": self.limit.name,
-            "value": self.scale.score(self.totals[-1]) if len(present) else None,
+            "value": None if total is None else self.scale.score(total),
             "missing": len(found) - len(present),
             "e": e,
             "since": _look(numbers, self.detector.since),
@@ -268,9 +264,7 @@ def _look(numbers: Sequence[int], nth: int | None) -> int | None:
 
 
 class Course:
-    """
-    Raises ConfigError: a limit has too few instances, or a max_drop that is its whole scale.
-    """
+    """Raises ConfigError: a limit has too few instances, or a max_drop that is its whole scale."""
 
     def __init__(self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[Asked]) -> None:
         self.rules = rules
@@ -366,10 +360,8 @@ class Course:
             worst = max(beyond, key=lambda one: float(one["e"]))
             return {"what": HARM, "look": number, "names": [one["name"] for one in beyond], "since": worst["since"]}
         if CHANGED in self.rules.alarm_on:
-            names = [
-                name for name, one in changed.items() if one["e"] >= alarm_level(len(changed), self.rules.other_alpha)
-            ]
-            if names:
+            level = alarm_level(len(changed), self.rules.other_alpha)
+            if names := [name for name, one in changed.items() if one["e"] >= level]:
                 return {"what": CHANGED, "look": number, "names": names, "since": changed[names[0]]["since"]}
         for name, one in figures.items():
             if one["e"] >= alarm_level(1, self.rules.other_alpha):
@@ -390,10 +382,7 @@ def course_of(baseline: Line, folder: Path, looks: Sequence[Line] = ()) -> Cours
 
 
 def limits_of(baseline: Line) -> list[Limit]:
-    return [
-        Limit(one["name"], one["task"], one["metric"], one["max_drop"], one["field"], one["value"])
-        for one in baseline["limits"]
-    ]
+    return [Limit(**{each.name: one[each.name] for each in fields(Limit)}) for one in baseline["limits"]]
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
@@ -458,16 +447,12 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
             yield f"{run['folder']}: is a run of another configuration than the panel's"
     rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
     rules["harm_alpha"] = course.rules.harm_alpha
-    yield from _other(baseline, {**_plain(course.of_baseline()), **rules})
+    yield from _other(baseline, {**json.loads(json_line(course.of_baseline())), **rules})
     for evidence, line in enumerate(made[1:], start=1):
         asked = read_values(folder / line["folder"], line["values"])
-        again = {**_plain(course.look(line["look"], asked)), "evidence": evidence, "panel": baseline["panel"]}
+        looked = json.loads(json_line(course.look(line["look"], asked)))  # as a line of the ledger has it
+        again = {**looked, "evidence": evidence, "panel": baseline["panel"]}
         yield from (f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again))
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json_line(dict(fields)))
-    return found
 
 
 def _other(line: Line, again: Line) -> Iterator[str]:

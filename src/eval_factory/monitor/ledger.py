@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import takewhile
@@ -143,11 +143,10 @@ class Ledger:
             self._write_heads(head)
         return line
 
-    @contextmanager
-    def looking(self, say: Callable[[str], object]) -> Iterator[None]:
-        """Hold the panel for one look. Who comes second waits for the end of the first."""
-        with self._locked(".look.lock", lambda: say(f"{self.folder}: another look is being made: waiting for its end")):
-            yield
+    def looking(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
+        """Lock the panel for one look. Who comes second waits for the end of the first."""
+        waits = f"{self.folder}: another look is being made: waiting for its end"
+        return self._locked(".look.lock", lambda: say(waits))
 
     @contextmanager
     def _locked(self, name: str, waits: Callable[[], object] = lambda: None) -> Iterator[None]:

@@ -87,18 +87,10 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     last = {one["name"]: one for one in looks[-1]["limits"]} if looks else {}
     rows = []
     for one in baseline["limits"]:
-        now = last.get(one["name"])
-        rows.append(
-            [
-                one["name"],
-                str(one["instances"]),
-                formats.percent(one["flip_rate"]),
-                formats.short(one["baseline"]),
-                formats.short(one["max_drop"]),
-                formats.short(now["value"], missing="-") if now else "-",
-                formats.significant(now["e"], 3) if now else "-",
-            ]
-        )
+        now, size = last.get(one["name"]), str(one["instances"])
+        cells = [formats.percent(one["flip_rate"]), formats.short(one["baseline"]), formats.short(one["max_drop"])]
+        cells += [formats.short(now["value"], missing="-"), formats.significant(now["e"], 3)] if now else ["-", "-"]
+        rows.append([one["name"], size, *cells])
     head = ("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value")
     return Table(head, rows, 6)
 
@@ -113,11 +105,9 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     then, now = baseline["watched"], last["watched"]
     shares = [f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})" for name in SHARES]
     yield f"of the answers: {', '.join(shares)}"
-    length = f"{formats.decimals(now['length'], 1)} words (baseline {formats.decimals(then['length'], 1)})"
-    latency = (
-        f"{formats.seconds(now['latency'], missing='-')} (baseline {formats.seconds(then['latency'], missing='-')})"
-    )
-    yield f"mean length {length}; median latency {latency}"
+    length, of_baseline = (formats.decimals(one["length"], 1) for one in (now, then))
+    latency, before = (formats.seconds(one["latency"], missing="-") for one in (now, then))
+    yield f"mean length {length} words (baseline {of_baseline}); median latency {latency} (baseline {before})"
     if now[STATED] != then[STATED]:
         models = [", ".join(one[STATED]) or "none" for one in (now, then)]
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models[0]} (baseline {models[1]})"

@@ -22,7 +22,6 @@ from eval_factory.core.nouns import Word
 from eval_factory.scoring.agreement import nearest_rating
 from eval_factory.scoring.intervals import (
     FEWEST,
-    NO_INTERVAL,
     effective_clusters,
     interval_of_mean,
     mean_end_weight,
@@ -164,11 +163,9 @@ def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
 
 
 def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
-    found: dict[str, list[LabelledItem]] = defaultdict(list)
-    for item in items:
-        for name, label in zip(item.physicians, item.labels, strict=True):
-            found[name].append(replace(item, labels=(label,), physicians=(name,)))
-    return {name: part_of(found[name]) for name in sorted(found, key=lambda name: (-len(found[name]), name))}
+    both = ((item, *each) for item in items for each in zip(item.physicians, item.labels, strict=True))
+    found = _parts_by((name, replace(item, labels=(label,), physicians=(name,))) for item, name, label in both)
+    return dict(sorted(found.items(), key=lambda part: -part[1].items))
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
@@ -187,13 +184,13 @@ def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bo
     """`changed`: number of the item, and the decision about it when something was changed; at least one."""
     clusters = [items[number].conversation for number, _ in changed]
     moved = [float(met) - float(items[number].judged) for number, met in changed]
-    flipped = [abs(one) for one in moved]
-    flips = interval_of_mean(flipped, clusters=clusters) if len(changed) > 1 else NO_INTERVAL
-    shift = interval_of_mean(moved, scale=(-1.0, 1.0), clusters=clusters) if len(changed) > 1 else NO_INTERVAL
-    return Steadiness(
-        len(changed), Figure(statistics.fmean(flipped), flips.low, flips.high),
-        Figure(statistics.fmean(moved), shift.low, shift.high),
-    )  # fmt: skip
+    return Steadiness(len(changed), _mean_of(list(map(abs, moved)), clusters), _mean_of(moved, clusters, lowest=-1.0))
+
+
+def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0.0) -> Figure:
+    """`lowest`: that a value can be; the highest is 1. One value alone has no interval."""
+    interval = interval_of_mean(values, scale=(lowest, 1.0), clusters=clusters)
+    return Figure(statistics.fmean(values), interval.low, interval.high)
 
 
 def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = FEWEST_ITEMS) -> Part:
@@ -202,13 +199,11 @@ def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, f
         return Part(len(items), labels, None, None)
     means = [statistics.fmean(item.labels) for item in items]
     apart = [(item.judged - mean) / width for item, mean in zip(items, means, strict=True)]
-    interval = NO_INTERVAL
-    if len(items) > 1:
-        interval = interval_of_mean(apart, scale=(-1.0, 1.0), clusters=[item.conversation for item in items])
     # the difference of the means, not the mean of the differences: its last digits are the published ones
     bias = (statistics.fmean(item.judged for item in items) - statistics.fmean(means)) / width
+    interval = _mean_of(apart, [item.conversation for item in items], lowest=-1.0)
     pairs, among = pairs_of(items)
-    judge = _figures(pairs, marks, Figure(bias, interval.low, interval.high))
+    judge = _figures(pairs, marks, replace(interval, value=bias))
     return Part(len(items), labels, judge, _figures(among, marks, Figure(0.0, 0.0, 0.0)) if among else None)
 
 
@@ -228,10 +223,7 @@ def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Fig
 def _right(pairs: Sequence[Pair], label: bool) -> Figure:
     """Of what is labelled so the share that was said, with Wilson's interval on the effective number of pairs."""
     found = [float(said == label) for _, said, other in pairs if other == label]
-    if not found:
-        return Figure(None)
-    interval = interval_of_mean(found, clusters=[name for name, _, other in pairs if other == label])
-    return Figure(statistics.fmean(found), interval.low, interval.high)
+    return _mean_of(found, [name for name, _, other in pairs if other == label]) if found else Figure(None)
 
 
 def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
@@ -413,7 +405,8 @@ def best_juries(
     names, rows = list(decisions)[:MAX_JUDGES], np.array(list(decisions.values())[:MAX_JUDGES], bool)
     conversations = list(dict.fromkeys(item.conversation for item in items))
     folds = np.array([int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations])
-    found = []
+    found, pairs = [], pairs_of(items)[0]
+    weights = tables_of(pairs)[1]
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
         juries = list(combinations(range(len(names)), size))
         tables = np.array([_tables_by(items, rows[list(jury)].sum(axis=0) * 2 > size) for jury in juries])
@@ -426,7 +419,8 @@ def best_juries(
         known = [cost for name in members if (cost := costs.get(name)) is not None]
         cost = sum(known) if len(known) == size else None
         own = float(_f1(tables[best].sum(axis=0)))
-        found.append(BestJury(members, own, _f1_of(unseen, pairs_of(items)[0]), cost))
+        f1, *_ = by_jackknife(unseen, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
+        found.append(BestJury(members, own, f1, cost))
     return found
 
 
@@ -438,8 +432,3 @@ def _tables_by(items: Sequence[LabelledItem], said: NDArray[Any]) -> NDArray[Any
 def _f1(tables: NDArray[Any]) -> NDArray[Any]:
     """0 where it is not defined: nothing is worse."""
     return np.nan_to_num(agreement_of(tables)[..., 0])
-
-
-def _f1_of(tables: NDArray[Any], pairs: Sequence[Pair]) -> Figure:
-    """Macro F1 with its interval; `tables` of shape (conversations, 4) in the order of the pairs' conversations."""
-    return by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]
