@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -222,19 +222,33 @@ class Rules:
         """Of each name in `alarm_on`."""
         return self.alpha / 2 / len(self.alarm_on) if self.alarm_on else self.alpha
 
+    def seed_of(self, name: str) -> int:
+        return int(hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()[:8], 16)
 
-@dataclass
+
 class _Stream:
-    """One limit, look after look."""
+    """One limit, look after look. Raises ConfigError: fewer than two instances have a value in every baseline run."""
 
-    limit: Limit
-    scale: Scaled
-    keys: Sequence[str]  # its instances: those with a value in every run of the baseline
-    left_out: int
-    baseline: Baseline
-    detector: EDetector
-    change: ChangeDetector
-    totals: list[float] = field(default_factory=list)
+    def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[Asked]) -> None:
+        self.limit, self.scale, self.totals = limit, repeats[0].scales[limit.name], list[float]()
+        runs = [one.limits[limit.name] for one in repeats]
+        asked = sorted(set().union(*runs))
+        self.keys = [key for key in asked if all(run.get(key) is not None for run in runs)]
+        self.left_out = len(asked) - len(self.keys)
+        if len(self.keys) < 2:
+            few = f"{len(self.keys)} of its instances have a value in every run of the baseline"
+            raise ConfigError(f"{limit.name}: {few}")
+        of = repeats[0].clusters.get(limit.name, {})
+        sources = [of.get(key, f"\0{key}") for key in self.keys]
+        units = {source: number for number, source in enumerate(dict.fromkeys(sources))}
+        self.baseline = Baseline(
+            values=np.array([[run[key] for key in self.keys] for run in runs], dtype=float),
+            units=np.array([units[source] for source in sources]),
+            max_drop=limit.max_drop / self.scale.width,
+            looks=rules.looks,
+        )
+        self.detector = EDetector(self.baseline)
+        self.change = ChangeDetector(self.baseline.values.mean(axis=1), rules.looks, rules.seed_of(limit.name))
 
     def add(self, values: Mapping[str, float | None], numbers: Sequence[int]) -> tuple[_Fields, _Fields]:
         """What the ledger says of the limit, and of its change; `numbers`: of the looks, this one the last."""
@@ -272,34 +286,12 @@ class Course:
         """Of the looks that were made."""
         self._alarm: _Fields | None = None
         self._repeats = repeats
-        self.streams = [self._stream(limit) for limit in limits]
+        self.streams = [_Stream(limit, rules, repeats) for limit in limits]
         names = [name for name in rules.alarm_on if name not in (CHANGED, STATED)]
         self._figures = {
-            name: ChangeDetector([one.watched[name] or 0.0 for one in repeats], rules.looks, self._seed(name))
+            name: ChangeDetector([one.watched[name] or 0.0 for one in repeats], rules.looks, rules.seed_of(name))
             for name in names
         }
-
-    def _seed(self, name: str) -> int:
-        return int(hashlib.sha256(f"{self.rules.seed} {name}".encode()).hexdigest()[:8], 16)
-
-    def _stream(self, limit: Limit) -> _Stream:
-        runs = [one.limits[limit.name] for one in self._repeats]
-        asked = sorted(set().union(*runs))
-        keys = [key for key in asked if all(run.get(key) is not None for run in runs)]
-        if len(keys) < 2:
-            raise ConfigError(f"{limit.name}: {len(keys)} of its instances have a value in every run of the baseline")
-        of = self._repeats[0].clusters.get(limit.name, {})
-        sources = [of.get(key, f"\0{key}") for key in keys]
-        units = {source: number for number, source in enumerate(dict.fromkeys(sources))}
-        scale = self._repeats[0].scales[limit.name]
-        baseline = Baseline(
-            values=np.array([[run[key] for key in keys] for run in runs], dtype=float),
-            units=np.array([units[source] for source in sources]),
-            max_drop=limit.max_drop / scale.width,
-            looks=self.rules.looks,
-        )
-        change = ChangeDetector(list(baseline.values.mean(axis=1)), self.rules.looks, self._seed(limit.name))
-        return _Stream(limit, scale, keys, len(asked) - len(keys), baseline, EDetector(baseline), change)
 
     def of_baseline(self) -> _Fields:
         """What the ledger says of the baseline."""

@@ -106,12 +106,10 @@ class Askings:
                 self.none_right.add(unit)
         if not has_failed(state):
             label = option_read(text_of(state), self.pattern)
-            said = (state.output_mapping or {}).get(label, label)
-            said = " ".join(said.casefold().split())
-            # of a long text the beginning and a hash: memory does not grow with what models write
-            self.answers[unit][key[2] or AS_IT_IS] = (
-                said if len(said) <= MAX_STORED else f"{said[:MAX_STORED]} {hash(said)}"
-            )
+            said = " ".join((state.output_mapping or {}).get(label, label).casefold().split())
+            if len(said) > MAX_STORED:  # memory does not grow with what models write
+                said = f"{said[:MAX_STORED]} {hash(said)}"
+            self.answers[unit][key[2] or AS_IT_IS] = said
             if key[2] is None and self.confidence is not None:
                 self.confidence.add(unit, state, label)
 
@@ -190,17 +188,13 @@ class Askings:
         before, changes = found.of(AS_IT_IS), {}
         for family, name in families.items():
             after = found.of(name)
-            change = found.change(before, after)
-            if change is not None:
+            if (change := found.change(before, after)) is not None:
                 groups = found.by_group(before, after)
                 lost = [unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value]
                 shown = tuple(lost[:MAX_LOST]) if found.has_right else ()
                 changes[family] = InOtherWords(change, found.not_asked(name), None, groups, shown)
-        corrected = holm([one.change.p_value for one in changes.values()])
-        return {
-            family: replace(one, p_holm=p_holm)
-            for (family, one), p_holm in zip(changes.items(), corrected, strict=True)
-        }
+        corrected = zip(changes.items(), holm([one.change.p_value for one in changes.values()]), strict=True)
+        return {family: replace(one, p_holm=p_holm) for (family, one), p_holm in corrected}
 
     def pushback(self, found: _Values, most: int) -> Pushback:
         before = found.of(AS_IT_IS)
@@ -375,9 +369,8 @@ def _parts(values: Mapping[Unit, Sequence[float]], sources: Sources) -> tuple[fl
 
 
 def _most_frequent(answers: Sequence[object]) -> int:
-    """The place of the first of the most frequent answer; of equally frequent ones, of that which came first."""
-    times = Counter(answers)
-    return max(range(len(answers)), key=lambda at: (times[answers[at]], -at))
+    """The index of the first of the most frequent answer; of equally frequent ones, of that which came first."""
+    return answers.index(Counter(answers).most_common(1)[0][0])
 
 
 def _at_cost(value: float, cost: float) -> float:
@@ -422,8 +415,7 @@ class ChoiceOrderCheck:
             return
         unit = key[:2]
         self.orders[unit] += 1
-        why = why_kept([reference.output.text for reference in state.instance.references])
-        if why is not None:
+        if (why := why_kept([reference.output.text for reference in state.instance.references])) is not None:
             self.kept[unit] = why
         if has_failed(state):
             return
@@ -435,16 +427,15 @@ class ChoiceOrderCheck:
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
         same = [one for one in self.by_order if (one.name, one.split) == (main.name, main.split)]
-        found = {number_of_order(metric.perturbation): metric for metric in same}
-        return {1: main, **{order: metric for order, metric in sorted(found.items(), key=str) if order is not None}}
+        found = {order: one for one in same if (order := number_of_order(one.perturbation)) is not None}
+        return {1: main, **dict(sorted(found.items(), key=str))}
 
     def complete(self, draft: Draft) -> None:
         """Add the report, the main metric's score over all orders of each question, and its bounds."""
-        main, missing = draft.main_values, draft.missing
-        draft.choice_orders = self.report(main, missing)
-        if main is None:
-            return
-        add_mean_over(draft, list(self.values_of(main).values()), ALL_ORDERS)
+        main = draft.main_values
+        draft.choice_orders = self.report(main, draft.missing)
+        if main is not None:
+            add_mean_over(draft, list(self.values_of(main).values()), ALL_ORDERS)
 
     def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
         """Over the questions that were asked in more than one order."""
@@ -456,16 +447,14 @@ class ChoiceOrderCheck:
         def share(values: Mapping[Unit, float]) -> Share | None:
             return share_of(values, lambda units: [clusters.get(question, question) for question, _ in units], None)
 
-        by_order = {} if main is None else self.values_of(main)
         means: dict[str, float | None] = {}
         worst: dict[Unit, float] = {}
-        several = set(moved)
-        for order, metric in by_order.items():
+        several, lost = set(moved), {key[:2] for key in missing}
+        for order, metric in ({} if main is None else self.values_of(main)).items():
             asked = [value for key, value in metric.values.items() if key[:2] in several and key not in missing]
             means[str(order)] = statistics.fmean(asked) if asked else None
             for key, value in metric.values.items():
                 worst[key[:2]] = min(value, worst.get(key[:2], value))
-        lost = {key[:2] for key in missing}
         return ChoiceOrders(
             orders=self.wanted,
             questions=len(moved),

@@ -189,22 +189,18 @@ class RubricCorrection:
         cases = {} if metric is None else self._cases(metric, failed_as_zero=draft.failed_as_zero)
         if metric is None or len(cases) < 2:
             return
-        points = self._points_by_category(cases)
         pairs = Counter[str | None]()
         for one in self.passport.pairs:
             pairs[one.category] += sum(one.counts)
-        weights, self.matched = weights_of(pairs, points)
-        of_all = JudgedCases(
-            [given for given, _ in cases.values()], [possible for _, possible in cases.values()],
-            [draft.tally.clusters.get(key[0], key[0]) for key in cases],
-            lowest=statistics.fmean(self.rubric.cases[key].lowest() for key in cases),
-        )  # fmt: skip
+        weights, self.matched = weights_of(pairs, self._points_by_category(cases))
+        given, possible = zip(*cases.values(), strict=True)
+        clusters = [draft.tally.clusters.get(key[0], key[0]) for key in cases]
+        lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
+        of_all = JudgedCases(given, possible, clusters, lowest)
         self.found = corrected_by_labels(of_all, self.passport.pairs, weights)
         if self.found is not None:
             values = {key: self.found.of_case(*each) for key, each in cases.items()}
-            draft.metrics.append(
-                MetricValues(self.label, self.label, None, values=values, split=metric.split)
-            )  # fmt: skip
+            draft.metrics.append(MetricValues(self.label, self.label, None, values=values, split=metric.split))
 
     def _cases(self, metric: MetricValues, *, failed_as_zero: bool) -> dict[InstanceKey, tuple[float, float]]:
         """What this judge gave, and what there was to have, as shares of the positive points."""
@@ -220,9 +216,8 @@ class RubricCorrection:
 
     def _points_by_category(self, keys: Mapping[InstanceKey, object]) -> dict[str | None, float]:
         known = {one.category for one in self.passport.pairs}
-        points: dict[str | None, float] = Counter()  # type: ignore[assignment]
-        for key in keys:
-            case = self.rubric.cases[key]
+        points: dict[str | None, float] = defaultdict(float)
+        for case in map(self.rubric.cases.__getitem__, keys):
             for one in case.criteria:
                 category = next((tag for tag in one.tags if tag in known), None)
                 points[category] += abs(one.points) / positive_points(case.criteria)
@@ -244,10 +239,9 @@ class RubricCorrection:
         """The least and the greatest value that a case can have: a mistaken judge would have given nothing, or all."""
         ends = []
         for case in self.rubric.cases.values():
-            if not (most := positive_points(case.criteria)):
-                continue
-            possible = sum(one.points for one in case.criteria) / most
-            ends += [found.of_case(case.lowest(), possible), found.of_case(1.0, possible)]
+            if most := positive_points(case.criteria):
+                possible = sum(one.points for one in case.criteria) / most
+                ends += [found.of_case(case.lowest(), possible), found.of_case(1.0, possible)]
         return min(ends), max(ends)
 
     def _notes(self) -> Iterator[str]:
@@ -273,9 +267,8 @@ class RubricCorrection:
                 usual = f"nine of ten there have {formats.short(low)} to {formats.short(high)}"
                 unlike.append(f"answers here have {formats.short(middle)} characters in the middle, {usual}")
         if any(one.category is not None for one in passport.pairs) and self.matched < FEW_MATCHED:
-            unlike.append(
-                f"{formats.percent(self.matched, 0)} of the points are of criteria whose category is labelled"
-            )
+            matched = formats.percent(self.matched, 0)
+            unlike.append(f"{matched} of the points are of criteria whose category is labelled")
         if unlike:
             yield f"{self.label} may not hold, labels and run are not alike: {'; '.join(unlike)}"
 
@@ -296,20 +289,17 @@ class RubricCorrection:
         """Of each category that labels and run have: the share of criteria met, each criterion counting the same."""
         for name in sorted({one.category for one in self.passport.pairs if one.category is not None}):
             pairs = [one for one in self.passport.pairs if one.category == name]
-            shares = {
-                key: decided for key, case in self.rubric.cases.items() if (decided := self._decided(case, name))
-            }  # fmt: skip
-            criteria = sum(map(len, shares.values()))
-            if criteria < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
-                continue
             values = [
-                (float(met), draft.tally.clusters.get(key[0], key[0])) for key, each in shares.items() for met in each
+                (float(met), draft.tally.clusters.get(key[0], key[0]))
+                for key, case in self.rubric.cases.items()
+                for met in self._decided(case, name)
             ]
-            given = [met for met, _ in values]
-            cases = JudgedCases(given, [1.0] * criteria, [cluster for _, cluster in values], lowest=0.0)
-            found = corrected_by_labels(cases, pairs, {})
+            if len(values) < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
+                continue
+            given, clusters = zip(*values, strict=True)
+            found = corrected_by_labels(JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0), pairs, {})
             ends = (None, None, None) if found is None else (found.value, found.ci_low, found.ci_high)
-            yield one_line(name), CorrectedPart(criteria, statistics.fmean(given), *ends)
+            yield one_line(name), CorrectedPart(len(given), statistics.fmean(given), *ends)
 
     def _decided(self, case: JudgedCase, category: str) -> Sequence[bool]:
         both = zip(case.criteria, case.votes or (), strict=False)

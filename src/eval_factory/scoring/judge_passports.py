@@ -109,8 +109,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             )
         categories, pairs = list(document["categories"]), []
         for line in document["pairs"]:
-            conversation, category, *counts = map(int, line.split())
-            both, judge, physician, none = counts
+            conversation, category, both, judge, physician, none = map(int, line.split())
             name = categories[category - 1] if category else None
             pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
         lengths = document["usual_lengths"]
