@@ -159,9 +159,8 @@ def read_annotations(path: Path) -> Annotations:
                 ratings.append(Rating(**document["rating"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
-            raise PrerequisiteError(
-                f"{problem}\n  have it from a copy, or delete it and import the sheets again"
-            ) from error
+            copy = "have it from a copy, or delete it and import the sheets again"
+            raise PrerequisiteError(f"{problem}\n  {copy}") from error
     return Annotations(tuple(samples), tuple(ratings))
 
 
@@ -171,9 +170,8 @@ def read_sample(path: Path) -> Sample:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
-        raise PrerequisiteError(
-            f"{problem}\n  have it from a copy: only it says which answers the sheets are about"
-        ) from error
+        copy = "have it from a copy: only it says which answers the sheets are about"
+        raise PrerequisiteError(f"{problem}\n  {copy}") from error
 
 
 IS_CORRECT, HOW_GOOD = "Is the answer correct?", "How good is the answer?"
@@ -321,5 +319,5 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
         return YES_NO
     by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
     steps = int(high - low) if by_ones else 4
-    values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
-    return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
+    every = (low + (high - low) * number / steps for number in range(steps + 1))
+    return tuple(RatingChoice(value, f"{value:g}") for value in every)
