@@ -139,10 +139,7 @@ class Annotations:
 
 
 def read_annotations(path: Path) -> Annotations:
-    """What stands in ratings.jsonl; nothing where it is not there.
-
-    Raises PrerequisiteError: a line is none that eval-factory writes.
-    """
+    """What stands in ratings.jsonl; nothing where it is not there. Raises PrerequisiteError: a line is not ours."""
     samples, ratings = [], []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -279,9 +276,7 @@ class Asked:
 
 def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]) -> Asked:
     """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the result has such.
-
-    Raises ConfigError: raters cannot be asked for what the main metric measures.
-    """
+    Raises ConfigError: raters cannot be asked for what the main metric measures."""
     score = result.scores.get(result.main_metric)
     if score is None:
         raise ConfigError(f"{result.main_metric} could not be computed: a result without a main score cannot be rated")

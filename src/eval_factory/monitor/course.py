@@ -72,12 +72,8 @@ class Asked:
 
 
 def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
-    """Read the runs in the folder of an asking's target.
-
-    Raises:
-        ConfigError: a limit's metric or group is not there, or has no scale with two ends.
-        PrerequisiteError: a run has no result.
-    """
+    """Read the runs in the folder of an asking's target. Raises PrerequisiteError: a run has no result; ConfigError: a
+    limit's metric or group is not there, or has no scale with two ends."""
     stored = {name: load_result(folder / name) for name in tasks_of(limits)}
     records = {name: list(one.result.instances) for name, one in stored.items()}
     found, problems = {}, []
@@ -379,12 +375,7 @@ def limits_of(baseline: Line) -> list[Limit]:
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
     """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files, every figure again.
-
-    Args:
-        head: the hash that a look printed, of a line that has to be in the ledger.
-
-    Raises:
-        PrerequisiteError: the ledger cannot be read.
+    `head`: the hash that a look printed, of a line that has to be in it. Raises PrerequisiteError: it cannot be read.
     """
     history = Ledger(folder).read()
     if head is not None and head not in (history.head, *(line.get("previous") for line in history.lines)):

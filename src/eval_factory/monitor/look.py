@@ -77,10 +77,7 @@ class Asking:
 
 
 def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
-    """Make one look, or the baseline where there is none that holds.
-
-    Args:
-        new_baseline: why another baseline is started; None: the one that is there has to hold.
+    """Make one look, or the baseline where there is none that holds. `new_baseline`: why another one is started.
 
     Raises:
         ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all looks are made.
@@ -316,14 +313,8 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
 def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
     """Both models are asked the panel side by side. Where the policy is kept, a new baseline is made of the new one,
     which is watched from then on; where it is not, everything stays. The ledger says what was decided and why.
-
-    Args:
-        new_target: a file with `target`, as a run config has it.
-
-    Raises:
-        ConfigError: the panel has no plan of change, or no baseline yet; a file is wrong.
-        EvalFactoryError: as a look.
-    """
+    `new_target`: a file with `target`, as a run config has it. Raises as `look`; also ConfigError: the panel has no
+    plan of change, or no baseline yet; a file is wrong."""
     policy = load_policy(panel.policy)
     new, nowhere = panel.with_target(_target_in(new_target)), panel.folder / "changes" / "0"
     planned = {one.plan.task_name for one in new.planned(nowhere)}

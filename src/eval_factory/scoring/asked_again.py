@@ -267,9 +267,8 @@ class _Values:
 
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
         self._main, self._members, self.scale = main, draft.tally.members, main.scale
-        of_main = (
-            one for one in (*askings.metrics, *draft.metrics) if (one.name, one.split) == (main.name, main.split)
-        )
+        every = (*askings.metrics, *draft.metrics)
+        of_main = (one for one in every if (one.name, one.split) == (main.name, main.split))
         same = {str(one.perturbation): one for one in of_main if one.perturbation and not is_derived(one)}
         self._by_name = {AS_IT_IS: main.values}
         for name, one in same.items():
@@ -328,10 +327,8 @@ class _Values:
 
 
 def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
-    """The score of one value a question, its mean over these metrics (the main one first), with its bounds.
-
-    None, and nothing added, where no question has a value.
-    """
+    """The score of one value a question, its mean over these metrics (the main one first), with its bounds. None, and
+    nothing added, where no question has a value."""
     main, missing = metrics[0], draft.missing
     every = {key: value for metric in metrics for key, value in metric.values.items()}
     mean = _of_questions(main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix)

@@ -68,11 +68,8 @@ Marks = dict[str, list[float | None]]  # judge -> its mark of each item; the met
 
 def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[LabelledItem], Marks, list[float]]:
     """What people rated of a result (`judged` says nothing), what judges did, and all marks that there are, the least
-    first. Of two marks whether it is the higher one.
-
-    Raises:
-        PrerequisiteError: ratings.jsonl cannot be read, or nobody has rated an answer of this result.
-    """
+    first. Of two marks whether it is the higher one. Raises PrerequisiteError: ratings.jsonl cannot be read, or nobody
+    has rated an answer of this result."""
     found = _rated(result, rundir)
     if found is None:
         rate = "'eval-factory annotate' makes the sheets"

@@ -115,12 +115,8 @@ class Calibration:
 
 
 def calibration_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS) -> Calibration:
-    """All figures of at least one item; some have the labels of two physicians.
-
-    Args:
-        marks: that there are, the least first. Of more than two, kappa has squared weights, and bias is a share of the
-            scale.
-    """
+    """All figures of at least one item; some have the labels of two physicians. `marks`: that there are, the least
+    first; of more than two, kappa has squared weights, and bias is a share of the scale."""
     found = Calibration(
         total=part_of(items, marks, fewest=1),
         conversations=len({item.conversation for item in items}),
@@ -329,15 +325,12 @@ def by_jackknife(
 
 
 def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
-    """Of each group the mean and the standard deviation that it has in the light of all groups.
+    """Of each of three groups or more the mean and the standard deviation that it has in the light of all groups.
 
     The normal hierarchical model with a flat prior of the standard deviation between groups, summed over a grid of it
     (A. Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 5.4, equations 5.17 to 5.21; the prior:
     A. Gelman, Bayesian Analysis 1:515-534, 2006). A group with a large standard error moves far towards the others.
-
-    Args:
-        values: of three groups or more.
-        errors: their standard errors, each above 0.
+    `errors`: the standard errors of the values, each above 0.
     """
     value, variance = np.array(values), np.array(errors) ** 2
     between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2

@@ -78,12 +78,8 @@ def weights_of(
     pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float]
 ) -> tuple[dict[str | None, float], float]:
     """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's; and the share of
-    points whose category is labelled. Criteria of other categories are taken to be like all labelled ones.
-
-    Args:
-        pairs_in: category -> pairs of labels; it takes ten.
-        points_in: category -> points of the run's criteria, without their signs.
-    """
+    points whose category is labelled. Criteria of other categories are taken to be like all labelled ones. `pairs_in`:
+    category -> pairs of labels; it takes ten. `points_in`: category -> points of the run's criteria, without signs."""
     labelled = (name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS)
     shared = [name for name in labelled if points_in.get(name)]  # in one order: sums of floats depend on it
     total, points = sum(pairs_in.values()), sum(points_in.values())

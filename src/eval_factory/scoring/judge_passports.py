@@ -49,10 +49,8 @@ class StoredPassport:
 
 
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
-    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a request.
-
-    Not where it is served, nor its key: the same model may be reached by another way.
-    """
+    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a request. Not where it is
+    served, nor its key: the same model may be reached by another way."""
     prompts = [criterion_template(alone=size == 1) for size in sorted({1, criteria_per_request})]
     is_judge: dict[str, Any] = {
         "model": judge.model_id, "sampling": dict(judge.adapter.params_to_add), "prompts": prompts,

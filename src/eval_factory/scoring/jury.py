@@ -140,10 +140,8 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
 
 
 def bounds_over_judgements(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Ends | None:
-    """The jury's score if every missing judgement were the lowest mark, and if every one were the highest.
-
-    Judges rate the same criteria, so an instance's score is the mean of its judges' means.
-    """
+    """The jury's score if every missing judgement were the lowest mark, and if every one were the highest. Judges rate
+    the same criteria, so an instance's score is the mean of its judges' means."""
     low, high = metric.scale or ratings.form.scale
     worst, best, known = {}, {}, []
     for key, value in metric.values.items():

@@ -91,15 +91,11 @@ class TooFewSourcesError(ValueError):
 
 
 def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
-    """The mean of what the people would have said of all answers, with its 95 % interval.
+    """The mean of what the people would have said of all answers, with its 95 % interval. `strata`: in an order in
+    which neighbours are alike; one with fewer than two rated answers is put to a neighbour. `scale`: the least and the
+    greatest score that there can be.
 
-    Args:
-        strata: in an order in which neighbours are alike; one with fewer than two rated answers is put to a neighbour.
-        scale: the least and the greatest score that there can be.
-
-    Raises:
-        TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer.
-        TooFewSourcesError
+    Raises TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer; TooFewSourcesError.
     """
     rated, answers = sum(len(one.rated) for one in strata), sum(len(one.judged) for one in strata)
     needed = max(min(LEAST_RATED, answers), LEAST_OF_STRATUM)
@@ -133,11 +129,7 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     """The mean of what the judge says more than the people, with its 95 % interval; `scale`: of the people's scores.
 
     Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
-    ends where they would give the least to the one that it likes most.
-
-    Raises:
-        TooFewRatedError: fewer than 20 were rated.
-        TooFewSourcesError
+    ends where they would give the least to the one that it likes most. Raises as `corrected_mean`, below 20 always.
     """
     judged, (low, high) = [value for one in strata for value in one.judged], scale
     rated = sum(len(one.rated) for one in strata)

@@ -101,11 +101,8 @@ def bounds_over_criteria(cases: Cases) -> Ends | None:
 def scores_by_tag(
     metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed.
-
-    A case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came, as in
-    the score of all instances.
-    """
+    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed. A
+    case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came."""
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
         shares = [0.0] * len(case.criteria) if failed_as_zero and case.votes is None else case.shares()
@@ -242,10 +239,8 @@ class RubricTally:
         draft.notes.extend(self.notes(draft.scores))
 
     def report(self, draft: Draft) -> None:
-        """What the judges said, and whether a judge left too much open.
-
-        A decision of each judge about each criterion is due, those about answers that did not come among them.
-        """
+        """What the judges said, and whether a judge left too much open. Due is a decision of each judge about each
+        criterion, those about answers that did not come among them."""
         by_length = {judge: length_correlation(self._scores_and_lengths(judge)) for judge in self.judges}
         draft.rubric = replace(report_of(self.cases, self.judges), length_correlation=by_length)
         draft.notes.extend(notes_on_length(by_length))
@@ -293,10 +288,8 @@ class RubricTally:
             yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
-        """Each criterion of a case with what the judges said of it, for results.jsonl.
-
-        `agreement`: the share of pairs of judges that say the same, where two or more decided.
-        """
+        """Each criterion of a case with what the judges said of it, for results.jsonl. `agreement`: the share of pairs
+        of judges that say the same, where two or more decided."""
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         said = said_of(state.annotations, len(criteria))
