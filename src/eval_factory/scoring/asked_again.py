@@ -12,7 +12,7 @@ import math
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -140,7 +140,8 @@ class Askings:
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
         first = found.of(AS_IT_IS)
         if extra.repeats is not None:
-            self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
+            again = [one for one in _same_as(main, self.metrics) if str(one.perturbation).startswith(REPEAT)]
+            self.mean = add_mean_over(draft, [main, *again], REPEATS_MEAN)
         draft.asked_again = AskedAgain(
             repeats=None if extra.repeats is None else self.repeats(found, extra.repeats, draft.scores),
             in_other_words=self.in_other_words(
@@ -233,11 +234,6 @@ class Askings:
             found.share({unit: float(silent[unit]) for unit in units if is_right[unit]}),
         )
 
-    def _named(self, main: MetricValues, name: str) -> Iterator[MetricValues]:
-        for one in self.metrics:
-            if (one.name, one.split) == (main.name, main.split) and str(one.perturbation).startswith(name):
-                yield one
-
     def _notes(self, draft: Draft) -> None:
         extra, helm = self.plan.evaluation.run.config.params.extra, self.plan.evaluation.task.helm
         if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
@@ -267,8 +263,7 @@ class _Values:
 
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
         self._main, self._members, self.scale = main, draft.tally.members, main.scale
-        every = (*askings.metrics, *draft.metrics)
-        of_main = (one for one in every if (one.name, one.split) == (main.name, main.split))
+        of_main = _same_as(main, (*askings.metrics, *draft.metrics))
         same = {str(one.perturbation): one for one in of_main if one.perturbation and not is_derived(one)}
         self._by_name = {AS_IT_IS: main.values}
         for name, one in same.items():
@@ -324,6 +319,11 @@ class _Values:
                     if change is not None:
                         found.setdefault(name, {})[value] = change
         return found
+
+
+def _same_as(main: MetricValues, metrics: Sequence[MetricValues]) -> list[MetricValues]:
+    """Those of its name and split, of any perturbation."""
+    return [one for one in metrics if (one.name, one.split) == (main.name, main.split)]
 
 
 def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
@@ -423,8 +423,11 @@ class ChoiceOrderCheck:
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
-        same = [one for one in self.by_order if (one.name, one.split) == (main.name, main.split)]
-        found = {order: one for one in same if (order := number_of_order(one.perturbation)) is not None}
+        found = {
+            order: one
+            for one in _same_as(main, self.by_order)
+            if (order := number_of_order(one.perturbation)) is not None
+        }
         return {1: main, **dict(sorted(found.items(), key=str))}
 
     def complete(self, draft: Draft) -> None:

@@ -180,9 +180,8 @@ class RubricTally:
         if run.rubric is None:
             return None
         metric, judges = run.rubric
-        models = {deployment_of(one): one.model_id for one in plan.judges}
-        asked = {name: models.get(deployment, "") for name, deployment in judges.items()}
-        same = {name: same_family(plan.model.model_id, model) for name, model in asked.items()}
+        models, model = {deployment_of(one): one.model_id for one in plan.judges}, plan.model.model_id
+        same = {name: same_family(model, models.get(deployment, "")) for name, deployment in judges.items()}
         return cls(metric, tuple(judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
