@@ -423,12 +423,8 @@ class ChoiceOrderCheck:
 
     def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
         """Order -> the main metric's values in it."""
-        found = {
-            order: one
-            for one in _same_as(main, self.by_order)
-            if (order := number_of_order(one.perturbation)) is not None
-        }
-        return {1: main, **dict(sorted(found.items(), key=str))}
+        numbered = [(number_of_order(one.perturbation), one) for one in _same_as(main, self.by_order)]
+        return {1: main, **{order: one for order, one in sorted(numbered, key=str) if order is not None}}
 
     def complete(self, draft: Draft) -> None:
         """Add the report, the main metric's score over all orders of each question, and its bounds."""
