@@ -19,14 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_factory.core.nouns import Word
+from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import nearest_rating
-from eval_factory.scoring.intervals import (
-    FEWEST,
-    effective_clusters,
-    interval_of_mean,
-    mean_end_weight,
-    t_quantile,
-)
 from eval_factory.tasks.physician_labels import FEWEST_ITEMS, LabelledItem, LabelledPairs
 
 FEWEST_POOLED = 3  # categories, to know how far they are apart
@@ -185,7 +179,7 @@ def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bo
 
 def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0.0) -> Figure:
     """`lowest`: that a value can be; the highest is 1. One value alone has no interval."""
-    interval = interval_of_mean(values, scale=(lowest, 1.0), clusters=clusters)
+    interval = intervals.interval_of_mean(values, scale=(lowest, 1.0), clusters=clusters)
     return Figure(statistics.fmean(values), interval.low, interval.high)
 
 
@@ -248,7 +242,7 @@ def tables_of(
     for (name, one, other), times in counts.items():
         tables[rows[name], place[one], place[other]] += times
     is_decided = pairs and len(marks) == 2
-    weight = PSEUDO_CLUSTERS * mean_end_weight([name for name, _, _ in pairs]) if is_decided else 0.0
+    weight = PSEUDO_CLUSTERS * intervals.mean_end_weight([name for name, _, _ in pairs]) if is_decided else 0.0
     return tables[:, ::-1, ::-1].reshape(len(rows), -1), [weight] * len(marks) ** 2
 
 
@@ -311,12 +305,12 @@ def by_jackknife(
         lowest: that each figure can be; the highest is 1.
     """
     values = [None if value != value else float(value) for value in function(tables.sum(axis=0))]
-    units = effective_clusters([name for name, _, _ in pairs])
-    if units < FEWEST:
+    units = intervals.effective_clusters([name for name, _, _ in pairs])
+    if units < intervals.FEWEST:
         return list(map(Figure, values))
     rows = np.vstack([tables, np.diag(weights)])
     center, left_out = function(rows.sum(axis=0)), function(rows.sum(axis=0) - rows)
-    half = t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
+    half = intervals.t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
     found = zip(values, lowest, (center - half).tolist(), (center + half).tolist(), strict=True)
     return [
         Figure(None) if one is None else Figure(one, max(least, min(one, low)), min(1.0, max(one, high)))

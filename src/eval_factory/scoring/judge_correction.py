@@ -24,16 +24,8 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import CorrectedPart, JudgeCorrection
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import intervals
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import (
-    FEWEST,
-    LEAST_SOURCES,
-    Ends,
-    effective_clusters,
-    mean_and_variance,
-    mean_end_weight,
-    t_quantile,
-)
 from eval_factory.scoring.judge_passports import StoredPassport, passport_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
@@ -102,11 +94,11 @@ def corrected_by_labels(
     for one in labels:
         by_conversation[one.conversation] += weights.get(one.category, 1.0) * np.array(one.counts, float)
     tables = np.array([table for table in by_conversation.values() if table.any()])
-    if not len(tables) or effective_clusters(cases.clusters) < LEAST_SOURCES:
+    if not len(tables) or intervals.effective_clusters(cases.clusters) < intervals.LEAST_SOURCES:
         return None
     pairs = tables.sum(axis=1)
     units = float(pairs.sum() ** 2 / (pairs**2).sum())
-    if units < FEWEST:
+    if units < intervals.FEWEST:
         return None
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
     # the jackknife of conversations, with a pseudo-cluster of each kind of pair: a rare mistake may be in no label
@@ -139,7 +131,7 @@ def _corrected(given: float, possible: float, sensitivity: float, specificity: f
     return (given - (1 - specificity) * possible) / (sensitivity + specificity - 1)
 
 
-def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float) -> Ends | None:
+def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float) -> intervals.Ends | None:
     """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance: between the roots
     of a quadratic. None where that is no interval."""
     sensitivity, specificity = map(float, rates)
@@ -147,10 +139,10 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     # given less what the judge gives for nothing: as uncertain as the run's cases are
     values = [one - (1 - specificity) * all_met for one, all_met in zip(cases.given, cases.possible, strict=True)]
     least, most = (end - (1 - specificity) * possible for end in (cases.lowest, 1.0))
-    scale, size = (min(least, *values), max(most, *values)), mean_end_weight(cases.clusters)
-    _, of_cases = mean_and_variance(values, cases.clusters, scale, size)
+    scale, size = (min(least, *values), max(most, *values)), intervals.mean_end_weight(cases.clusters)
+    _, of_cases = intervals.mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
-    t = t_quantile(min(units, effective_clusters(cases.clusters)) - 1)
+    t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)
     (of_met, both), (_, of_not_met) = variances.tolist()
     square = youden**2 - t * t * (of_met + of_not_met + 2 * both)
     half = mean * youden - t * t * possible * (of_not_met + both)
