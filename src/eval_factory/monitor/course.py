@@ -102,8 +102,7 @@ def _of_limit(limit: Limit, stored: StoredResult, records: Sequence[InstanceReco
     score = result.scores.get(name)
     if score is None:
         raise ConfigError(f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}")
-    members = [one for one in records if limit.field is None or one.group(limit.field) == limit.value]
-    found = values_of(members, score)
+    found = values_of((one for one in records if limit.field is None or one.group(limit.field) == limit.value), score)
     if not found.values:
         raise ConfigError(f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}")
     return found, _scale_of(limit, name, score, found)
@@ -205,8 +204,7 @@ class Rules:
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
         """`source`: a panel's section, or the ledger's line of a baseline."""
-        alarm_on = tuple(sorted(source["alarm_on"]))
-        return cls(float(source["alpha"]), source["looks"], source["seed"], alarm_on)
+        return cls(float(source["alpha"]), source["looks"], source["seed"], tuple(sorted(source["alarm_on"])))
 
     @property
     def harm_alpha(self) -> float:

@@ -56,11 +56,6 @@ class Baseline:
             raise ValueError("max_drop is from 0 to 1, and there is one look at least")
 
     @property
-    def share(self) -> Array:
-        """(n,): the mean of each instance."""
-        return np.asarray(self.values.mean(axis=0))
-
-    @property
     def mean(self) -> float:
         return float(self.values.mean())
 
@@ -211,8 +206,7 @@ class EDetector:
     """The evidence that one limit of a panel is broken: `EDetectors` of one panel."""
 
     def __init__(self, baseline: Baseline) -> None:
-        units = Units(baseline.units)
-        self._one = EDetectors(baseline.values[None], units, baseline.max_drop, baseline.looks)
+        self._one = EDetectors(baseline.values[None], Units(baseline.units), baseline.max_drop, baseline.looks)
 
     def look(self, values: ArrayLike) -> float:
         """e after this look: above 0, finite; `values`: (n,), from 0 to 1, NaN where there is none."""
@@ -333,8 +327,7 @@ def assumed(
             parts = (np.arange(len(labels)) + 0.5) / len(labels)
             chances = rng.permutation(betaincinv(accuracy * more, (1 - accuracy) * more, parts))
             runs = np.stack([_together(rng, Units(labels), TOGETHER, 1)[0] >= 1 - chances for _ in range(max(REPEATS))])
-            limit = Baseline(runs, labels, max_drop, looks)
-            each.append(_finds(limit, len(units) / alpha, YEARS // 2, [0], repeats))
+            each.append(_finds(Baseline(runs, labels, max_drop, looks), len(units) / alpha, YEARS // 2, [0], repeats))
         found[rate] = hardest(each)
     return found
 

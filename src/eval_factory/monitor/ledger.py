@@ -63,8 +63,7 @@ class History:
     @property
     def begun(self) -> Line | None:
         """A look that has not ended."""
-        ends = (BEGUN, LOOK, NOT_MADE)
-        last = next((line for line in reversed(self.lines) if line["kind"] in ends), None)
+        last = next((line for line in reversed(self.lines) if line["kind"] in (BEGUN, LOOK, NOT_MADE)), None)
         return last if last is not None and last["kind"] == BEGUN else None
 
     @property

@@ -210,8 +210,7 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
     if begun is None:
         begun = ledger.append(BEGUN, **of_epoch)
     how.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
-    report = _ask_suite(panel.suite(folder), how)
-    if (unfinished := _unfinished([report], panel)) is not None:
+    if (unfinished := _unfinished([_ask_suite(panel.suite(folder), how)], panel)) is not None:
         return unfinished
     before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     if other := list(differences(before, of_target, limits)):
@@ -340,8 +339,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
             both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
-            report = _ask_suite(panel.suite(folder, both), how)
-            if (unfinished := _unfinished([report], panel)) is not None:
+            if (unfinished := _unfinished([_ask_suite(panel.suite(folder, both), how)], panel)) is not None:
                 return unfinished
             result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             line = ledger.append(

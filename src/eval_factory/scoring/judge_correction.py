@@ -213,14 +213,11 @@ class RubricCorrection:
 
     def publish(self, draft: Draft) -> None:
         """The interval with the labels' uncertainty in it; and what the score assumes."""
-        score = draft.scores.get(self.label)
-        if self.found is not None and score is not None:
-            found = self.found
-            stats = replace(
-                score.stats, mean=found.value, ci_low=found.ci_low, ci_high=found.ci_high, stderr=None, ci_method=METHOD
-            )
-            of_cases = self._possible(found)
-            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=of_cases)
+        score, found = draft.scores.get(self.label), self.found
+        if found is not None and score is not None:
+            ends: dict[str, Any] = {"ci_low": found.ci_low, "ci_high": found.ci_high, "ci_method": METHOD}
+            stats = replace(score.stats, mean=found.value, stderr=None, **ends)
+            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=self._possible(found))
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
 
     def _possible(self, found: CorrectedByLabels) -> tuple[float, float]:
