@@ -169,8 +169,7 @@ _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
 
 def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
-    line = printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " "))
-    safe = _FORMULA.sub(r"\1'\2", line)
+    safe = _FORMULA.sub(r"\1'\2", printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
     return safe if len(safe) <= _MAX_CELL else safe[:_MAX_CELL] + _CUT
 
 

@@ -265,10 +265,9 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     try:
-        folder = _from(path, section.output_dir)
+        return Panel(path, _from(path, section.output_dir), section, given, env, names)
     except ValueError as error:
         raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
-    return Panel(path, folder, section, given, env, names)
 
 
 def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:

@@ -91,8 +91,7 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
         cells = [formats.percent(one["flip_rate"]), formats.short(one["baseline"]), formats.short(one["max_drop"])]
         cells += [formats.short(now["value"], missing="-"), formats.significant(now["e"], 3)] if now else ["-", "-"]
         rows.append([one["name"], size, *cells])
-    head = ("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value")
-    return Table(head, rows, 6)
+    return Table(("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value"), rows, 6)
 
 
 def evidence_of(baseline: Line, last: Line) -> str:
@@ -349,9 +348,8 @@ class _Plot:
                 self.shapes.append(drawing.words(x + side, TOP - 11, name, "end" if side < 0 else "start"))
 
     def level(self, value: float, colour: Colour) -> None:
-        self.shapes.append(
-            drawing.line(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second")
-        )
+        y = self.at(value)
+        self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, 1.5, dashed=colour == "second"))
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
         """Broken where a look was not made, or has no value."""

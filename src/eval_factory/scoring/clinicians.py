@@ -46,9 +46,7 @@ OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other on
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
     """The result with what people's ratings in its folder say. Raises PrerequisiteError: they cannot be read."""
     annotations = read_annotations(rundir.ratings)
-    if not annotations.ratings:
-        return result
-    return replace(result, clinicians=clinicians_of(result, annotations))
+    return replace(result, clinicians=clinicians_of(result, annotations)) if annotations.ratings else result
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:

@@ -146,9 +146,8 @@ def _parts_by(named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[
 
 
 def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
-    shares = [statistics.fmean(item.labels) for item in items]
-    both = zip(items, shares, strict=True)
-    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in both if share != 0.5]
+    shares = ((item, statistics.fmean(item.labels)) for item in items)
+    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in shares if share != 0.5]
     return part_of(decided, fewest=1) if decided else None
 
 

@@ -37,7 +37,6 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from eval_factory.core import formats
 from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
     Ends,
@@ -87,7 +86,7 @@ class TooFewRatedError(ValueError):
 
 
 class TooFewSourcesError(ValueError):
-    """What was rated comes from fewer than two effective sources."""
+    """What was rated comes from too few effective sources; its arguments say how many they are, and are needed."""
 
 
 def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
@@ -171,7 +170,7 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, f
         return 1.0, 1.0, sum(len(one.rated) for one in strata)
     effective = effective_clusters(rated)
     if effective < LEAST_SOURCES:
-        raise TooFewSourcesError(f"{formats.decimals(effective, 1)} effective sources, {LEAST_SOURCES} needed")
+        raise TooFewSourcesError(effective, LEAST_SOURCES)
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
     # one rated answer is taken to share its source with 1.25 of them at least, itself among them, in the mean
