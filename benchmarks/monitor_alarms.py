@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetectors, Units, alarm_level
-from eval_factory.monitor.power import needed_repeats
+from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetectors, Units, alarm_level, needed_repeats
 
 LOOKS, ALPHA, CHUNK = 52, 0.05, 100
 UNEQUAL = (20, 10, *[5] * 10, *[1] * 20)

@@ -88,9 +88,8 @@ def shares_of(sizes: Sequence[int], count: int) -> list[int]:
     found = [min(size, max(_LEAST, math.floor(share))) for size, share in zip(sizes, exact, strict=True)]
     while sum(found) != count:
         step = 1 if sum(found) < count else -1
-        movable = [
-            at for at, size in enumerate(sizes) if (found[at] < size if step > 0 else found[at] > min(size, _LEAST))
-        ]
+        ends = sizes if step > 0 else [min(size, _LEAST) for size in sizes]
+        movable = [at for at, end in enumerate(ends) if found[at] != end]
         if not movable:
             break
         found[max(movable, key=lambda at: (step * (exact[at] - found[at]), sizes[at]))] += step
@@ -117,7 +116,7 @@ def drawn(
     if not any(left):
         raise ConfigError("every answer of this result is rated: there is nothing to draw")
     found = []
-    for number, (keys, share) in enumerate(zip(left, shares_of([len(keys) for keys in left], draw.count), strict=True)):
+    for number, (keys, share) in enumerate(zip(left, shares_of(list(map(len, left)), draw.count), strict=True)):
         found += [(key, number, share / len(keys)) for key in chance.sample(keys, share)]
     return found
 
@@ -129,10 +128,7 @@ def drawn_sample(
     answers = [f"{one.key.as_text()} {one.sha256}" for one, _, _ in chosen]
     drawn_from = "\n".join([draw.identity, asked.kind, str(draw.seed), *answers])
     number = int(hashlib.sha256(drawn_from.encode("utf-8", "surrogatepass")).hexdigest(), 16)
-    sheet = ""
-    for _ in range(8):
-        number, rest = divmod(number, len(_LETTERS))
-        sheet += _LETTERS[rest]
+    sheet = "".join(_LETTERS[number // len(_LETTERS) ** place % len(_LETTERS)] for place in range(8))
     chance = random.Random(f"codes of {sheet}")  # noqa: S311 - a code only must say nothing of what it stands for
     codes: dict[str, None] = {}
     while len(codes) < len(chosen):
@@ -173,8 +169,7 @@ _FORMULA = re.compile(r"(^|;)([\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20|%])")
 
 def sheet_cell(text: str) -> str:
     """A text that a spreadsheet shows and does not run, on one line."""
-    line = printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " "))
-    safe = _FORMULA.sub(r"\1'\2", line)
+    safe = _FORMULA.sub(r"\1'\2", printable(_BREAKS.sub(" \u23ce ", text).replace("\t", " ")))
     return safe if len(safe) <= _MAX_CELL else safe[:_MAX_CELL] + _CUT
 
 

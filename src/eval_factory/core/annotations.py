@@ -139,10 +139,7 @@ class Annotations:
 
 
 def read_annotations(path: Path) -> Annotations:
-    """What stands in ratings.jsonl; nothing where it is not there.
-
-    Raises PrerequisiteError: a line is none that eval-factory writes.
-    """
+    """What stands in ratings.jsonl; nothing where it is not there. Raises PrerequisiteError: a line is not ours."""
     samples, ratings = [], []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -159,9 +156,8 @@ def read_annotations(path: Path) -> Annotations:
                 ratings.append(Rating(**document["rating"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             problem = f"{path}: line {number} is no sample and no rating ({type(error).__name__}: {error})"
-            raise PrerequisiteError(
-                f"{problem}\n  have it from a copy, or delete it and import the sheets again"
-            ) from error
+            copy = "have it from a copy, or delete it and import the sheets again"
+            raise PrerequisiteError(f"{problem}\n  {copy}") from error
     return Annotations(tuple(samples), tuple(ratings))
 
 
@@ -171,9 +167,8 @@ def read_sample(path: Path) -> Sample:
         return Sample.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = f"{path}: is no sample that annotate export wrote ({type(error).__name__}: {error})"
-        raise PrerequisiteError(
-            f"{problem}\n  have it from a copy: only it says which answers the sheets are about"
-        ) from error
+        copy = "have it from a copy: only it says which answers the sheets are about"
+        raise PrerequisiteError(f"{problem}\n  {copy}") from error
 
 
 IS_CORRECT, HOW_GOOD = "Is the answer correct?", "How good is the answer?"
@@ -281,9 +276,7 @@ class Asked:
 
 def asked_of(result: TaskResult, records: Sequence[InstanceRecord], kind: str | None, hidden: frozenset[str]) -> Asked:
     """`records`: some of the result's, at least one with an answer. `kind` None: criteria where the result has such.
-
-    Raises ConfigError: raters cannot be asked for what the main metric measures.
-    """
+    Raises ConfigError: raters cannot be asked for what the main metric measures."""
     score = result.scores.get(result.main_metric)
     if score is None:
         raise ConfigError(f"{result.main_metric} could not be computed: a result without a main score cannot be rated")
@@ -321,5 +314,5 @@ def ratings_on_scale(scale: tuple[float, float] | None, values: Sequence[float])
         return YES_NO
     by_ones = float(low).is_integer() and float(high).is_integer() and 1 < high - low <= 10
     steps = int(high - low) if by_ones else 4
-    values_of_steps = [low + (high - low) * number / steps for number in range(steps + 1)]
-    return tuple(RatingChoice(value, f"{value:g}") for value in values_of_steps)
+    every = (low + (high - low) * number / steps for number in range(steps + 1))
+    return tuple(RatingChoice(value, f"{value:g}") for value in every)

@@ -1,4 +1,6 @@
-"""A baseline and the looks after it, tested in their order: what the ledger says, and verifying makes again."""
+"""What the runs of each asking of a panel say, and the looks tested in their order after the baseline: what the ledger
+says, and verifying makes again.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +9,187 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval_factory.core.errors import ConfigError, EvalFactoryError
+from eval_factory.analysis.comparison_reasons import InstanceValues, Side, reasons_against, values_of
+from eval_factory.core import formats
+from eval_factory.core.errors import ConfigError, EvalFactoryError, PrerequisiteError
+from eval_factory.core.nouns import MODEL_ROLE
+from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.rundir import RunDir, sha256_of
-from eval_factory.core.safe_files import json_line
+from eval_factory.core.safe_files import json_line, open_regular, write_atomic
 from eval_factory.monitor.detector import Baseline, ChangeDetector, EDetector, alarm_level
 from eval_factory.monitor.ledger import BASELINE, CHANGE, LOOK, History, Ledger, Line
-from eval_factory.monitor.measured import STATED, Asked, Scaled, measure, read_values
 from eval_factory.monitor.panel import CHANGED, Limit, digest_of
 from eval_factory.report.checksums import ChecksumsError, read_checksums
-from eval_factory.report.reader import load_result
+from eval_factory.report.reader import StoredResult, load_result
+from eval_factory.scoring.intervals import PROPORTION
 
 HARM = "harm"
+VALUES = "values.json"  # of an asking, whose hash is in the ledger: a look needs no earlier run
+SHARES = ("refused", "unreadable", "empty", "failed")  # figures that are shares of the answers
+STATED = "stated"
+_MAX_NAMED = 12
 _Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """How a limit's score becomes a value from 0 to 1."""
+
+    metric: str  # the score's name in the result
+    low: float
+    high: float
+    higher_is_better: bool
+
+    def value(self, score: float) -> float:
+        share = min(max((score - self.low) / (self.high - self.low), 0.0), 1.0)
+        return share if self.higher_is_better else 1 - share
+
+    def score(self, value: float) -> float:
+        return self.low + (self.high - self.low) * (value if self.higher_is_better else 1 - value)
+
+    @property
+    def width(self) -> float:
+        """What 1 is in the metric's own unit."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One asking of the panel, measured."""
+
+    limits: Mapping[str, Mapping[str, float | None]]
+    """Limit -> instance -> its value from 0, the worst, to 1, the best; None where it has none."""
+    clusters: Mapping[str, Mapping[str, str]]
+    """Limit -> instance -> what it shares its source with, where the task declares such."""
+    watched: _Fields
+    scales: Mapping[str, Scaled]
+
+
+def measure(folder: Path, limits: Sequence[Limit]) -> Asked:
+    """Read the runs in the folder of an asking's target. Raises PrerequisiteError: a run has no result; ConfigError: a
+    limit's metric or group is not there, or has no scale with two ends."""
+    stored = {name: load_result(folder / name) for name in tasks_of(limits)}
+    records = {name: list(one.result.instances) for name, one in stored.items()}
+    found, problems = {}, []
+    for limit in limits:
+        try:
+            found[limit.name] = _of_limit(limit, stored[limit.task], records[limit.task])
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    values = {
+        name: {key: scale.value(of.values[key]) if key in of.values else None for key in sorted(of.keys)}
+        for name, (of, scale) in found.items()
+    }
+    clusters = {name: dict(sorted(of.clusters.items())) for name, (of, _) in found.items() if of.clusters}
+    return Asked(values, clusters, _watched(stored, records), {name: scale for name, (_, scale) in found.items()})
+
+
+def tasks_of(limits: Sequence[Limit]) -> list[str]:
+    return list(dict.fromkeys(one.task for one in limits))
+
+
+def _of_limit(limit: Limit, stored: StoredResult, records: Sequence[InstanceRecord]) -> tuple[InstanceValues, Scaled]:
+    result = stored.result
+    name = limit.metric or result.main_metric
+    score = result.scores.get(name)
+    if score is None:
+        raise ConfigError(f"{limit.name}: there is no score {name}; there are {', '.join(result.scores)}")
+    found = values_of((one for one in records if limit.field is None or one.group(limit.field) == limit.value), score)
+    if not found.values:
+        raise ConfigError(f"{limit.name}: no instance of the sample has a value in it; {_known(limit, records)}")
+    return found, _scale_of(limit, name, score, found)
+
+
+def _known(limit: Limit, records: Sequence[InstanceRecord]) -> str:
+    """What a limit may name."""
+    if limit.field is None:
+        return "its answers have none"
+    values = {one.group(limit.field) for one in records} - {None}
+    if values:
+        return f"its values of {limit.field}: {formats.first_of(sorted(map(str, values)), _MAX_NAMED)}"
+    fields = sorted({name for one in records for name in one.categories})
+    return f"its fields: {formats.first_of(fields, _MAX_NAMED) or 'none'}"
+
+
+def _scale_of(limit: Limit, label: str, score: Score, found: InstanceValues) -> Scaled:
+    low, high = score.scale or PROPORTION
+    if found.lowest:  # of a rubric: each case has a least score of its own
+        low = min(low, *found.lowest.values())
+    outside = [value for value in found.values.values() if not low <= value <= high]
+    if (score.scale is None and outside) or low >= high:
+        raise ConfigError(f"{limit.name}: the score {score.metric} has no scale with two ends, which the test needs")
+    if limit.max_drop >= high - low:
+        raise ConfigError(f"{limit.name}: max_drop {limit.max_drop:g} is the whole scale, {low:g} to {high:g}")
+    return Scaled(label, low, high, score.higher_is_better is not False)
+
+
+def _watched(stored: Mapping[str, StoredResult], records: Mapping[str, Sequence[InstanceRecord]]) -> _Fields:
+    """Of all answers of the panel together."""
+    counts = [one.result.validity.instances for one in stored.values()]
+    asked = sum(one.requested for one in counts)
+    every = [record for of_task in records.values() for record in of_task]
+    lengths = [len((record.completion or "").split()) for record in every if record.error is None]
+    seconds = [record.latency_s for record in every if record.latency_s is not None]
+    models = [one.result.provenance.endpoints.get(MODEL_ROLE) for one in stored.values()]
+    figures: _Fields = {name: sum(getattr(one, name) for one in counts) / asked if asked else 0.0 for name in SHARES}
+    figures["length"] = statistics.fmean(lengths) if lengths else 0.0
+    figures["latency"] = statistics.median(seconds) if seconds else None
+    figures[STATED] = sorted({name for model in models if model is not None for name in model.stated_models})
+    return figures
+
+
+def write_values(folder: Path, asked: Asked) -> str:
+    """Into the asking's folder; returns the file's hash."""
+    text = json_line(asdict(asked)) + "\n"
+    write_atomic(folder / VALUES, text)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_values(folder: Path, sha256: str) -> Asked:
+    """What was measured. Raises PrerequisiteError: it is not there, or is another file."""
+    path = folder / VALUES
+    try:
+        with open_regular(path, folder) as file:
+            content = file.read()
+    except OSError as error:
+        raise PrerequisiteError(f"{path}: cannot be read: {error.strerror or error}; put it back from a copy") from None
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise PrerequisiteError(f"{path}: was changed: it is not what the ledger says; put it back from a copy")
+    document = json.loads(content)
+    scales = {name: Scaled(**scale) for name, scale in document["scales"].items()}
+    return Asked(document["limits"], document["clusters"], document["watched"], scales)
+
+
+def runs_of(folder: Path, panel_folder: Path, limits: Sequence[Limit]) -> list[dict[str, str]]:
+    """As the ledger has them: of each run of a target its task, folder and the hash of its checksums."""
+    return [
+        {
+            "task": task,
+            "folder": (folder / task).relative_to(panel_folder).as_posix(),
+            "sha256": sha256_of(RunDir(folder / task).checksums, panel_folder),
+        }
+        for task in tasks_of(limits)
+    ]
+
+
+def differences(before: Path, after: Path, limits: Sequence[Limit]) -> Iterator[str]:
+    """Why the answers of a look may not be held against the baseline: other prompts, data, judges, versions of HELM.
+    `before`, `after`: the folders of the target in the two askings."""
+    for task in tasks_of(limits):
+        sides = []
+        for label, folder in (("the baseline", before), ("the look", after)):
+            stored = load_result(folder / task)
+            score = stored.result.scores[stored.result.main_metric]
+            sides.append(Side(label, stored, values_of(stored.result.instances, score)))
+        yield from (f"{task}: {reason.message}" for reason in reasons_against(*sides))
 
 
 @dataclass(frozen=True)
@@ -39,8 +204,7 @@ class Rules:
     @classmethod
     def of(cls, source: Mapping[str, Any]) -> Rules:
         """`source`: a panel's section, or the ledger's line of a baseline."""
-        alarm_on = tuple(sorted(source["alarm_on"]))
-        return cls(float(source["alpha"]), source["looks"], source["seed"], alarm_on)
+        return cls(float(source["alpha"]), source["looks"], source["seed"], tuple(sorted(source["alarm_on"])))
 
     @property
     def harm_alpha(self) -> float:
@@ -52,32 +216,44 @@ class Rules:
         """Of each name in `alarm_on`."""
         return self.alpha / 2 / len(self.alarm_on) if self.alarm_on else self.alpha
 
+    def seed_of(self, name: str) -> int:
+        return int(hashlib.sha256(f"{self.seed} {name}".encode()).hexdigest()[:8], 16)
 
-@dataclass
+
 class _Stream:
-    """One limit, look after look."""
+    """One limit, look after look. Raises ConfigError: fewer than two instances have a value in every baseline run."""
 
-    limit: Limit
-    scale: Scaled
-    keys: Sequence[str]  # its instances: those with a value in every run of the baseline
-    left_out: int
-    baseline: Baseline
-    detector: EDetector
-    change: ChangeDetector
-    totals: list[float] = field(default_factory=list)
+    def __init__(self, limit: Limit, rules: Rules, repeats: Sequence[Asked]) -> None:
+        self.limit, self.scale, self.totals = limit, repeats[0].scales[limit.name], list[float]()
+        runs = [one.limits[limit.name] for one in repeats]
+        asked = sorted(set().union(*runs))
+        self.keys = [key for key in asked if all(run.get(key) is not None for run in runs)]
+        self.left_out = len(asked) - len(self.keys)
+        if len(self.keys) < 2:
+            few = f"{len(self.keys)} of its instances have a value in every run of the baseline"
+            raise ConfigError(f"{limit.name}: {few}")
+        of = repeats[0].clusters.get(limit.name, {})
+        sources = [of.get(key, f"\0{key}") for key in self.keys]
+        units = {source: number for number, source in enumerate(dict.fromkeys(sources))}
+        self.baseline = Baseline(
+            values=np.array([[run[key] for key in self.keys] for run in runs], dtype=float),
+            units=np.array([units[source] for source in sources]),
+            max_drop=limit.max_drop / self.scale.width,
+            looks=rules.looks,
+        )
+        self.detector = EDetector(self.baseline)
+        self.change = ChangeDetector(self.baseline.values.mean(axis=1), rules.looks, rules.seed_of(limit.name))
 
     def add(self, values: Mapping[str, float | None], numbers: Sequence[int]) -> tuple[_Fields, _Fields]:
         """What the ledger says of the limit, and of its change; `numbers`: of the looks, this one the last."""
         found = np.array([values.get(key) for key in self.keys], float)  # None becomes NaN
         present = found[~np.isnan(found)]
-        self.totals.append(float(present.mean()) if len(present) else math.nan)
-        e, changed = (
-            self.detector.look(found),
-            self.change.look(self.totals[-1] if len(present) else self.baseline.mean),
-        )
+        total = float(present.mean()) if len(present) else None
+        self.totals.append(math.nan if total is None else total)
+        e, changed = self.detector.look(found), self.change.look(self.baseline.mean if total is None else total)
         of_limit = {
             "name": self.limit.name,
-            "value": self.scale.score(self.totals[-1]) if len(present) else None,
+            "value": None if total is None else self.scale.score(total),
             "missing": len(found) - len(present),
             "e": e,
             "since": _look(numbers, self.detector.since),
@@ -96,9 +272,7 @@ def _look(numbers: Sequence[int], nth: int | None) -> int | None:
 
 
 class Course:
-    """
-    Raises ConfigError: a limit has too few instances, or a max_drop that is its whole scale.
-    """
+    """Raises ConfigError: a limit has too few instances, or a max_drop that is its whole scale."""
 
     def __init__(self, rules: Rules, limits: Sequence[Limit], repeats: Sequence[Asked]) -> None:
         self.rules = rules
@@ -106,34 +280,12 @@ class Course:
         """Of the looks that were made."""
         self._alarm: _Fields | None = None
         self._repeats = repeats
-        self.streams = [self._stream(limit) for limit in limits]
+        self.streams = [_Stream(limit, rules, repeats) for limit in limits]
         names = [name for name in rules.alarm_on if name not in (CHANGED, STATED)]
         self._figures = {
-            name: ChangeDetector([one.watched[name] or 0.0 for one in repeats], rules.looks, self._seed(name))
+            name: ChangeDetector([one.watched[name] or 0.0 for one in repeats], rules.looks, rules.seed_of(name))
             for name in names
         }
-
-    def _seed(self, name: str) -> int:
-        return int(hashlib.sha256(f"{self.rules.seed} {name}".encode()).hexdigest()[:8], 16)
-
-    def _stream(self, limit: Limit) -> _Stream:
-        runs = [one.limits[limit.name] for one in self._repeats]
-        asked = sorted(set().union(*runs))
-        keys = [key for key in asked if all(run.get(key) is not None for run in runs)]
-        if len(keys) < 2:
-            raise ConfigError(f"{limit.name}: {len(keys)} of its instances have a value in every run of the baseline")
-        of = self._repeats[0].clusters.get(limit.name, {})
-        sources = [of.get(key, f"\0{key}") for key in keys]
-        units = {source: number for number, source in enumerate(dict.fromkeys(sources))}
-        scale = self._repeats[0].scales[limit.name]
-        baseline = Baseline(
-            values=np.array([[run[key] for key in keys] for run in runs], dtype=float),
-            units=np.array([units[source] for source in sources]),
-            max_drop=limit.max_drop / scale.width,
-            looks=self.rules.looks,
-        )
-        change = ChangeDetector(list(baseline.values.mean(axis=1)), self.rules.looks, self._seed(limit.name))
-        return _Stream(limit, scale, keys, len(asked) - len(keys), baseline, EDetector(baseline), change)
 
     def of_baseline(self) -> _Fields:
         """What the ledger says of the baseline."""
@@ -194,10 +346,8 @@ class Course:
             worst = max(beyond, key=lambda one: float(one["e"]))
             return {"what": HARM, "look": number, "names": [one["name"] for one in beyond], "since": worst["since"]}
         if CHANGED in self.rules.alarm_on:
-            names = [
-                name for name, one in changed.items() if one["e"] >= alarm_level(len(changed), self.rules.other_alpha)
-            ]
-            if names:
+            level = alarm_level(len(changed), self.rules.other_alpha)
+            if names := [name for name, one in changed.items() if one["e"] >= level]:
                 return {"what": CHANGED, "look": number, "names": names, "since": changed[names[0]]["since"]}
         for name, one in figures.items():
             if one["e"] >= alarm_level(1, self.rules.other_alpha):
@@ -218,20 +368,12 @@ def course_of(baseline: Line, folder: Path, looks: Sequence[Line] = ()) -> Cours
 
 
 def limits_of(baseline: Line) -> list[Limit]:
-    return [
-        Limit(one["name"], one["task"], one["metric"], one["max_drop"], one["field"], one["value"])
-        for one in baseline["limits"]
-    ]
+    return [Limit(**{each.name: one[each.name] for each in fields(Limit)}) for one in baseline["limits"]]
 
 
 def verify_panel(folder: Path, head: str | None = None) -> list[str]:
     """What shows that a ledger is not what its runs say: the chain of its lines, the runs' files, every figure again.
-
-    Args:
-        head: the hash that a look printed, of a line that has to be in the ledger.
-
-    Raises:
-        PrerequisiteError: the ledger cannot be read.
+    `head`: the hash that a look printed, of a line that has to be in it. Raises PrerequisiteError: it cannot be read.
     """
     history = Ledger(folder).read()
     if head is not None and head not in (history.head, *(line.get("previous") for line in history.lines)):
@@ -286,16 +428,12 @@ def _figures(folder: Path, baseline: Line, history: History) -> Iterator[str]:
             yield f"{run['folder']}: is a run of another configuration than the panel's"
     rules = {key: baseline["fixed"][key] for key in ("alpha", "looks", "alarm_on")}
     rules["harm_alpha"] = course.rules.harm_alpha
-    yield from _other(baseline, {**_plain(course.of_baseline()), **rules})
+    yield from _other(baseline, {**json.loads(json_line(course.of_baseline())), **rules})
     for evidence, line in enumerate(made[1:], start=1):
         asked = read_values(folder / line["folder"], line["values"])
-        again = {**_plain(course.look(line["look"], asked)), "evidence": evidence, "panel": baseline["panel"]}
+        looked = json.loads(json_line(course.look(line["look"], asked)))  # as a line of the ledger has it
+        again = {**looked, "evidence": evidence, "panel": baseline["panel"]}
         yield from (f"look {line['look']} (line {line['number']}): {text}" for text in _other(line, again))
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json_line(dict(fields)))
-    return found
 
 
 def _other(line: Line, again: Line) -> Iterator[str]:

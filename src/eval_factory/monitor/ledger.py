@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import takewhile
@@ -63,8 +63,7 @@ class History:
     @property
     def begun(self) -> Line | None:
         """A look that has not ended."""
-        ends = (BEGUN, LOOK, NOT_MADE)
-        last = next((line for line in reversed(self.lines) if line["kind"] in ends), None)
+        last = next((line for line in reversed(self.lines) if line["kind"] in (BEGUN, LOOK, NOT_MADE)), None)
         return last if last is not None and last["kind"] == BEGUN else None
 
     @property
@@ -143,11 +142,10 @@ class Ledger:
             self._write_heads(head)
         return line
 
-    @contextmanager
-    def looking(self, say: Callable[[str], object]) -> Iterator[None]:
-        """Hold the panel for one look. Who comes second waits for the end of the first."""
-        with self._locked(".look.lock", lambda: say(f"{self.folder}: another look is being made: waiting for its end")):
-            yield
+    def looking(self, say: Callable[[str], object]) -> AbstractContextManager[None]:
+        """Lock the panel for one look. Who comes second waits for the end of the first."""
+        waits = f"{self.folder}: another look is being made: waiting for its end"
+        return self._locked(".look.lock", lambda: say(waits))
 
     @contextmanager
     def _locked(self, name: str, waits: Callable[[], object] = lambda: None) -> Iterator[None]:

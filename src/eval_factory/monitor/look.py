@@ -23,10 +23,9 @@ from eval_factory.core.plain_yaml import load_mapping, to_yaml
 from eval_factory.core.rundir import RunDir, SuiteDir, suite_dir
 from eval_factory.core.safe_files import write_atomic
 from eval_factory.core.tables import screen
-from eval_factory.monitor import power
-from eval_factory.monitor.course import Course, Rules, course_of
+from eval_factory.monitor import detector
+from eval_factory.monitor.course import Course, Rules, course_of, differences, measure, runs_of, write_values
 from eval_factory.monitor.ledger import BASELINE, BEGUN, CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line, is_older
-from eval_factory.monitor.measured import differences, measure, runs_of, write_values
 from eval_factory.monitor.panel import PANEL_FILE, TOP, Panel, digest_of
 from eval_factory.monitor.report import (
     alarm_words,
@@ -78,10 +77,7 @@ class Asking:
 
 
 def look(panel: Panel, how: Asking, new_baseline: str | None = None) -> Looked:
-    """Make one look, or the baseline where there is none that holds.
-
-    Args:
-        new_baseline: why another baseline is started; None: the one that is there has to hold.
+    """Make one look, or the baseline where there is none that holds. `new_baseline`: why another one is started.
 
     Raises:
         ConfigError: the panel, or what its runs ask, is another than that of the baseline; or all looks are made.
@@ -185,8 +181,8 @@ def _make_baseline(
 def _power(course: Course) -> dict[str, Any]:
     """Of each limit what the panel finds, and how many runs its baseline needs; by simulation."""
     baselines = [one.baseline for one in course.streams]
-    finds = power.what_it_finds(baselines, course.rules.harm_alpha)
-    needed = power.needed_repeats(baselines, course.rules.harm_alpha)
+    finds = detector.what_it_finds(baselines, course.rules.harm_alpha)
+    needed = detector.needed_repeats(baselines, course.rules.harm_alpha)
     return {
         one.limit.name: {"finds": [asdict(drop) for drop in each], "needed": need.repeats, "drop": need.found.drop}
         for one, each, need in zip(course.streams, finds, needed, strict=True)
@@ -214,8 +210,7 @@ def _make_look(panel: Panel, ledger: Ledger, history: History, baseline: Line, h
     if begun is None:
         begun = ledger.append(BEGUN, **of_epoch)
     how.say(f"look {number}: {len(looks) + 1} of {baseline['looks']}")
-    report = _ask_suite(panel.suite(folder), how)
-    if (unfinished := _unfinished([report], panel)) is not None:
+    if (unfinished := _unfinished([_ask_suite(panel.suite(folder), how)], panel)) is not None:
         return unfinished
     before = panel.folder / baseline["repeats"][0]["folder"] / panel.target_name
     if other := list(differences(before, of_target, limits)):
@@ -298,9 +293,9 @@ def what_it_may_find(panel: Panel) -> list[str]:
     """Before anything is asked."""
     section, tasks = panel.section, panel.section.tasks
     alpha = Rules.of(vars(section)).harm_alpha
-    units = [np.arange(min(task.size, power.MAX_SIMULATED)) for task in tasks]
+    units = [np.arange(min(task.size, detector.MAX_SIMULATED)) for task in tasks]
     drops = [min(float(task.max_drop), 1.0) for task in tasks]
-    found = power.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
+    found = detector.assumed(units, drops, section.baseline.repeats, section.looks, alpha)
     return list(assumed_lines({rate: [asdict(one) for one in each] for rate, each in found.items()}))
 
 
@@ -317,14 +312,8 @@ def write_note(ledger: Ledger, text: str, by: str, say: Callable[[str], object])
 def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
     """Both models are asked the panel side by side. Where the policy is kept, a new baseline is made of the new one,
     which is watched from then on; where it is not, everything stays. The ledger says what was decided and why.
-
-    Args:
-        new_target: a file with `target`, as a run config has it.
-
-    Raises:
-        ConfigError: the panel has no plan of change, or no baseline yet; a file is wrong.
-        EvalFactoryError: as a look.
-    """
+    `new_target`: a file with `target`, as a run config has it. Raises as `look`; also ConfigError: the panel has no
+    plan of change, or no baseline yet; a file is wrong."""
     policy = load_policy(panel.policy)
     new, nowhere = panel.with_target(_target_in(new_target)), panel.folder / "changes" / "0"
     planned = {one.plan.task_name for one in new.planned(nowhere)}
@@ -350,8 +339,7 @@ def change(panel: Panel, new_target: Path, how: Asking) -> Looked:
             number = 1 + len(history.of_kind(CHANGE))
             folder = panel.folder / "changes" / f"{number:04}"
             both = [{**one.document["target"], "name": name} for one, name in ((panel, APPROVED), (new, CANDIDATE))]
-            report = _ask_suite(panel.suite(folder, both), how)
-            if (unfinished := _unfinished([report], panel)) is not None:
+            if (unfinished := _unfinished([_ask_suite(panel.suite(folder, both), how)], panel)) is not None:
                 return unfinished
             result = evaluate_policy(policy, [folder / CANDIDATE], [folder / APPROVED])
             line = ledger.append(

@@ -18,12 +18,14 @@ from pydantic import Field
 from eval_factory.config.load import interpolate
 from eval_factory.config.model import ExecutorName, Number, OneLineText, PathText, Positive, problems_with
 from eval_factory.config.suite import Suite, build_suite
+from eval_factory.config.suite_layers import name_of_type
 from eval_factory.config.suite_model import FolderName, SuiteSection, TargetEntry
 from eval_factory.core.errors import ConfigError
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.safe_files import expanded
 from eval_factory.core.strict_model import DescribedModel, StrictModel, plain_schema
 from eval_factory.tasks.asked_again import ASKED_AGAIN_BY, ASKED_AGAIN_IF
+from eval_factory.tasks.framework import load_framework
 from eval_factory.workflows.suite.planned_cells import PlannedCell, plan_cells
 
 TOP = "monitor"
@@ -258,15 +260,14 @@ def load_panel(path: Path, env: Mapping[str, str], flags: Mapping[str, Any] | No
     problems += problems_with(tree, TOP, PanelSection)
     if not problems:
         section = PanelSection.model_validate(tree)
-        names = [task.name or _name_of(task.type) for task in section.tasks]
+        names = [task.name or name_of_type(task.type, load_framework()) for task in section.tasks]
         problems += _problems_of(section, names)
     if problems:
         raise ConfigError([f"{path}: {problem}" for problem in problems])
     try:
-        folder = _from(path, section.output_dir)
+        return Panel(path, _from(path, section.output_dir), section, given, env, names)
     except ValueError as error:
         raise ConfigError(f"{path}: {TOP}.output_dir: {error}") from None
-    return Panel(path, folder, section, given, env, names)
 
 
 def _problems_of(section: PanelSection, names: Sequence[str]) -> Iterator[str]:
@@ -295,10 +296,3 @@ def _as_here(problem: str) -> str:
 
 def _from(file: Path, given: str) -> Path:
     return Path(os.path.abspath(file.absolute().parent / expanded(given)))
-
-
-def _name_of(task: str) -> str:
-    from eval_factory.config.suite_layers import name_of_type
-    from eval_factory.tasks.framework import load_framework
-
-    return name_of_type(task, load_framework())

@@ -24,10 +24,9 @@ from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.tables import Table, screen
 from eval_factory.core.tables import html as in_html
-from eval_factory.monitor.course import HARM, Rules
+from eval_factory.monitor.course import HARM, SHARES, STATED, Rules
 from eval_factory.monitor.detector import alarm_level
 from eval_factory.monitor.ledger import CHANGE, LOOK, NOT_MADE, NOTE, History, Ledger, Line
-from eval_factory.monitor.measured import SHARES, STATED
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
@@ -88,20 +87,11 @@ def limits_table(baseline: Line, looks: Sequence[Line]) -> Table:
     last = {one["name"]: one for one in looks[-1]["limits"]} if looks else {}
     rows = []
     for one in baseline["limits"]:
-        now = last.get(one["name"])
-        rows.append(
-            [
-                one["name"],
-                str(one["instances"]),
-                formats.percent(one["flip_rate"]),
-                formats.short(one["baseline"]),
-                formats.short(one["max_drop"]),
-                formats.short(now["value"], missing="-") if now else "-",
-                formats.significant(now["e"], 3) if now else "-",
-            ]
-        )
-    head = ("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value")
-    return Table(head, rows, 6)
+        now, size = last.get(one["name"]), str(one["instances"])
+        cells = [formats.percent(one["flip_rate"]), formats.short(one["baseline"]), formats.short(one["max_drop"])]
+        cells += [formats.short(now["value"], missing="-"), formats.significant(now["e"], 3)] if now else ["-", "-"]
+        rows.append([one["name"], size, *cells])
+    return Table(("limit", "n", "flips", "baseline", "max_drop", "last look", "e-value"), rows, 6)
 
 
 def evidence_of(baseline: Line, last: Line) -> str:
@@ -114,11 +104,9 @@ def watched_lines(baseline: Line, last: Line) -> Iterator[str]:
     then, now = baseline["watched"], last["watched"]
     shares = [f"{name} {formats.percent(now[name])} (baseline {formats.percent(then[name])})" for name in SHARES]
     yield f"of the answers: {', '.join(shares)}"
-    length = f"{formats.decimals(now['length'], 1)} words (baseline {formats.decimals(then['length'], 1)})"
-    latency = (
-        f"{formats.seconds(now['latency'], missing='-')} (baseline {formats.seconds(then['latency'], missing='-')})"
-    )
-    yield f"mean length {length}; median latency {latency}"
+    length, of_baseline = (formats.decimals(one["length"], 1) for one in (now, then))
+    latency, before = (formats.seconds(one["latency"], missing="-") for one in (now, then))
+    yield f"mean length {length} words (baseline {of_baseline}); median latency {latency} (baseline {before})"
     if now[STATED] != then[STATED]:
         models = [", ".join(one[STATED]) or "none" for one in (now, then)]
         yield f"THE ANSWERS NAME ANOTHER MODEL: {models[0]} (baseline {models[1]})"
@@ -360,9 +348,8 @@ class _Plot:
                 self.shapes.append(drawing.words(x + side, TOP - 11, name, "end" if side < 0 else "start"))
 
     def level(self, value: float, colour: Colour) -> None:
-        self.shapes.append(
-            drawing.line(LEFT, self.at(value), RIGHT, self.at(value), colour, 1.5, dashed=colour == "second")
-        )
+        y = self.at(value)
+        self.shapes.append(drawing.line(LEFT, y, RIGHT, y, colour, 1.5, dashed=colour == "second"))
 
     def line(self, values: Mapping[int, float | None], name: str, colour: Colour = "data") -> None:
         """Broken where a look was not made, or has no value."""

@@ -1,7 +1,9 @@
-"""What became of the answers when questions were asked again: another draw, other words, a doubt, leave not to know.
+"""What became of the answers when questions were asked again: another draw, other words, a doubt, leave not to know,
+their choices in another order.
 
-The question is the unit: how often it was asked gives no more independent values. HELM's own score stays that of the
-questions as they are; with `extra.repeats` the mean over all askings in the same words is what is compared.
+The question is the unit: how often it was asked gives no more independent values, and sources that questions share are
+clusters of them. HELM's own score stays that of the questions as they are; with `extra.repeats` the mean over all
+askings in the same words is what is compared.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import math
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from eval_factory.core.askings import Abstention, AskedAgain, Change, InOtherWords, Pushback, Repeats, Share
-from eval_factory.core.results import REPEATS_MEAN, Score
+from eval_factory.core.results import ALL_ORDERS, REPEATS_MEAN, ChoiceOrders, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import output
 from eval_factory.helm.metric_facts import facts_of
@@ -51,10 +53,11 @@ from eval_factory.tasks.asked_again import (
     abstains,
     is_asked_again,
 )
-from eval_factory.tasks.choice_question import number_of_order, refers_to_others
+from eval_factory.tasks.choice_question import number_of_order, refers_to_others, why_kept
 
 AS_IT_IS = ""  # the name of a question's first asking
 MIN_IN_GROUP, MAX_LOST, MAX_STORED = 10, 20, 200
+NO_OPTION = "no option"  # what an answer is counted as that names none
 _NONE = re.compile(r"\W*(?:none|neither|ningun)", re.IGNORECASE)
 
 
@@ -103,12 +106,10 @@ class Askings:
                 self.none_right.add(unit)
         if not has_failed(state):
             label = option_read(text_of(state), self.pattern)
-            said = (state.output_mapping or {}).get(label, label)
-            said = " ".join(said.casefold().split())
-            # of a long text the beginning and a hash: memory does not grow with what models write
-            self.answers[unit][key[2] or AS_IT_IS] = (
-                said if len(said) <= MAX_STORED else f"{said[:MAX_STORED]} {hash(said)}"
-            )
+            said = " ".join((state.output_mapping or {}).get(label, label).casefold().split())
+            if len(said) > MAX_STORED:  # memory does not grow with what models write
+                said = f"{said[:MAX_STORED]} {hash(said)}"
+            self.answers[unit][key[2] or AS_IT_IS] = said
             if key[2] is None and self.confidence is not None:
                 self.confidence.add(unit, state, label)
 
@@ -139,7 +140,8 @@ class Askings:
         extra, found = self.plan.evaluation.run.config.params.extra, _Values(self, main, draft)
         first = found.of(AS_IT_IS)
         if extra.repeats is not None:
-            self.mean = add_mean_over(draft, [main, *self._named(main, REPEAT)], REPEATS_MEAN)
+            again = [one for one in _same_as(main, self.metrics) if str(one.perturbation).startswith(REPEAT)]
+            self.mean = add_mean_over(draft, [main, *again], REPEATS_MEAN)
         draft.asked_again = AskedAgain(
             repeats=None if extra.repeats is None else self.repeats(found, extra.repeats, draft.scores),
             in_other_words=self.in_other_words(
@@ -187,17 +189,13 @@ class Askings:
         before, changes = found.of(AS_IT_IS), {}
         for family, name in families.items():
             after = found.of(name)
-            change = found.change(before, after)
-            if change is not None:
+            if (change := found.change(before, after)) is not None:
                 groups = found.by_group(before, after)
                 lost = [unit[0] for unit, value in after.items() if before.get(unit, 0.0) >= 1.0 > value]
                 shown = tuple(lost[:MAX_LOST]) if found.has_right else ()
                 changes[family] = InOtherWords(change, found.not_asked(name), None, groups, shown)
-        corrected = holm([one.change.p_value for one in changes.values()])
-        return {
-            family: replace(one, p_holm=p_holm)
-            for (family, one), p_holm in zip(changes.items(), corrected, strict=True)
-        }
+        corrected = zip(changes.items(), holm([one.change.p_value for one in changes.values()]), strict=True)
+        return {family: replace(one, p_holm=p_holm) for (family, one), p_holm in corrected}
 
     def pushback(self, found: _Values, most: int) -> Pushback:
         before = found.of(AS_IT_IS)
@@ -236,11 +234,6 @@ class Askings:
             found.share({unit: float(silent[unit]) for unit in units if is_right[unit]}),
         )
 
-    def _named(self, main: MetricValues, name: str) -> Iterator[MetricValues]:
-        for one in self.metrics:
-            if (one.name, one.split) == (main.name, main.split) and str(one.perturbation).startswith(name):
-                yield one
-
     def _notes(self, draft: Draft) -> None:
         extra, helm = self.plan.evaluation.run.config.params.extra, self.plan.evaluation.task.helm
         if extra.repeats and not draft.run.run_spec.adapter_spec.temperature:
@@ -270,9 +263,7 @@ class _Values:
 
     def __init__(self, askings: Askings, main: MetricValues, draft: Draft) -> None:
         self._main, self._members, self.scale = main, draft.tally.members, main.scale
-        of_main = (
-            one for one in (*askings.metrics, *draft.metrics) if (one.name, one.split) == (main.name, main.split)
-        )
+        of_main = _same_as(main, (*askings.metrics, *draft.metrics))
         same = {str(one.perturbation): one for one in of_main if one.perturbation and not is_derived(one)}
         self._by_name = {AS_IT_IS: main.values}
         for name, one in same.items():
@@ -330,11 +321,14 @@ class _Values:
         return found
 
 
-def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
-    """The score of one value a question, its mean over these metrics (the main one first), with its bounds.
+def _same_as(main: MetricValues, metrics: Sequence[MetricValues]) -> list[MetricValues]:
+    """Those of its name and split, of any perturbation."""
+    return [one for one in metrics if (one.name, one.split) == (main.name, main.split)]
 
-    None, and nothing added, where no question has a value.
-    """
+
+def add_mean_over(draft: Draft, metrics: Sequence[MetricValues], suffix: str) -> MetricValues | None:
+    """The score of one value a question, its mean over these metrics (the main one first), with its bounds. None, and
+    nothing added, where no question has a value."""
     main, missing = metrics[0], draft.missing
     every = {key: value for metric in metrics for key, value in metric.values.items()}
     mean = _of_questions(main, with_missing_counted(every, missing, failed_as_zero=draft.as_zero), suffix)
@@ -372,9 +366,8 @@ def _parts(values: Mapping[Unit, Sequence[float]], sources: Sources) -> tuple[fl
 
 
 def _most_frequent(answers: Sequence[object]) -> int:
-    """The place of the first of the most frequent answer; of equally frequent ones, of that which came first."""
-    times = Counter(answers)
-    return max(range(len(answers)), key=lambda at: (times[answers[at]], -at))
+    """The index of the first of the most frequent answer; of equally frequent ones, of that which came first."""
+    return answers.index(Counter(answers).most_common(1)[0][0])
 
 
 def _at_cost(value: float, cost: float) -> float:
@@ -383,3 +376,90 @@ def _at_cost(value: float, cost: float) -> float:
 
 def _is_none_of_these(option: str) -> bool:
     return abstains(option) or (refers_to_others(option) and _NONE.match(option) is not None)
+
+
+@dataclass
+class ChoiceOrderCheck:
+    """What becomes of the answers when the choices of a question stand in another order (`extra.shuffle_choices`).
+
+    A question's orders are not independent of each other, so they make one value each.
+    """
+
+    wanted: int  # orders of each question
+    pattern: str | None  # by which HELM finds a label in an answer; None: the answer is the label
+    by_order: Sequence[MetricValues]  # HELM's metrics of the questions in other orders
+    asked: dict[Unit, dict[int, str | None]] = field(default_factory=lambda: defaultdict(dict))
+    """Order -> the text of the option that was chosen; a request that failed is not in it."""
+    orders: dict[Unit, int] = field(default_factory=Counter)  # how many orders each question was asked in
+    kept: dict[Unit, str] = field(default_factory=dict)
+    letters: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(
+        cls, plan: Plan, run: output.HelmRun, metrics: Sequence[MetricValues]
+    ) -> tuple[ChoiceOrderCheck | None, Sequence[MetricValues]]:
+        """The check, and the metrics without those that are of other orders alone; None where there is one order."""
+        wanted = plan.evaluation.run.config.params.extra.shuffle_choices
+        if wanted is None:
+            return None, metrics
+        original = [one for one in metrics if one.perturbation is None]
+        others = [one for one in metrics if one.perturbation is not None and number_of_order(one.perturbation)]
+        return cls(wanted, run.run_spec.adapter_spec.output_mapping_pattern, others), original
+
+    def add(self, key: InstanceKey, state: output.RequestState) -> None:
+        order = number_of_order(key[2])
+        if order is None:
+            return
+        unit = key[:2]
+        self.orders[unit] += 1
+        if (why := why_kept([reference.output.text for reference in state.instance.references])) is not None:
+            self.kept[unit] = why
+        if has_failed(state):
+            return
+        options = state.output_mapping or {}
+        label = option_read(text_of(state), self.pattern)
+        self.asked[unit][order] = options.get(label)
+        self.letters[label if label in options else NO_OPTION] += 1
+
+    def values_of(self, main: MetricValues) -> dict[int, MetricValues]:
+        """Order -> the main metric's values in it."""
+        numbered = [(number_of_order(one.perturbation), one) for one in _same_as(main, self.by_order)]
+        return {1: main, **{order: one for order, one in sorted(numbered, key=str) if order is not None}}
+
+    def complete(self, draft: Draft) -> None:
+        """Add the report, the main metric's score over all orders of each question, and its bounds."""
+        main = draft.main_values
+        draft.choice_orders = self.report(main, draft.missing)
+        if main is not None:
+            add_mean_over(draft, list(self.values_of(main).values()), ALL_ORDERS)
+
+    def report(self, main: MetricValues | None, missing: set[InstanceKey]) -> ChoiceOrders:
+        """Over the questions that were asked in more than one order."""
+        moved = [unit for unit, count in self.orders.items() if count > 1]
+        answered = {unit: self.asked[unit] for unit in moved if len(self.asked[unit]) > 1}
+        changed = {unit: float(len(set(by_order.values())) > 1) for unit, by_order in answered.items()}
+        clusters = (None if main is None else main.clusters) or {}
+
+        def share(values: Mapping[Unit, float]) -> Share | None:
+            return share_of(values, lambda units: [clusters.get(question, question) for question, _ in units], None)
+
+        means: dict[str, float | None] = {}
+        worst: dict[Unit, float] = {}
+        several, lost = set(moved), {key[:2] for key in missing}
+        for order, metric in ({} if main is None else self.values_of(main)).items():
+            asked = [value for key, value in metric.values.items() if key[:2] in several and key not in missing]
+            means[str(order)] = statistics.fmean(asked) if asked else None
+            for key, value in metric.values.items():
+                worst[key[:2]] = min(value, worst.get(key[:2], value))
+        return ChoiceOrders(
+            orders=self.wanted,
+            questions=len(moved),
+            kept=dict(sorted(Counter(self.kept.values()).items())),
+            by_order=means,
+            changed=share(changed),
+            # of the questions whose every order was answered: each answer has the full value
+            right_in_all=share(
+                {unit: float(worst[unit] >= 1.0) for unit in moved if unit in worst and unit not in lost}
+            ),
+            letters=dict(sorted(self.letters.items())),
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from eval_factory.core.annotations import (
     CRITERIA_SHEET,
@@ -46,9 +46,7 @@ OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other on
 def with_clinicians(result: TaskResult, rundir: RunDir) -> TaskResult:
     """The result with what people's ratings in its folder say. Raises PrerequisiteError: they cannot be read."""
     annotations = read_annotations(rundir.ratings)
-    if not annotations.ratings:
-        return result
-    return replace(result, clinicians=clinicians_of(result, annotations))
+    return replace(result, clinicians=clinicians_of(result, annotations)) if annotations.ratings else result
 
 
 def people_scores(result: TaskResult, rundir: RunDir) -> dict[AnswerKey, float]:
@@ -68,11 +66,8 @@ Marks = dict[str, list[float | None]]  # judge -> its mark of each item; the met
 
 def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[LabelledItem], Marks, list[float]]:
     """What people rated of a result (`judged` says nothing), what judges did, and all marks that there are, the least
-    first. Of two marks whether it is the higher one.
-
-    Raises:
-        PrerequisiteError: ratings.jsonl cannot be read, or nobody has rated an answer of this result.
-    """
+    first. Of two marks whether it is the higher one. Raises PrerequisiteError: ratings.jsonl cannot be read, or nobody
+    has rated an answer of this result."""
     found = _rated(result, rundir)
     if found is None:
         rate = "'eval-factory annotate' makes the sheets"
@@ -82,12 +77,11 @@ def rated_items(result: TaskResult, rundir: RunDir) -> tuple[list[LabelledItem],
     def mark_of(value: float) -> float:
         return value if len(scale) > 2 else value == scale[-1]
 
-    items, rows = [], []
+    items, rows, of_rubric = [], [], found.asked.kind == CRITERIA_SHEET
     for record in result.instances:
         if (one := found.rated.get(AnswerKey(record.id, record.trial))) is None:
             continue
         for number, unit in one.units():
-            of_rubric = found.asked.kind == CRITERIA_SHEET
             tags = list(record.criteria[number].get("tags") or ()) if of_rubric else [one.questions[number].name]
             labels, category = tuple(map(mark_of, unit.values())), str(tags[0]) if tags else None
             source, length = record.cluster or record.id, len(record.completion or "")
@@ -132,8 +126,8 @@ class RatedResult:
         found = {}
         for key, one in self.rated.items():
             in_full = [given for given in one.by_rater.values() if len(given) == len(one.questions)]
-            ratings = ([given[at] for at in range(len(given))] for given in in_full)
             if in_full:
+                ratings = ([given[at] for at in range(len(given))] for given in in_full)
                 found[key] = statistics.fmean(self.asked.score_by(one.questions, each) for each in ratings)
         return found
 
@@ -147,9 +141,8 @@ class RatedResult:
         for keys in filter(None, found):
             rated = [key for key in keys if key in people]
             sources = ([self.clusters[key] for key in some] if shared else () for some in (keys, rated))
-            strata.append(
-                Stratum([values[key] for key in keys], [(people[key], values[key]) for key in rated], *sources)
-            )
+            pairs = [(people[key], values[key]) for key in rated]
+            strata.append(Stratum([values[key] for key in keys], pairs, *sources))
         return strata
 
     def scale(self, people: Mapping[AnswerKey, float]) -> tuple[float, float]:
@@ -189,10 +182,8 @@ def clinicians_of(result: TaskResult, annotations: Annotations) -> Clinicians:
     agreement = agreement_among(units, marks) if len(raters) > 1 else None
     judges = result.validity.in_judges_order(dict(_judges(found, people, marks)))
     notes = tuple(_notes(found, people, len(annotations.samples) - len(alike)))
-    ratings = sum(map(len, units))
-    return Clinicians(
-        len(people), len(found.values), len(raters), ratings, corrected, too_few, agreement, judges, notes
-    )
+    sizes = len(people), len(found.values), len(raters), sum(map(len, units))
+    return Clinicians(*sizes, corrected, too_few, agreement, judges, notes)
 
 
 def _alike(annotations: Annotations) -> list[Sample]:
@@ -215,7 +206,8 @@ def _given(
             by_answer[one.sheet, one.code][one.rater][one.number - 1] = one.value
     given = defaultdict(list)
     for sheet_and_code, by_rater in by_answer.items():
-        given[drawn_as[sheet_and_code].key].append((drawn_as[sheet_and_code], dict(by_rater)))
+        drawn = drawn_as[sheet_and_code]
+        given[drawn.key].append((drawn, dict(by_rater)))
     return given
 
 
@@ -227,8 +219,7 @@ def _read(result: TaskResult, annotations: Annotations, samples: Sequence[Sample
     judged = has_judges(result, sample.kind)
     found = RatedResult(Asked(sample.kind, sample.metric, score, jury, sample.choices, judged=judged), sample)
     for record in result.instances:
-        value = found.asked.value_of(record)
-        if value is None:
+        if (value := found.asked.value_of(record)) is None:
             continue
         key = AnswerKey(record.id, record.trial)
         found.values[key], found.clusters[key] = value, record.cluster or record.id
@@ -268,8 +259,7 @@ def _judges(
                 bias, low, high = made.value, made.low, made.high
             except (TooFewRatedError, TooFewSourcesError):
                 bias = statistics.fmean(judged[key] - score for key, score in rated.items())
-        agreement = asdict(agreement_with(marks, scale))
-        yield judge, JudgeAgreement(**agreement, bias=bias, bias_low=low, bias_high=high)
+        yield judge, JudgeAgreement(**vars(agreement_with(marks, scale)), bias=bias, bias_low=low, bias_high=high)
 
 
 def _notes(found: RatedResult, people: Mapping[AnswerKey, float], other_sheets: int) -> Iterator[str]:

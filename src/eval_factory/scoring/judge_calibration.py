@@ -19,15 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_factory.core.nouns import Word
+from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import nearest_rating
-from eval_factory.scoring.intervals import (
-    FEWEST,
-    NO_INTERVAL,
-    effective_clusters,
-    interval_of_mean,
-    mean_end_weight,
-    t_quantile,
-)
 from eval_factory.tasks.physician_labels import FEWEST_ITEMS, LabelledItem, LabelledPairs
 
 FEWEST_POOLED = 3  # categories, to know how far they are apart
@@ -116,12 +109,8 @@ class Calibration:
 
 
 def calibration_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS) -> Calibration:
-    """All figures of at least one item; some have the labels of two physicians.
-
-    Args:
-        marks: that there are, the least first. Of more than two, kappa has squared weights, and bias is a share of the
-            scale.
-    """
+    """All figures of at least one item; some have the labels of two physicians. `marks`: that there are, the least
+    first; of more than two, kappa has squared weights, and bias is a share of the scale."""
     found = Calibration(
         total=part_of(items, marks, fewest=1),
         conversations=len({item.conversation for item in items}),
@@ -157,18 +146,15 @@ def _parts_by(named: Iterable[tuple[str | None, LabelledItem]], marks: Sequence[
 
 
 def _with_majority(items: Sequence[LabelledItem]) -> Part | None:
-    shares = [statistics.fmean(item.labels) for item in items]
-    both = zip(items, shares, strict=True)
-    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in both if share != 0.5]
+    shares = ((item, statistics.fmean(item.labels)) for item in items)
+    decided = [replace(item, labels=(share > 0.5,), physicians=("",)) for item, share in shares if share != 0.5]
     return part_of(decided, fewest=1) if decided else None
 
 
 def _with_each(items: Sequence[LabelledItem]) -> dict[str, Part]:
-    found: dict[str, list[LabelledItem]] = defaultdict(list)
-    for item in items:
-        for name, label in zip(item.physicians, item.labels, strict=True):
-            found[name].append(replace(item, labels=(label,), physicians=(name,)))
-    return {name: part_of(found[name]) for name in sorted(found, key=lambda name: (-len(found[name]), name))}
+    both = ((item, *each) for item in items for each in zip(item.physicians, item.labels, strict=True))
+    found = _parts_by((name, replace(item, labels=(label,), physicians=(name,))) for item, name, label in both)
+    return dict(sorted(found.items(), key=lambda part: -part[1].items))
 
 
 def _labelled_pairs(items: Sequence[LabelledItem]) -> list[LabelledPairs]:
@@ -187,13 +173,13 @@ def steadiness_of(items: Sequence[LabelledItem], changed: Sequence[tuple[int, bo
     """`changed`: number of the item, and the decision about it when something was changed; at least one."""
     clusters = [items[number].conversation for number, _ in changed]
     moved = [float(met) - float(items[number].judged) for number, met in changed]
-    flipped = [abs(one) for one in moved]
-    flips = interval_of_mean(flipped, clusters=clusters) if len(changed) > 1 else NO_INTERVAL
-    shift = interval_of_mean(moved, scale=(-1.0, 1.0), clusters=clusters) if len(changed) > 1 else NO_INTERVAL
-    return Steadiness(
-        len(changed), Figure(statistics.fmean(flipped), flips.low, flips.high),
-        Figure(statistics.fmean(moved), shift.low, shift.high),
-    )  # fmt: skip
+    return Steadiness(len(changed), _mean_of(list(map(abs, moved)), clusters), _mean_of(moved, clusters, lowest=-1.0))
+
+
+def _mean_of(values: Sequence[float], clusters: Sequence[str], lowest: float = 0.0) -> Figure:
+    """`lowest`: that a value can be; the highest is 1. One value alone has no interval."""
+    interval = intervals.interval_of_mean(values, scale=(lowest, 1.0), clusters=clusters)
+    return Figure(statistics.fmean(values), interval.low, interval.high)
 
 
 def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, fewest: int = FEWEST_ITEMS) -> Part:
@@ -202,13 +188,11 @@ def part_of(items: Sequence[LabelledItem], marks: Sequence[float] = DECISIONS, f
         return Part(len(items), labels, None, None)
     means = [statistics.fmean(item.labels) for item in items]
     apart = [(item.judged - mean) / width for item, mean in zip(items, means, strict=True)]
-    interval = NO_INTERVAL
-    if len(items) > 1:
-        interval = interval_of_mean(apart, scale=(-1.0, 1.0), clusters=[item.conversation for item in items])
     # the difference of the means, not the mean of the differences: its last digits are the published ones
     bias = (statistics.fmean(item.judged for item in items) - statistics.fmean(means)) / width
+    interval = _mean_of(apart, [item.conversation for item in items], lowest=-1.0)
     pairs, among = pairs_of(items)
-    judge = _figures(pairs, marks, Figure(bias, interval.low, interval.high))
+    judge = _figures(pairs, marks, replace(interval, value=bias))
     return Part(len(items), labels, judge, _figures(among, marks, Figure(0.0, 0.0, 0.0)) if among else None)
 
 
@@ -228,10 +212,7 @@ def _figures(pairs: Sequence[Pair], marks: Sequence[float], bias: Figure) -> Fig
 def _right(pairs: Sequence[Pair], label: bool) -> Figure:
     """Of what is labelled so the share that was said, with Wilson's interval on the effective number of pairs."""
     found = [float(said == label) for _, said, other in pairs if other == label]
-    if not found:
-        return Figure(None)
-    interval = interval_of_mean(found, clusters=[name for name, _, other in pairs if other == label])
-    return Figure(statistics.fmean(found), interval.low, interval.high)
+    return _mean_of(found, [name for name, _, other in pairs if other == label]) if found else Figure(None)
 
 
 def _gap(items: Sequence[LabelledItem], marks: Sequence[float]) -> Figure:
@@ -260,7 +241,7 @@ def tables_of(
     for (name, one, other), times in counts.items():
         tables[rows[name], place[one], place[other]] += times
     is_decided = pairs and len(marks) == 2
-    weight = PSEUDO_CLUSTERS * mean_end_weight([name for name, _, _ in pairs]) if is_decided else 0.0
+    weight = PSEUDO_CLUSTERS * intervals.mean_end_weight([name for name, _, _ in pairs]) if is_decided else 0.0
     return tables[:, ::-1, ::-1].reshape(len(rows), -1), [weight] * len(marks) ** 2
 
 
@@ -323,12 +304,12 @@ def by_jackknife(
         lowest: that each figure can be; the highest is 1.
     """
     values = [None if value != value else float(value) for value in function(tables.sum(axis=0))]
-    units = effective_clusters([name for name, _, _ in pairs])
-    if units < FEWEST:
+    units = intervals.effective_clusters([name for name, _, _ in pairs])
+    if units < intervals.FEWEST:
         return list(map(Figure, values))
     rows = np.vstack([tables, np.diag(weights)])
     center, left_out = function(rows.sum(axis=0)), function(rows.sum(axis=0) - rows)
-    half = t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
+    half = intervals.t_quantile(units - 1) * np.sqrt((len(rows) - 1) * left_out.var(axis=0))
     found = zip(values, lowest, (center - half).tolist(), (center + half).tolist(), strict=True)
     return [
         Figure(None) if one is None else Figure(one, max(least, min(one, low)), min(1.0, max(one, high)))
@@ -337,15 +318,12 @@ def by_jackknife(
 
 
 def partial_pooling(values: Sequence[float], errors: Sequence[float]) -> list[tuple[float, float]]:
-    """Of each group the mean and the standard deviation that it has in the light of all groups.
+    """Of each of three groups or more the mean and the standard deviation that it has in the light of all groups.
 
     The normal hierarchical model with a flat prior of the standard deviation between groups, summed over a grid of it
     (A. Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 5.4, equations 5.17 to 5.21; the prior:
     A. Gelman, Bayesian Analysis 1:515-534, 2006). A group with a large standard error moves far towards the others.
-
-    Args:
-        values: of three groups or more.
-        errors: their standard errors, each above 0.
+    `errors`: the standard errors of the values, each above 0.
     """
     value, variance = np.array(values), np.array(errors) ** 2
     between = np.linspace(0.0, 10 * max(float(np.std(values)), *errors), 2_001)[:, None] ** 2
@@ -413,7 +391,8 @@ def best_juries(
     names, rows = list(decisions)[:MAX_JUDGES], np.array(list(decisions.values())[:MAX_JUDGES], bool)
     conversations = list(dict.fromkeys(item.conversation for item in items))
     folds = np.array([int(hashlib.sha256(name.encode()).hexdigest(), 16) % FOLDS for name in conversations])
-    found = []
+    found, pairs = [], pairs_of(items)[0]
+    weights = tables_of(pairs)[1]
     for size in range(1, min(len(names), MAX_SIZE) + 1, 2):
         juries = list(combinations(range(len(names)), size))
         tables = np.array([_tables_by(items, rows[list(jury)].sum(axis=0) * 2 > size) for jury in juries])
@@ -426,7 +405,8 @@ def best_juries(
         known = [cost for name in members if (cost := costs.get(name)) is not None]
         cost = sum(known) if len(known) == size else None
         own = float(_f1(tables[best].sum(axis=0)))
-        found.append(BestJury(members, own, _f1_of(unseen, pairs_of(items)[0]), cost))
+        f1, *_ = by_jackknife(unseen, weights, pairs, agreement_of, lowest=(0.0, -1.0, -1.0))
+        found.append(BestJury(members, own, f1, cost))
     return found
 
 
@@ -438,8 +418,3 @@ def _tables_by(items: Sequence[LabelledItem], said: NDArray[Any]) -> NDArray[Any
 def _f1(tables: NDArray[Any]) -> NDArray[Any]:
     """0 where it is not defined: nothing is worse."""
     return np.nan_to_num(agreement_of(tables)[..., 0])
-
-
-def _f1_of(tables: NDArray[Any], pairs: Sequence[Pair]) -> Figure:
-    """Macro F1 with its interval; `tables` of shape (conversations, 4) in the order of the pairs' conversations."""
-    return by_jackknife(tables, tables_of(pairs)[1], pairs, agreement_of, lowest=(0.0, -1.0, -1.0))[0]

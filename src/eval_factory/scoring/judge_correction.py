@@ -24,16 +24,8 @@ from eval_factory.core import formats
 from eval_factory.core.foreign_text import one_line
 from eval_factory.core.results import CorrectedPart, JudgeCorrection
 from eval_factory.plan.run_plan import Plan
+from eval_factory.scoring import intervals
 from eval_factory.scoring.draft import Draft
-from eval_factory.scoring.intervals import (
-    FEWEST,
-    LEAST_SOURCES,
-    Ends,
-    effective_clusters,
-    mean_and_variance,
-    mean_end_weight,
-    t_quantile,
-)
 from eval_factory.scoring.judge_passports import StoredPassport, passport_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
@@ -78,12 +70,8 @@ def weights_of(
     pairs_in: Mapping[str | None, int], points_in: Mapping[str | None, float]
 ) -> tuple[dict[str | None, float], float]:
     """Category -> what a pair of labels counts, so that the labels' mix of categories is the run's; and the share of
-    points whose category is labelled. Criteria of other categories are taken to be like all labelled ones.
-
-    Args:
-        pairs_in: category -> pairs of labels; it takes ten.
-        points_in: category -> points of the run's criteria, without their signs.
-    """
+    points whose category is labelled. Criteria of other categories are taken to be like all labelled ones. `pairs_in`:
+    category -> pairs of labels; it takes ten. `points_in`: category -> points of the run's criteria, without signs."""
     labelled = (name for name, pairs in pairs_in.items() if name is not None and pairs >= FEWEST_ITEMS)
     shared = [name for name in labelled if points_in.get(name)]  # in one order: sums of floats depend on it
     total, points = sum(pairs_in.values()), sum(points_in.values())
@@ -106,11 +94,11 @@ def corrected_by_labels(
     for one in labels:
         by_conversation[one.conversation] += weights.get(one.category, 1.0) * np.array(one.counts, float)
     tables = np.array([table for table in by_conversation.values() if table.any()])
-    if not len(tables) or effective_clusters(cases.clusters) < LEAST_SOURCES:
+    if not len(tables) or intervals.effective_clusters(cases.clusters) < intervals.LEAST_SOURCES:
         return None
     pairs = tables.sum(axis=1)
     units = float(pairs.sum() ** 2 / (pairs**2).sum())
-    if units < FEWEST:
+    if units < intervals.FEWEST:
         return None
     sensitivity, specificity = map(float, _rates(tables.sum(axis=0)))
     # the jackknife of conversations, with a pseudo-cluster of each kind of pair: a rare mistake may be in no label
@@ -143,7 +131,7 @@ def _corrected(given: float, possible: float, sensitivity: float, specificity: f
     return (given - (1 - specificity) * possible) / (sensitivity + specificity - 1)
 
 
-def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float) -> Ends | None:
+def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], units: float) -> intervals.Ends | None:
     """Every score S with (A - sensitivity S - (1 - specificity) (B - S))^2 <= t^2 of its variance: between the roots
     of a quadratic. None where that is no interval."""
     sensitivity, specificity = map(float, rates)
@@ -151,10 +139,10 @@ def _interval(cases: JudgedCases, rates: NDArray[Any], variances: NDArray[Any], 
     # given less what the judge gives for nothing: as uncertain as the run's cases are
     values = [one - (1 - specificity) * all_met for one, all_met in zip(cases.given, cases.possible, strict=True)]
     least, most = (end - (1 - specificity) * possible for end in (cases.lowest, 1.0))
-    scale, size = (min(least, *values), max(most, *values)), mean_end_weight(cases.clusters)
-    _, of_cases = mean_and_variance(values, cases.clusters, scale, size)
+    scale, size = (min(least, *values), max(most, *values)), intervals.mean_end_weight(cases.clusters)
+    _, of_cases = intervals.mean_and_variance(values, cases.clusters, scale, size)
     mean = statistics.fmean(values)
-    t = t_quantile(min(units, effective_clusters(cases.clusters)) - 1)
+    t = intervals.t_quantile(min(units, intervals.effective_clusters(cases.clusters)) - 1)
     (of_met, both), (_, of_not_met) = variances.tolist()
     square = youden**2 - t * t * (of_met + of_not_met + 2 * both)
     half = mean * youden - t * t * possible * (of_not_met + both)
@@ -189,22 +177,18 @@ class RubricCorrection:
         cases = {} if metric is None else self._cases(metric, failed_as_zero=draft.failed_as_zero)
         if metric is None or len(cases) < 2:
             return
-        points = self._points_by_category(cases)
         pairs = Counter[str | None]()
         for one in self.passport.pairs:
             pairs[one.category] += sum(one.counts)
-        weights, self.matched = weights_of(pairs, points)
-        of_all = JudgedCases(
-            [given for given, _ in cases.values()], [possible for _, possible in cases.values()],
-            [draft.tally.clusters.get(key[0], key[0]) for key in cases],
-            lowest=statistics.fmean(self.rubric.cases[key].lowest() for key in cases),
-        )  # fmt: skip
+        weights, self.matched = weights_of(pairs, self._points_by_category(cases))
+        given, possible = zip(*cases.values(), strict=True)
+        clusters = [draft.tally.clusters.get(key[0], key[0]) for key in cases]
+        lowest = statistics.fmean(self.rubric.cases[key].lowest() for key in cases)
+        of_all = JudgedCases(given, possible, clusters, lowest)
         self.found = corrected_by_labels(of_all, self.passport.pairs, weights)
         if self.found is not None:
             values = {key: self.found.of_case(*each) for key, each in cases.items()}
-            draft.metrics.append(
-                MetricValues(self.label, self.label, None, values=values, split=metric.split)
-            )  # fmt: skip
+            draft.metrics.append(MetricValues(self.label, self.label, None, values=values, split=metric.split))
 
     def _cases(self, metric: MetricValues, *, failed_as_zero: bool) -> dict[InstanceKey, tuple[float, float]]:
         """What this judge gave, and what there was to have, as shares of the positive points."""
@@ -220,9 +204,8 @@ class RubricCorrection:
 
     def _points_by_category(self, keys: Mapping[InstanceKey, object]) -> dict[str | None, float]:
         known = {one.category for one in self.passport.pairs}
-        points: dict[str | None, float] = Counter()  # type: ignore[assignment]
-        for key in keys:
-            case = self.rubric.cases[key]
+        points: dict[str | None, float] = defaultdict(float)
+        for case in map(self.rubric.cases.__getitem__, keys):
             for one in case.criteria:
                 category = next((tag for tag in one.tags if tag in known), None)
                 points[category] += abs(one.points) / positive_points(case.criteria)
@@ -230,24 +213,20 @@ class RubricCorrection:
 
     def publish(self, draft: Draft) -> None:
         """The interval with the labels' uncertainty in it; and what the score assumes."""
-        score = draft.scores.get(self.label)
-        if self.found is not None and score is not None:
-            found = self.found
-            stats = replace(
-                score.stats, mean=found.value, ci_low=found.ci_low, ci_high=found.ci_high, stderr=None, ci_method=METHOD
-            )
-            of_cases = self._possible(found)
-            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=of_cases)
+        score, found = draft.scores.get(self.label), self.found
+        if found is not None and score is not None:
+            ends: dict[str, Any] = {"ci_low": found.ci_low, "ci_high": found.ci_high, "ci_method": METHOD}
+            stats = replace(score.stats, mean=found.value, stderr=None, **ends)
+            draft.scores[self.label] = replace(score, value=found.value, stats=stats, scale=self._possible(found))
         draft.notes.add(Importance.DOUBTFUL, *self._notes())
 
     def _possible(self, found: CorrectedByLabels) -> tuple[float, float]:
         """The least and the greatest value that a case can have: a mistaken judge would have given nothing, or all."""
         ends = []
         for case in self.rubric.cases.values():
-            if not (most := positive_points(case.criteria)):
-                continue
-            possible = sum(one.points for one in case.criteria) / most
-            ends += [found.of_case(case.lowest(), possible), found.of_case(1.0, possible)]
+            if most := positive_points(case.criteria):
+                possible = sum(one.points for one in case.criteria) / most
+                ends += [found.of_case(case.lowest(), possible), found.of_case(1.0, possible)]
         return min(ends), max(ends)
 
     def _notes(self) -> Iterator[str]:
@@ -273,9 +252,8 @@ class RubricCorrection:
                 usual = f"nine of ten there have {formats.short(low)} to {formats.short(high)}"
                 unlike.append(f"answers here have {formats.short(middle)} characters in the middle, {usual}")
         if any(one.category is not None for one in passport.pairs) and self.matched < FEW_MATCHED:
-            unlike.append(
-                f"{formats.percent(self.matched, 0)} of the points are of criteria whose category is labelled"
-            )
+            matched = formats.percent(self.matched, 0)
+            unlike.append(f"{matched} of the points are of criteria whose category is labelled")
         if unlike:
             yield f"{self.label} may not hold, labels and run are not alike: {'; '.join(unlike)}"
 
@@ -296,20 +274,17 @@ class RubricCorrection:
         """Of each category that labels and run have: the share of criteria met, each criterion counting the same."""
         for name in sorted({one.category for one in self.passport.pairs if one.category is not None}):
             pairs = [one for one in self.passport.pairs if one.category == name]
-            shares = {
-                key: decided for key, case in self.rubric.cases.items() if (decided := self._decided(case, name))
-            }  # fmt: skip
-            criteria = sum(map(len, shares.values()))
-            if criteria < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
-                continue
             values = [
-                (float(met), draft.tally.clusters.get(key[0], key[0])) for key, each in shares.items() for met in each
+                (float(met), draft.tally.clusters.get(key[0], key[0]))
+                for key, case in self.rubric.cases.items()
+                for met in self._decided(case, name)
             ]
-            given = [met for met, _ in values]
-            cases = JudgedCases(given, [1.0] * criteria, [cluster for _, cluster in values], lowest=0.0)
-            found = corrected_by_labels(cases, pairs, {})
+            if len(values) < FEWEST_ITEMS or sum(sum(one.counts) for one in pairs) < FEWEST_ITEMS:
+                continue
+            given, clusters = zip(*values, strict=True)
+            found = corrected_by_labels(JudgedCases(given, [1.0] * len(given), clusters, lowest=0.0), pairs, {})
             ends = (None, None, None) if found is None else (found.value, found.ci_low, found.ci_high)
-            yield one_line(name), CorrectedPart(criteria, statistics.fmean(given), *ends)
+            yield one_line(name), CorrectedPart(len(given), statistics.fmean(given), *ends)
 
     def _decided(self, case: JudgedCase, category: str) -> Sequence[bool]:
         both = zip(case.criteria, case.votes or (), strict=False)

@@ -49,10 +49,8 @@ class StoredPassport:
 
 
 def judge_sha256(judge: EndpointPlan, criteria_per_request: int) -> str:
-    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a request.
-
-    Not where it is served, nor its key: the same model may be reached by another way.
-    """
+    """What makes a judge this one: model, sampling as it was set, our prompts, criteria in a request. Not where it is
+    served, nor its key: the same model may be reached by another way."""
     prompts = [criterion_template(alone=size == 1) for size in sorted({1, criteria_per_request})]
     is_judge: dict[str, Any] = {
         "model": judge.model_id, "sampling": dict(judge.adapter.params_to_add), "prompts": prompts,
@@ -109,8 +107,7 @@ def passport_of(plan: Plan, folder: Path) -> StoredPassport:
             )
         categories, pairs = list(document["categories"]), []
         for line in document["pairs"]:
-            conversation, category, *counts = map(int, line.split())
-            both, judge, physician, none = counts
+            conversation, category, both, judge, physician, none = map(int, line.split())
             name = categories[category - 1] if category else None
             pairs.append(LabelledPairs(conversation, name, (both, judge, physician, none)))
         lengths = document["usual_lengths"]

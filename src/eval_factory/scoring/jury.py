@@ -47,8 +47,8 @@ class Jury:
         """One answer; no judge is asked about an empty one."""
         if has_failed(state):
             return
-        tally, text = self._tally, text_of(state)
-        empty, rated = says_nothing(text), False
+        tally, text, rated = self._tally, text_of(state), False
+        empty = says_nothing(text)
         tally.injected += bool(injection_signs(text))
         tally.ratings.lengths[key] = len(text)
         for judge, name in self.names.items():
@@ -140,10 +140,8 @@ def score_of_all_judges(metric: MetricValues, ratings: Ratings, judges: Collecti
 
 
 def bounds_over_judgements(metric: MetricValues, ratings: Ratings, judges: Collection[str]) -> Ends | None:
-    """The jury's score if every missing judgement were the lowest mark, and if every one were the highest.
-
-    Judges rate the same criteria, so an instance's score is the mean of its judges' means.
-    """
+    """The jury's score if every missing judgement were the lowest mark, and if every one were the highest. Judges rate
+    the same criteria, so an instance's score is the mean of its judges' means."""
     low, high = metric.scale or ratings.form.scale
     worst, best, known = {}, {}, []
     for key, value in metric.values.items():
@@ -169,11 +167,8 @@ def notes_on_agreement(report: JuryReport, ratings: Ratings) -> Iterator[Note]:
     several = sum(count > 1 for count in judges_of.values())
     if alpha is not None and alpha > BEYOND_BELIEF and several >= _ENOUGH_TO_TELL:
         coefficient = f"Krippendorff's alpha {formats.coefficient(alpha)} over {several} answers"
-        yield Note(
-            Importance.DOUBTFUL,
-            f"the judges agree more than different models do ({coefficient}): does one model, or a cache, answer for"
-            " several of them?",
-        )
+        agree = f"the judges agree more than different models do ({coefficient})"
+        yield Note(Importance.DOUBTFUL, f"{agree}: does one model, or a cache, answer for several of them?")
     yield from notes_on_length(report.length_correlation)
 
 

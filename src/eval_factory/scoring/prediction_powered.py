@@ -37,7 +37,6 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from eval_factory.core import formats
 from eval_factory.scoring.intervals import (
     LEAST_SOURCES,
     Ends,
@@ -87,19 +86,15 @@ class TooFewRatedError(ValueError):
 
 
 class TooFewSourcesError(ValueError):
-    """What was rated comes from fewer than two effective sources."""
+    """What was rated comes from too few effective sources; its arguments say how many they are, and are needed."""
 
 
 def corrected_mean(strata: Sequence[Stratum], scale: Ends) -> Corrected:
-    """The mean of what the people would have said of all answers, with its 95 % interval.
+    """The mean of what the people would have said of all answers, with its 95 % interval. `strata`: in an order in
+    which neighbours are alike; one with fewer than two rated answers is put to a neighbour. `scale`: the least and the
+    greatest score that there can be.
 
-    Args:
-        strata: in an order in which neighbours are alike; one with fewer than two rated answers is put to a neighbour.
-        scale: the least and the greatest score that there can be.
-
-    Raises:
-        TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer.
-        TooFewSourcesError
+    Raises TooFewRatedError: fewer than 20 were rated, or not all answers where there are fewer; TooFewSourcesError.
     """
     rated, answers = sum(len(one.rated) for one in strata), sum(len(one.judged) for one in strata)
     needed = max(min(LEAST_RATED, answers), LEAST_OF_STRATUM)
@@ -133,11 +128,7 @@ def bias_of_judge(strata: Sequence[Stratum], scale: Ends) -> Corrected:
     """The mean of what the judge says more than the people, with its 95 % interval; `scale`: of the people's scores.
 
     Its own scale begins where the people would give the greatest score to the answer that the judge likes least, and
-    ends where they would give the least to the one that it likes most.
-
-    Raises:
-        TooFewRatedError: fewer than 20 were rated.
-        TooFewSourcesError
+    ends where they would give the least to the one that it likes most. Raises as `corrected_mean`, below 20 always.
     """
     judged, (low, high) = [value for one in strata for value in one.judged], scale
     rated = sum(len(one.rated) for one in strata)
@@ -179,7 +170,7 @@ def _clustering(strata: Sequence[Stratum], scale: Ends) -> tuple[float, float, f
         return 1.0, 1.0, sum(len(one.rated) for one in strata)
     effective = effective_clusters(rated)
     if effective < LEAST_SOURCES:
-        raise TooFewSourcesError(f"{formats.decimals(effective, 1)} effective sources, {LEAST_SOURCES} needed")
+        raise TooFewSourcesError(effective, LEAST_SOURCES)
     of_rated = design_effect([people for one in strata for people, _ in one.rated], scale, rated)
     sharing, of_them = len(sources) / effective_clusters(sources), len(rated) / effective
     # one rated answer is taken to share its source with 1.25 of them at least, itself among them, in the mean

@@ -62,10 +62,9 @@ class JudgedCase:
         return case_score(self.criteria, [None if met is None else float(met) for met in decided])
 
     def bounds(self) -> Ends | None:
-        ranges = [(0.0, 1.0)] * len(self.criteria) if self.votes is None else [
-            range_met(list(one.values())) for one in self.votes
-        ]  # fmt: skip
-        return case_bounds(self.criteria, ranges)
+        if self.votes is None:
+            return case_bounds(self.criteria, [(0.0, 1.0)] * len(self.criteria))
+        return case_bounds(self.criteria, [range_met(list(one.values())) for one in self.votes])
 
     def lowest(self, tag: str | None = None) -> float:
         """The least score that it can have; over the criteria with this tag alone, where one is named."""
@@ -80,8 +79,8 @@ Cases = Mapping[InstanceKey, JudgedCase]
 def clipped(score: Score) -> Score:
     """The score of a benchmark from 0 to 1, as published; the scores of cases are not clipped."""
     stats = score.stats
-    ends = [None if end is None else _in_range(end) for end in (stats.ci_low, stats.ci_high)]
-    within = replace(stats, mean=_in_range(stats.mean), ci_low=ends[0], ci_high=ends[1])
+    low, high = (None if end is None else _in_range(end) for end in (stats.ci_low, stats.ci_high))
+    within = replace(stats, mean=_in_range(stats.mean), ci_low=low, ci_high=high)
     return replace(score, value=_in_range(score.value), stats=within)
 
 
@@ -102,18 +101,14 @@ def bounds_over_criteria(cases: Cases) -> Ends | None:
 def scores_by_tag(
     metric: MetricValues, cases: Cases, *, failed_as_zero: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed.
-
-    A case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came, as in
-    the score of all instances.
-    """
+    """Field -> value -> metric -> score over the criteria with that tag alone, as HealthBench's axes are computed. A
+    case has one value in each, so intervals are over conversations. `failed_as_zero`: 0 where no answer came."""
     by_tag: dict[str, dict[InstanceKey, float]] = defaultdict(dict)
     for key, case in cases.items():
         shares = [0.0] * len(case.criteria) if failed_as_zero and case.votes is None else case.shares()
         for tag in {tag for one in case.criteria for tag in one.tags}:
             pairs = [(one, share) for one, share in zip(case.criteria, shares, strict=True) if tag in one.tags]
-            score = case_score([one for one, _ in pairs], [share for _, share in pairs])
-            if score is not None:
+            if (score := case_score(*zip(*pairs, strict=True))) is not None:
                 by_tag[tag][key] = score
     found: dict[str, dict[str, dict[str, Score]]] = defaultdict(dict)
     for tag, values in sorted(by_tag.items()):
@@ -185,9 +180,8 @@ class RubricTally:
         if run.rubric is None:
             return None
         metric, judges = run.rubric
-        models = {deployment_of(one): one.model_id for one in plan.judges}
-        asked = {name: models.get(deployment, "") for name, deployment in judges.items()}
-        same = {name: same_family(plan.model.model_id, model) for name, model in asked.items()}
+        models, model = {deployment_of(one): one.model_id for one in plan.judges}, plan.model.model_id
+        same = {name: same_family(model, models.get(deployment, "")) for name, deployment in judges.items()}
         return cls(metric, tuple(judges), same)
 
     def add(self, key: InstanceKey, state: output.RequestState) -> None:
@@ -221,8 +215,7 @@ class RubricTally:
             if case.votes is not None and case.score() is None:
                 tally.unjudged.add(key)
                 tally.undecided.add(key)
-            for tag in case.tags:
-                name, value = field_of(tag)
+            for name, value in map(field_of, case.tags):
                 tally.members[name][value].append(key)
 
     def _length_adjusted(self, metric: MetricValues) -> MetricValues:
@@ -245,10 +238,8 @@ class RubricTally:
         draft.notes.extend(self.notes(draft.scores))
 
     def report(self, draft: Draft) -> None:
-        """What the judges said, and whether a judge left too much open.
-
-        A decision of each judge about each criterion is due, those about answers that did not come among them.
-        """
+        """What the judges said, and whether a judge left too much open. Due is a decision of each judge about each
+        criterion, those about answers that did not come among them."""
         by_length = {judge: length_correlation(self._scores_and_lengths(judge)) for judge in self.judges}
         draft.rubric = replace(report_of(self.cases, self.judges), length_correlation=by_length)
         draft.notes.extend(notes_on_length(by_length))
@@ -296,29 +287,25 @@ class RubricTally:
             yield Note(Importance.DOUBTFUL, f"{mean}; it is clipped to 0, as published")
 
     def criteria_in(self, state: output.RequestState) -> tuple[dict[str, Any], ...]:
-        """Each criterion of a case with what the judges said of it, for results.jsonl.
-
-        `agreement`: the share of pairs of judges that say the same, where two or more decided.
-        """
+        """Each criterion of a case with what the judges said of it, for results.jsonl. `agreement`: the share of pairs
+        of judges that say the same, where two or more decided."""
         criteria = _criteria_of(state)
         votes = decisions_of(state.annotations, self.judges, len(criteria))
         said = said_of(state.annotations, len(criteria))
         found = []
         for one, vote, words in zip(criteria, votes, said, strict=True):
             line = {**one.as_dict(), "verdict": VERDICTS[share_met(vote.values())], "judges": words}
-            pairs = list(combinations([met for met in vote.values() if met is not None], 2))
-            if pairs:
+            if pairs := list(combinations([met for met in vote.values() if met is not None], 2)):
                 line["agreement"] = sum(first == second for first, second in pairs) / len(pairs)
             found.append(line)
         return tuple(found)
 
     def fields_of(self, key: InstanceKey) -> dict[str, str]:
         """Field -> its value in a case, by its tags; several values in one text."""
-        found: dict[str, list[str]] = {}
-        for tag in self.cases[key].tags:
-            name, value = field_of(tag)
-            found.setdefault(name, []).append(value)
-        return {name: ", ".join(values) for name, values in found.items()}
+        found: dict[str, str] = {}
+        for name, value in map(field_of, self.cases[key].tags):
+            found[name] = f"{found[name]}, {value}" if name in found else value
+        return found
 
     def scores_by_judge(self, key: InstanceKey) -> dict[str, float]:
         """Judge -> the score of a case by it alone; without those that left a criterion undecided."""

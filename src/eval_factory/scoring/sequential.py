@@ -25,11 +25,7 @@ from eval_factory.scoring.scores import InstanceKey, helm_mean, mean_score, with
 
 def looks_up_to(first: int, most: int) -> tuple[int, ...]:
     """Instances at each look."""
-    sizes = []
-    while first < most:
-        sizes.append(first)
-        first *= 2
-    return (*sizes, most)
+    return (first, *looks_up_to(2 * first, most)) if first < most else (most,)
 
 
 @dataclass(frozen=True)
@@ -72,14 +68,12 @@ class Looks:
         stop, asked = self.stop, self.drawn.asked
         looks = tuple(self._look(draft, size) for size in self.sizes if size <= asked)
         holds = bool(looks) and self._holds(draft, looks[-1])
-        run, all_runs = draft.usage.this_run.total, draft.usage.all_runs.total
+        run, paid = draft.usage.this_run.total, draft.usage.all_runs.total.cost
         saved = round((run.requests + run.cached) / asked * (self.most - asked))
-        cost = None
-        if all_runs.cost is not None and not all_runs.cost.unpriced_requests:
-            cost = all_runs.cost.value / all_runs.cost.priced_requests * saved
+        cost = paid.value / paid.priced_requests * saved if paid is not None and not paid.unpriced_requests else None
         rule: dict[str, Any] = {**stop.rules, "alpha": stop.alpha, "seed": stop.seed, "first": stop.first}
-        found = StoppedEarly(rule, looks, asked, self.drawn.of, holds, holds and asked < self.most, saved, cost)
-        draft.stopped_early = found
+        stopped = holds and asked < self.most
+        draft.stopped_early = StoppedEarly(rule, looks, asked, self.drawn.of, holds, stopped, saved, cost)
         if asked < self.drawn.of:
             how = f"{asked} of {self.drawn.of} instances, drawn at random with seed {stop.seed}"
             draft.notes.add(Importance.DOUBTFUL, f"of a sample: {how} (stop_when)")
@@ -93,9 +87,8 @@ class Looks:
         if metric is None or not metric.values:
             return Look(size, None, None, None)
         if metric.helm_mean not in (None, helm_mean(metric.values)):
-            raise ConfigError(
-                f"{STOP_WHEN}: {draft.main} is no mean over instances: no interval holds at several looks"
-            )
+            why = "is no mean over instances: no interval holds at several looks"
+            raise ConfigError(f"{STOP_WHEN}: {draft.main} {why}")
         first = {key: value for key, value in metric.values.items() if self._place[key[0]] < size}
         values = with_missing_counted(first, draft.missing, failed_as_zero=draft.as_zero)
         if self.stop.differs_from is not None:

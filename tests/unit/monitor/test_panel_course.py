@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from eval_factory.core.errors import ConfigError
-from eval_factory.monitor.course import Course, Rules
-from eval_factory.monitor.measured import Asked, Scaled
+from eval_factory.monitor.course import Asked, Course, Rules, Scaled
 from eval_factory.monitor.panel import Limit
 
 KEYS = [f"id{number:03}" for number in range(80)]

@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core import results
 from eval_factory.core.errors import ConfigError, PrerequisiteError
-from eval_factory.monitor.measured import Asked, differences, measure, read_values, write_values
+from eval_factory.monitor.course import Asked, differences, measure, read_values, write_values
 from eval_factory.monitor.panel import Limit
 from stored_results import MODEL, PROVENANCE, criterion, instance, result, written
 

@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval_factory.monitor import power
-from eval_factory.monitor.detector import Baseline, Units
-from eval_factory.monitor.power import Answers, Found, assumed, hardest, needed_repeats, what_it_finds
+from eval_factory.monitor import detector
+from eval_factory.monitor.detector import (
+    Answers,
+    Baseline,
+    Found,
+    Units,
+    assumed,
+    hardest,
+    needed_repeats,
+    what_it_finds,
+)
 
 FIVES = np.repeat(np.arange(20), 5)
 
@@ -44,7 +52,9 @@ def test_simulated_runs_differ_as_often_as_the_measured_ones(flips: float, repea
     runs, _ = drawn(like)
     assert flips_of(runs) == pytest.approx(like.flip_rate, rel=0.06, abs=0.002)
     assert runs.mean() == pytest.approx(like.mean, abs=0.006)
-    assert np.corrcoef(runs[:, 0].mean(axis=0), like.share)[0, 1] > 0.8  # each instance stays as hard as it is
+    assert (
+        np.corrcoef(runs[:, 0].mean(axis=0), like.values.mean(axis=0))[0, 1] > 0.8
+    )  # each instance stays as hard as it is
 
 
 def test_two_runs_of_an_instance_in_a_year_are_of_one_chance() -> None:
@@ -214,8 +224,8 @@ def test_the_drop_to_be_found_leaves_what_is_allowed_behind() -> None:
 
 
 def test_the_median_week_counts_those_that_find_nothing() -> None:
-    assert power._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
-    assert power._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
+    assert detector._found(0.1, np.array([np.inf, 7, 1, 2, 3])) == Found(0.1, 0.8, 3)
+    assert detector._found(0.1, np.array([1, np.inf, 1, np.inf])) == Found(0.1, 0.5, None)
 
 
 @pytest.mark.simulation

@@ -9,7 +9,7 @@ import pytest
 
 from eval_factory.core.results import ALL_ORDERS
 from eval_factory.helm import output
-from eval_factory.scoring.choice_order_check import NO_OPTION, ChoiceOrderCheck
+from eval_factory.scoring.asked_again import NO_OPTION, ChoiceOrderCheck
 from eval_factory.scoring.draft import Draft
 from eval_factory.scoring.scores import InstanceKey, MetricValues
 from eval_factory.tasks.choice_question import name_of
