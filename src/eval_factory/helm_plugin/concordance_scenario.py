@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_GENERATION, AdapterSpec
+from helm.benchmark.adaptation.adapter_spec import ADAPT_GENERATION
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.metrics.metric import Metric, MetricSpec
 from helm.benchmark.metrics.metric_name import MetricName
-from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scenario, ScenarioSpec
@@ -61,18 +61,11 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
 class ConcordanceMetric(Metric):  # type: ignore[misc]
     """The experts' share, and whether any of them chose the rating."""
 
-    def evaluate_generation(
-        self,
-        adapter_spec: AdapterSpec,  # noqa: ARG002 - HELM's interface
-        request_state: RequestState,
-        metric_service: MetricService,  # noqa: ARG002
-        eval_cache_path: str,  # noqa: ARG002
-    ) -> list[Stat]:
-        answer = request_state.result.completions[0].text if request_state.result else ""
-        found = credit((request_state.instance.extra_data or {})[EXPERTS], answer)
-        return [
-            Stat(MetricName(name)).add(value) for name, value in zip(METRICS, (found, float(found > 0)), strict=True)
-        ]
+    def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
+        answer = state.result.completions[0].text if state.result else ""
+        found = credit((state.instance.extra_data or {})[EXPERTS], answer)
+        values = zip(METRICS, (found, float(found > 0)), strict=True)
+        return [Stat(MetricName(name)).add(value) for name, value in values]
 
 
 @run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]

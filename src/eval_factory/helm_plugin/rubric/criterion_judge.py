@@ -1,13 +1,16 @@
-"""Judges: those of HELM's juries, and those of a rubric, who are asked about each criterion of each answer apart.
+"""Judges: those of HELM's juries, those of a rubric, who are asked about each criterion of each answer apart, and those
+of medhelm's HealthBench.
 
 All are asked side by side, through our client; a rubric's thousands of questions as many at once as each judge may be
-asked. Of HELM's jury one method is replaced: prompts, criteria and the form of the annotations stay HELM's.
+asked. Of HELM's juries, and of medhelm's annotators, one method is replaced: prompts, criteria, formula and the form of
+the annotations stay theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +32,7 @@ from eval_factory.helm.criteria import (
     criterion_template,
     parse_decisions,
 )
-from eval_factory.helm.judge_output import UnusableJudgeOutput, parse_judge_output, says_nothing
+from eval_factory.helm.judge_output import UnusableJudgeOutput, own_judgement, parse_judge_output, says_nothing
 from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
 
@@ -44,6 +47,7 @@ ASK_AGAIN = (
 )
 
 _Ask = Callable[[Request], RequestResult]
+_Decision = dict[str, Any]  # about a criterion, with its explanation; in an annotation `error` in its place
 _Judgement = TypeVar("_Judgement")
 
 
@@ -100,15 +104,22 @@ def judgement(
     return NotJudged(f"unusable judgement: {reason}")
 
 
+_OF_NO_ANSWER = {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM and medhelm have it
+
+
+def _answer_in(state: RequestState) -> str:
+    return state.result.completions[0].text if state.result and state.result.completions else ""
+
+
 def ask_judges_in_parallel(_annotate: object) -> Any:
     return annotate_answer
 
 
 def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotations of one answer: the prompt, and each judge's ratings where it gave them."""
-    answer = request_state.result.completions[0].text if request_state.result else ""
+    answer = _answer_in(request_state)
     if says_nothing(answer):
-        return {"prompt_text": None, "empty_output_equivalence_judgement": False}  # as HELM has it
+        return dict(_OF_NO_ANSWER)
     prompt, form = self._interpolate_prompt(request_state), current_session().jury_form
     run_record.note_prompt(self.name, self._prompt_template)
     judges: dict[str, Any] = self._annotator_models
@@ -140,7 +151,7 @@ class _Question:
 
     state: RequestState
     criteria: list[Criterion]
-    decided: list[dict[str, dict[str, Any]]]  # of each criterion, by judge: a decision with its explanation, or `error`
+    decided: list[dict[str, _Decision]]  # of each criterion, by judge
 
 
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
@@ -171,13 +182,13 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
         """
         for size in {1, self._at_once}:
             run_record.note_prompt(ANNOTATION, criterion_template(alone=size == 1))
-        of_answers: list[list[dict[str, dict[str, Any]]]] = []
+        of_answers: list[list[dict[str, _Decision]]] = []
         questions: list[_Question] = []
         for state in request_states:
             criteria = rubric_criteria(state)
             # in the judges' order, whichever answers first: the same answers give the same files
             names = [judge.name for judge in self._judges] if is_answered(state) else []
-            decided: list[dict[str, dict[str, Any]]] = [{name: {} for name in names} for _ in criteria]
+            decided: list[dict[str, _Decision]] = [{name: {} for name in names} for _ in criteria]
             of_answers.append(decided)
             for first in range(0, len(criteria) if names else 0, self._at_once):
                 some = slice(first, first + self._at_once)
@@ -204,8 +215,7 @@ def is_answered(state: RequestState) -> bool:
 
 def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     """Put one judge's decisions, or why there are none, where the question says."""
-    state, count = question.state, len(question.criteria)
-    answer = state.result.completions[0].text if state.result and state.result.completions else ""
+    state, count, answer = question.state, len(question.criteria), _answer_in(question.state)
     references = [one.output.text for one in state.instance.references]
     messages = state.instance.input.messages or []
     prompt = criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
@@ -244,3 +254,100 @@ def _each(spec: Any, states: Sequence[RequestState]) -> int:
     if spec.class_name != names.RUBRIC_ANNOTATOR_CLASS:
         return len(states)
     return sum(ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states)
+
+
+def ask_about_each_criterion(_annotate: object) -> Any:
+    """HealthBench: each judge's score is of its own decisions."""
+    return annotate_healthbench
+
+
+def ask_about_each_criterion_and_the_physicians_answer(_annotate: object) -> Any:
+    """Professional: every judge is scored by the first one's decisions (medhelm never empties its list of them), and
+    half of the score is its own mark of the answer beside the physician's."""
+    return partialmethod(annotate_healthbench, professional=True)
+
+
+def annotate_healthbench(self: Any, state: RequestState, *, professional: bool = False) -> dict[str, Any]:
+    """In medhelm's annotators a request that fails moves all later decisions to the criterion before. Here a judge that
+    left one out has not judged the answer. Which decision is about which criterion stands beside, for the corrected
+    score.
+    """
+    from helm.benchmark.annotation import health_bench_annotator as helms
+
+    answer = _answer_in(state)
+    if says_nothing(answer):
+        return dict(_OF_NO_ANSWER)
+    extra: Mapping[str, Any] = state.instance.extra_data or {}
+    turns = [*(state.instance.input.messages or []), {"content": answer, "role": "assistant"}]
+    conversation = "\n\n".join(f"{turn['role']}: {turn['content']}" for turn in turns)
+    template = self._prompt_template.replace("<<conversation>>", conversation)
+    prompts = [template.replace("<<rubric_item>>", str(rubric)) for rubric in extra["rubrics"]]
+    run_record.note_prompt(self.name, self._prompt_template)
+    physicians = extra.get("physician_response") if professional else None
+    compared = helms.EVAL_PROMPT.replace("<<user_message>>", conversation).replace("<<llm_response>>", answer)
+    marks = [] if physicians is None else [compared.replace("<<physician_response>>", physicians)]
+
+    def decide(question: tuple[str, str]) -> _Decision | NotJudged:
+        name, prompt = question
+        judge = self._annotator_models[name]
+
+        def read(text: str) -> _Decision:
+            return _mark(text) if prompt in marks else parse_decisions(text, 1, answer)[0].as_dict()
+
+        return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
+
+    asked = [(name, prompt) for name in self._annotator_models for prompt in (*prompts, *marks)]
+    found = iter(map_at_once(decide, asked, len(asked)))
+    outcomes = {name: [next(found) for _ in (*prompts, *marks)] for name in self._annotator_models}
+    return _scored(outcomes, extra["rubrics"], helms.calculate_score, has_mark=bool(marks), professional=professional)
+
+
+def _scored(
+    outcomes: Mapping[str, Sequence[_Decision | NotJudged]],
+    rubrics: Sequence[Any],
+    score_of: Callable[[list[Any], list[_Decision]], float | None],
+    *,
+    has_mark: bool,
+    professional: bool,
+) -> dict[str, Any]:
+    """As medhelm writes them down; beside that each judge's decisions in the rubric's order, and who did not judge."""
+    annotation: dict[str, Any] = {}
+    decided: dict[str, list[bool]] = {}
+    missing: dict[str, str] = {}
+    so_far: list[_Decision] = []
+    for name, said in outcomes.items():
+        failed = [one for one in said if isinstance(one, NotJudged)]
+        own = [one for one in said if not isinstance(one, NotJudged)]
+        if failed:
+            missing[name] = f"{len(failed)} of {len(said)} decisions are missing: {failed[0]}"
+            continue
+        so_far = [*so_far, *own] if professional else own
+        score = score_of(list(rubrics), so_far)
+        if score is None:
+            missing[name] = "medhelm's formula gives no score where the points of a rubric add up to nothing"
+            continue
+        if has_mark:
+            score = (score + own[-1]["criteria_met"] / 10) / 2
+        annotation[name] = {"accuracy": {"score": score, "criteria": so_far}}
+        decided[name] = [one["criteria_met"] for one in own[: len(rubrics)]]
+    beside = {names.DECISIONS: decided, names.NOT_JUDGED: missing}
+    return annotation | {name: found for name, found in beside.items() if found}
+
+
+def _mark(text: str) -> _Decision:
+    """Of the comparison with the physician's answer. Raises UnusableJudgeOutput: it is no whole number from 1 to 10."""
+
+    def read(found: dict[str, Any]) -> _Decision:
+        if type(found["criteria_met"]) is not int or not 1 <= found["criteria_met"] <= 10:
+            raise UnusableJudgeOutput('"criteria_met" is no whole number from 1 to 10')
+        return found
+
+    return own_judgement(
+        text,
+        holds=lambda found: "criteria_met" in found,
+        wanted='"criteria_met"',
+        stands=lambda _found: False,
+        judged_is="answer",
+        read=read,
+        verdict=lambda found: found["criteria_met"],
+    )
