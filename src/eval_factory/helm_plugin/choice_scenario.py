@@ -18,7 +18,6 @@ from helm.benchmark.adaptation.adapter_spec import (
 )
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
 from helm.benchmark.metrics.common_metric_specs import get_basic_metric_specs, get_exact_match_metric_specs
-from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import (
     CORRECT_TAG,
@@ -32,6 +31,7 @@ from helm.benchmark.scenarios.scenario import (
 )
 from helm.common.media_object import MediaObject, MultimediaObject
 
+from eval_factory.helm_plugin.asked_again import register_expander
 from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, read_choice_file
@@ -163,19 +163,12 @@ def slake(language: str = "en", data_path: str | None = None) -> RunSpec:
     return _run_spec(f"slake:language={language}", scenario, _short_answers(language), _OF_SHORT_ANSWERS)
 
 
-class OwnPicturesRunExpander(RunExpander):  # type: ignore[misc]
+def _with_own_pictures(run_spec: RunSpec, folder: str) -> RunSpec:
     """`own_pictures=FOLDER`: vqa_rad over its published Parquet files, with the pictures' own bytes.
 
     HELM's scenario saves each as JPEG and ends at one that cannot be: transparent, with a palette, of 16 bits.
     """
-
-    name = "own_pictures"
-
-    def __init__(self, value: str) -> None:
-        self._folder = value
-
-    def expand(self, run_spec: RunSpec) -> list[RunSpec]:
-        return [replace(run_spec, scenario_spec=_scenario(run_spec.groups[0], "path_vqa", self._folder))]
+    return replace(run_spec, scenario_spec=_scenario(run_spec.groups[0], "path_vqa", folder))
 
 
-RUN_EXPANDERS[OwnPicturesRunExpander.name] = OwnPicturesRunExpander
+register_expander("own_pictures", _with_own_pictures)

@@ -36,8 +36,8 @@ from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
+from eval_factory.helm_plugin.asked_again import AskingWhatFollows, answer_in_data, answered, sent_with_text
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.follow_ups import AskingWhatFollows, answer_in_data, answered, sent_with_text
 from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
 from eval_factory.helm_plugin.patches.patch_registry import Stage
 from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
