@@ -1,6 +1,6 @@
 """Questions that are asked again, by HELM's own augmentation, what follows on their answers, and more metrics.
 
-`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each is an expander, which
+`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each is an expander that
 adds perturbations to a run; what each is for stands in `tasks/asked_again.py`.
 
 What follows on an answer (a doubt, how sure the model is) is asked when that answer is there, by `AskingWhatFollows`,
@@ -321,9 +321,7 @@ class Blindfold:
         plain = [one for one in states if one.instance.perturbation is None] if any(map(_is_blind, states)) else []
         own = {str(one.instance.id): _pictures(one) for one in plain}
         contents = {name: _contents(pictures) for name, pictures in own.items()}
-        drawn = sorted(
-            (name for name, pictures in own.items() if pictures), key=lambda name: sha256(name.encode()).digest()
-        )
+        drawn = sorted(filter(own.get, own), key=lambda name: sha256(name.encode()).digest())
         self._others: dict[str, list[MediaObject]] = {}
         for at, name in enumerate(drawn):
             following = (drawn[(at + step) % len(drawn)] for step in range(1, len(drawn)))
