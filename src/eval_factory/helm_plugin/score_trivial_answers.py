@@ -36,7 +36,7 @@ from eval_factory.helm.trivial_answers import (
     strategies,
     with_answer,
 )
-from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches import executed_answers
 from eval_factory.helm_plugin.session import raised_at
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
@@ -182,7 +182,7 @@ class _Scorer:
         constant = strategy.constant
         annotation = None
         if self._executes and constant is not None:
-            annotation = sql_execution.query_annotation_of(constant)
+            annotation = executed_answers.query_annotation_of(constant)
         rows = [
             _expected([self._row(number, answer, annotation) for answer in likely])
             for number, likely in enumerate(strategy.answers)
