@@ -19,16 +19,7 @@ from helm.benchmark.adaptation.adapter_spec import (
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
 from helm.benchmark.metrics.common_metric_specs import get_basic_metric_specs, get_exact_match_metric_specs
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios.scenario import (
-    CORRECT_TAG,
-    TEST_SPLIT,
-    Input,
-    Instance,
-    Output,
-    Reference,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios import scenario as helms
 from helm.common.media_object import MediaObject, MultimediaObject
 
 from eval_factory.helm_plugin.asked_again import register_expander
@@ -44,7 +35,7 @@ FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
 """HELM's adapter of choices beside pictures sends no stop sequence: the label is what stands before a line break."""
 
 
-class ChoiceScenario(Scenario):  # type: ignore[misc]
+class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
     """The questions of a published set."""
 
     tags = ("question_answering", "biomedical", "multiple_choice")
@@ -56,9 +47,9 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         self.name, self.description = name, f"Published questions ({name})"
         self._published, self._tier, self._own = published, tier, data_path
 
-    def get_instances(self, output_path: str) -> list[Instance]:
+    def get_instances(self, output_path: str) -> list[helms.Instance]:
         form, _, part = self._published.partition(":")
-        pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[Instance]()
+        pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[helms.Instance]()
         files = downloaded(output_path, self.name, part) if self._own is None else [Path(self._own)]
         if pattern:  # other files lie beside them
             files = sorted(Path(self._own or output_path).glob(pattern))
@@ -70,29 +61,29 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         return instances
 
 
-def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> Instance:
+def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> helms.Instance:
     references = [
-        Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
+        helms.Reference(helms.Output(text=text), tags=[helms.CORRECT_TAG] if number == question.right else [])
         for number, text in enumerate(question.choices)
     ]
-    asked = Input(text=question.question)
+    asked = helms.Input(text=question.question)
     if question.pictures:
         files = [pictures / name for name in question.pictures]
         shown = [MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file)) for file in files]
         text = MediaObject(content_type="text/plain", text=question.question)
-        asked = Input(multimedia_content=MultimediaObject([*shown, text]))
-    return Instance(
+        asked = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
+    return helms.Instance(
         input=asked,
         references=references,
-        split=TEST_SPLIT,
+        split=helms.TEST_SPLIT,
         id=f"{of_file}{question.id}",
         extra_data=question.extra_data(),
     )
 
 
-def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> ScenarioSpec:
+def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> helms.ScenarioSpec:
     args = {"name": name, "published": published, "tier": tier, "data_path": data_path}
-    return ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
+    return helms.ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
 
 
 _CHOICES = get_multiple_choice_adapter_spec(
@@ -118,7 +109,7 @@ _OF_SHORT_ANSWERS = (
 
 
 def _run_spec(
-    run_name: str, scenario: ScenarioSpec, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
+    run_name: str, scenario: helms.ScenarioSpec, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
 ) -> RunSpec:
     return RunSpec(
         name=run_name,

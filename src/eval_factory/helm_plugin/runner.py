@@ -38,9 +38,8 @@ from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.asked_again import AskingWhatFollows, answer_in_data, answered, sent_with_text
 from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
+from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
-from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
 from eval_factory.helm_plugin.session import run_record, session_for
@@ -156,8 +155,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         file = Path(self.output_path).absolute() / names.RUN_RECORD_FILE
-        pinned_downloads.refuse_old_media(file, media_files(one.request for one in state.request_states))
-        run_record.note(datasets=pinned_downloads.loaded_datasets())
+        scenarios.refuse_old_media(file, media_files(one.request for one in state.request_states))
+        run_record.note(datasets=scenarios.loaded_datasets())
         run_record.write_to(file)
         asked = sum(answer_in_data(one) is None for one in state.request_states)
         self._session.expect(MODEL_ROLE, asked)
@@ -240,7 +239,7 @@ class _Reporting:
 def safe_message(error: Exception, redactor: Redactor) -> str:
     """What went wrong, by the innermost cause, without a prompt: HELM appends the request to some messages."""
     cause = _innermost(error)
-    if isinstance(cause, DownloadError):
+    if isinstance(cause, scenarios.DownloadError):
         return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"
     text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
     return f"{type(cause).__name__}: {one_line(text, 300)}"
