@@ -1,9 +1,8 @@
-"""The fields of an instance by which scores are shown apart and a sample is drawn."""
+"""The fields of HELM's `Instance`, or of what is stored of one, by which scores are shown apart and a sample is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
@@ -12,16 +11,7 @@ MAX_GROUPS = 60
 SUB_SPLIT = "sub_split"
 
 
-class HasFields(Protocol):
-    """HELM's `Instance`, or what is stored of it."""
-
-    @property
-    def sub_split(self) -> str | None: ...
-    @property
-    def extra_data(self) -> Mapping[str, Any] | None: ...
-
-
-def categories_of(instance: HasFields) -> dict[str, Any]:
+def categories_of(instance: Any) -> dict[str, Any]:
     """Short texts and numbers that a scenario keeps beside an instance."""
     return {
         name: value
@@ -31,7 +21,7 @@ def categories_of(instance: HasFields) -> dict[str, Any]:
     }
 
 
-def groups_of(instance: HasFields, source: str | None = None) -> dict[str, str]:
+def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
     """Field -> the instance's value, of those that may sort instances into groups; `source` names another's origin."""
     fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
     if instance.sub_split:
