@@ -1,4 +1,4 @@
-"""The fields of HELM's `Instance`, or of what is stored of one, by which scores are shown apart and a sample is drawn."""
+"""The fields of an instance, HELM's or a stored one, by which scores are shown apart and a sample is drawn."""
 
 from __future__ import annotations
 

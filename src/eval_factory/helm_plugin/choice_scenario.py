@@ -10,12 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from helm.benchmark.adaptation.adapter_spec import (
-    ADAPT_GENERATION_MULTIMODAL,
-    ADAPT_MULTIPLE_CHOICE_JOINT,
-    ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL,
-    AdapterSpec,
-)
+from helm.benchmark.adaptation import adapter_spec as adapters
+from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
 from helm.benchmark.metrics.common_metric_specs import get_basic_metric_specs, get_exact_match_metric_specs
 from helm.benchmark.run_spec import RunSpec, run_spec_function
@@ -87,20 +83,16 @@ def _scenario(name: str, published: str, data_path: str | None, tier: str = EVER
 
 
 _CHOICES = get_multiple_choice_adapter_spec(
-    method=ADAPT_MULTIPLE_CHOICE_JOINT,
-    instructions=INSTRUCTIONS,
-    input_noun="Question",
-    output_noun="Answer",
-    max_tokens=5,
-    max_train_instances=0,
-)
+    method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT, instructions=INSTRUCTIONS, input_noun="Question", output_noun="Answer",
+    max_tokens=5, max_train_instances=0,
+)  # fmt: skip
 _CHOICES_BESIDE_PICTURES = replace(
-    _CHOICES, method=ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL, output_mapping_pattern=FIRST_LINE
+    _CHOICES, method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL, output_mapping_pattern=FIRST_LINE
 )
 
 
 def _short_answers(language: str) -> AdapterSpec:
-    return replace(plain_adapter(ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language])
+    return replace(plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language])
 
 
 _OF_SHORT_ANSWERS = (

@@ -23,15 +23,8 @@ from helm.common.request import Request, RequestResult
 from eval_factory.core.foreign_text import one_line
 from eval_factory.endpoint.bridge import map_at_once
 from eval_factory.endpoint.openai_api import FILTERED_MESSAGE
+from eval_factory.helm import criteria as rubric
 from eval_factory.helm import names
-from eval_factory.helm.criteria import (
-    ANNOTATION,
-    ERROR,
-    annotation_of,
-    criterion_prompt,
-    criterion_template,
-    parse_decisions,
-)
 from eval_factory.helm.judge_output import UnusableJudgeOutput, own_judgement, parse_judge_output, says_nothing
 from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
@@ -157,7 +150,7 @@ class _Question:
 class CriterionAnnotator(Annotator):  # type: ignore[misc]
     """What the judges decide about each criterion of each answer."""
 
-    name = ANNOTATION
+    name = rubric.ANNOTATION
     use_global_metric = True  # makes HELM hand over all answers at once
 
     def __init__(self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1) -> None:
@@ -171,7 +164,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
 
     def annotate(self, request_state: RequestState) -> dict[str, Any]:
         """Of one answer; HELM itself asks for all."""
-        found: dict[str, Any] = self.annotate_all([request_state])[0][ANNOTATION]
+        found: dict[str, Any] = self.annotate_all([request_state])[0][rubric.ANNOTATION]
         return found
 
     def annotate_all(self, request_states: list[RequestState]) -> list[dict[str, Any]]:
@@ -181,7 +174,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             Exception: a limit of the run is reached, so that nothing more is asked.
         """
         for size in {1, self._at_once}:
-            run_record.note_prompt(ANNOTATION, criterion_template(alone=size == 1))
+            run_record.note_prompt(rubric.ANNOTATION, rubric.criterion_template(alone=size == 1))
         of_answers: list[list[dict[str, _Decision]]] = []
         questions: list[_Question] = []
         for state in request_states:
@@ -200,7 +193,7 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
             map_at_once(lambda question: _decide(judge, question, self._ask), questions, judge.parallelism)
 
         map_at_once(judge_all, self._judges, len(self._judges))
-        return [{ANNOTATION: annotation_of(decided)} for decided in of_answers]
+        return [{rubric.ANNOTATION: rubric.annotation_of(decided)} for decided in of_answers]
 
 
 def rubric_criteria(state: RequestState) -> list[Criterion]:
@@ -218,16 +211,16 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     state, count, answer = question.state, len(question.criteria), _answer_in(question.state)
     references = [one.output.text for one in state.instance.references]
     messages = state.instance.input.messages or []
-    prompt = criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
+    prompt = rubric.criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
 
     def read(text: str) -> list[dict[str, Any]]:
-        return [one.as_dict() for one in parse_decisions(text, count, answer)]
+        return [one.as_dict() for one in rubric.parse_decisions(text, count, answer)]
 
     sample = (state.instance.extra_data or {}).get(SAMPLE)
     with judging(state):  # HELM hands over all answers at once
         found = judgement(judge.deployment, judge.deployment, prompt, ask, read, judge.role, sample)
     for number, by_judge in enumerate(question.decided):
-        by_judge[judge.name] = {ERROR: str(found)} if isinstance(found, NotJudged) else found[number]
+        by_judge[judge.name] = {rubric.ERROR: str(found)} if isinstance(found, NotJudged) else found[number]
 
 
 def requests_to_judges(state: ScenarioState) -> int:
@@ -292,7 +285,7 @@ def annotate_healthbench(self: Any, state: RequestState, *, professional: bool =
         judge = self._annotator_models[name]
 
         def read(text: str) -> _Decision:
-            return _mark(text) if prompt in marks else parse_decisions(text, 1, answer)[0].as_dict()
+            return _mark(text) if prompt in marks else rubric.parse_decisions(text, 1, answer)[0].as_dict()
 
         return judgement(judge.model_name, judge.model_deployment, prompt, self._auto_client.make_request, read)
 

@@ -57,12 +57,7 @@ def _scenario(name: str, description: str, form: str, file: str | None, subset: 
 
 
 def _run_spec(
-    name: str,
-    scenario: ScenarioSpec,
-    metric: str,
-    judges: Any,
-    criteria_per_request: int,
-    max_tokens: int = _MAX_TOKENS,
+    name: str, scenario: ScenarioSpec, metric: str, judges: Any, at_once: int, max_tokens: int = _MAX_TOKENS
 ) -> RunSpec:
     """`at_once`: criteria in a request to a judge; `max_tokens`: of an answer."""
     deployments = {judge["name"]: judge["model_deployment"] for judge in judges}
