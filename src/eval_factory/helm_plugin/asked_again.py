@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -211,8 +212,8 @@ class AskingWhatFollows:
 
     def execute(self, scenario_state: ScenarioState) -> ScenarioState:
         there = [(one, answer_in_data(one)) for one in scenario_state.request_states]
-        if all(text is not None for _, text in there):
-            done = [replace(one, result=answered(text)) for one, text in there if text is not None]
+        done = [replace(one, result=answered(text)) for one, text in there if text is not None]
+        if len(done) == len(there):
             return replace(scenario_state, request_states=done)
         if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
             states = [sent_with_text(state) for state in scenario_state.request_states]
@@ -333,14 +334,12 @@ class Blindfold:
         prompt = state.request.multimodal_prompt
         if not _is_blind(state) or prompt is None:
             return state
-        is_blank, changed = _name(state) == again.BLIND + again.BLANK, list[MediaObject]()
-        others, seen = self._others.get(str(state.instance.id), []), 0
-        for one in prompt.media_objects:
-            if _is_picture(one) and (is_blank or others):
-                changed.append(self._blank(one) if is_blank else others[seen % len(others)])
-                seen += 1
-            else:
-                changed.append(one)
+        others = cycle(self._others.get(str(state.instance.id), ()))
+        is_blank = _name(state) == again.BLIND + again.BLANK
+        changed = [
+            one if not _is_picture(one) else self._blank(one) if is_blank else next(others, one)
+            for one in prompt.media_objects
+        ]
         return replace(state, request=replace(state.request, multimodal_prompt=MultimediaObject(changed)))
 
     def _blank(self, picture: MediaObject) -> MediaObject:

@@ -63,21 +63,17 @@ def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any,
 def _is_scored(spec: MetricSpec) -> bool:
     measures = spec.args.get("names", [])
     basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-    return basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES
+    return basic or spec.class_name in (*_FORMS, SUMMARIES)
 
 
 def _measures_overlap(spec: MetricSpec) -> bool:
     return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
-def _input_text(instance: Any) -> str:
-    content = instance.input.multimedia_content
-    objects = [one.to_dict() for one in content.media_objects] if content else ()
-    return str(instance.input.text) or media.as_text(objects)
-
-
 def _question_of(one: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
-    text = _input_text(one.instance)
+    content = one.instance.input.multimedia_content
+    shown = [part.to_dict() for part in content.media_objects] if content else ()
+    text = str(one.instance.input.text) or media.as_text(shown)
     source = sources.found_in(text, one.instance.extra_data or {})
     return trivial.AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source)
 

@@ -23,7 +23,7 @@ from functools import cache
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eval_factory.core import sandbox
 from eval_factory.core.sandbox import TIMED_OUT
@@ -31,9 +31,6 @@ from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches import sandbox_worker, sql_worker
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.upstreams import MEDHELM
-
-if TYPE_CHECKING:
-    from helm.benchmark.adaptation.request_state import RequestState
 
 _START_LIMIT_S = 60.0  # for the interpreter, and HELM's modules, beside the time of the answer
 CONFINED_BY = ["bubblewrap", "seccomp", "limits of time, memory and file size"]
@@ -360,7 +357,7 @@ def execute_ehr_sql_read_only(_annotate: object) -> Any:
     return annotate_query
 
 
-def annotate_query(_self: Any, request_state: RequestState) -> dict[str, Any]:
+def annotate_query(_self: Any, request_state: Any) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
     holds a query at all, and what both queries give as the benchmark's own evaluation executes them.
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partialmethod
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.annotation.annotator import Annotator
 from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.clients.auto_client import AutoClient
@@ -28,9 +29,6 @@ from eval_factory.helm import names
 from eval_factory.helm.judge_output import UnusableJudgeOutput, own_judgement, parse_judge_output, says_nothing
 from eval_factory.helm_plugin.session import current_session, judging, run_record
 from eval_factory.tasks.rubric_case import RUBRICS, SAMPLE, Criterion
-
-if TYPE_CHECKING:
-    from helm.benchmark.adaptation.scenario_state import ScenarioState
 
 _MAX_TOKENS = 4096  # what HELM grants a judge
 
