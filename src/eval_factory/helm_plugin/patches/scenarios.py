@@ -18,7 +18,7 @@ from typing import Any
 from eval_factory.core.helm_run_settings import ALL_FILES, HelmRunSettings, Pins
 from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
-from eval_factory.helm_plugin.patches.speed import in_place_of
+from eval_factory.helm_plugin.patches.lighter import in_place_of
 from eval_factory.helm_plugin.session import run_record
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.file_problems import rows_below, table_columns
