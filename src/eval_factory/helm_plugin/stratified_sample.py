@@ -18,7 +18,7 @@ from typing import Any
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.formats import first_of
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
-from eval_factory.helm.instance_fields import SUB_SPLIT, are_few, groups_of
+from eval_factory.helm.output import SUB_SPLIT, are_few, groups_of
 from eval_factory.helm_plugin.session import run_record
 
 SHOWN = 5  # ids in a message
