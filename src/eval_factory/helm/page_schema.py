@@ -111,7 +111,7 @@ def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[d
 
     A win rate says nothing of evaluations that are not a set that somebody put together.
     """
-    shown = {_MAIN: ("Main metric", ("${main_name}",))}
+    shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
     shown |= {f"{ALL_OF}{group}": (f"All metrics of {run.task}", run.metrics) for group, run in own.items()}
     tables = [
         {

@@ -296,11 +296,12 @@ def _repeated(state: RequestState) -> RequestState:
 def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
     """The request with the answer before it; where that one failed or was withheld, its result."""
     turn = again.turn_of(_name(state))
-    before = done[(*_key(state)[:2], f"{again.PUSHBACK}{turn - 1}" if turn > 1 else "")]
+    instance, trial, _ = _key(state)
+    before = done[instance, trial, f"{again.PUSHBACK}{turn - 1}" if turn > 1 else ""]
     if before.result is None or not before.result.success:
         return replace(state, result=before.result)
     said, asked = before.result.completions[0].text, before.request
-    new = again.pushback_text(str(state.instance.id), turn) if turn else again.ASK_CONFIDENCE
+    new = again.pushback_text(instance, turn) if turn else again.ASK_CONFIDENCE
     earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
     turns = [{"role": "assistant", "content": said.strip() or NO_ANSWER}, {"role": "user", "content": new}]
     text = f"{asked.prompt}{said}\n\n{new}\n"  # what an endpoint for completions gets

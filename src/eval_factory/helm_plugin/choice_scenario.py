@@ -68,13 +68,8 @@ def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> helms.I
         shown = [MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file)) for file in files]
         text = MediaObject(content_type="text/plain", text=question.question)
         asked = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
-    return helms.Instance(
-        input=asked,
-        references=references,
-        split=helms.TEST_SPLIT,
-        id=f"{of_file}{question.id}",
-        extra_data=question.extra_data(),
-    )
+    name, extra = f"{of_file}{question.id}", question.extra_data()
+    return helms.Instance(asked, references, helms.TEST_SPLIT, id=name, extra_data=extra)
 
 
 def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> helms.ScenarioSpec:

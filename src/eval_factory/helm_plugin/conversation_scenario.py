@@ -102,19 +102,13 @@ class ConversationScenario(helms.Scenario):  # type: ignore[misc]
     def get_instances(self, output_path: str) -> list[helms.Instance]:
         read = read_conversations(self._file)
         refuse(self._file, read.problems)
-        return [
-            helms.Instance(
-                input=with_pictures(input_of(row.messages), row.pictures, output_path),
-                references=[
-                    *right_replies(row.correct),
-                    *(helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect),
-                ],
-                split=helms.TEST_SPLIT,
-                id=row.id,
-                extra_data=dict(row.others) or None,
-            )
-            for row in read.rows
-        ]
+        instances = []
+        for row in read.rows:
+            asked = with_pictures(input_of(row.messages), row.pictures, output_path)
+            wrong = [helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect]
+            references, extra = [*right_replies(row.correct), *wrong], dict(row.others) or None
+            instances.append(helms.Instance(asked, references, helms.TEST_SPLIT, id=row.id, extra_data=extra))
+        return instances
 
 
 @run_spec_function(CONVERSATION_RUN_SPEC)  # type: ignore[untyped-decorator]

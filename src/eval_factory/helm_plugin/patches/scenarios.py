@@ -308,15 +308,8 @@ def _instances_of_table(self: Any, output_path: str) -> list[Any]:
         else:
             asked = Input(text=self.populate_template(template, {**row, **answers}, fields))
         others = {name: cell for name, cell in row.items() if name not in left_out}
-        instances.append(
-            Instance(
-                input=asked,
-                references=self.get_references(answers),
-                split=TEST_SPLIT,
-                id=row[_ID] if named else None,
-                extra_data=others or None,
-            )
-        )
+        references, name = self.get_references(answers), row[_ID] if named else None
+        instances.append(Instance(asked, references, TEST_SPLIT, id=name, extra_data=others or None))
     return instances
 
 
