@@ -238,12 +238,12 @@ def decisions_of(
 ) -> list[dict[str, bool | None]]:
     """Of each criterion each judge's decision; None where it gave none."""
     judges = tuple(judges)
-    decided: list[dict[str, bool | None]] = []
-    for said in said_of(annotations, count):
-        found = {judge: said.get(judge) for judge in judges}
-        met = {judge: one.get(_MET) if isinstance(one, Mapping) else None for judge, one in found.items()}
-        decided.append({judge: one if isinstance(one, bool) else None for judge, one in met.items()})
-    return decided
+    return [{judge: _met(said.get(judge)) for judge in judges} for said in said_of(annotations, count)]
+
+
+def _met(decision: Any) -> bool | None:
+    met = decision.get(_MET) if isinstance(decision, Mapping) else None
+    return met if isinstance(met, bool) else None
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:

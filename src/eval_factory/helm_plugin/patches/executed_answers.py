@@ -226,14 +226,12 @@ class _Worker:
             process.stdin.write(question.encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
             return json.loads(_line(process, seconds))
-        except TimeoutError as error:
+        except BaseException as error:  # the answer to this query must not be taken for the next one's
             self.end()
-            raise EndedByLimit(f"no end within {seconds:g} s") from error
-        except (EOFError, BrokenPipeError) as error:
-            self.end()
-            raise EndedByLimit("the query was ended: too much time or memory") from error
-        except BaseException:  # the answer to this query must not be taken for the next one's
-            self.end()
+            if isinstance(error, TimeoutError):
+                raise EndedByLimit(f"no end within {seconds:g} s") from error
+            if isinstance(error, (EOFError, BrokenPipeError)):
+                raise EndedByLimit("the query was ended: too much time or memory") from error
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:

@@ -12,11 +12,11 @@ import hashlib
 import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import reduce
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -86,8 +86,7 @@ class Patch:
 
     def load(self) -> Callable[..., Any]:
         """Its function."""
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(importlib.import_module(f"{ROOM}.{module}"), name)
+        function: Callable[..., Any] = pkgutil.resolve_name(f"{ROOM}.{self.function}")
         return function
 
     def apply(self) -> bool:
@@ -102,8 +101,8 @@ class Patch:
 def owner_of(target: str) -> tuple[Any, str]:
     """Where the attribute of a target stands, and its name there."""
     module, _, attribute = target.partition(":")
-    *path, name = attribute.split(".")
-    return reduce(getattr, path, importlib.import_module(module)), name
+    path, _, name = attribute.rpartition(".")
+    return pkgutil.resolve_name(f"{module}:{path}"), name
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:

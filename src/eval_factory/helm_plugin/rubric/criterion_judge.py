@@ -154,10 +154,8 @@ class CriterionAnnotator(Annotator):  # type: ignore[misc]
     def __init__(self, auto_client: AutoClient, judges: Mapping[str, str], criteria_per_request: int = 1) -> None:
         """`judges`: name -> deployment."""
         self._ask: _Ask = auto_client.make_request
-        self._judges = []
-        for name, deployment in judges.items():
-            args = get_model_deployment(deployment).client_spec.args
-            self._judges.append(_Judge(name, deployment, args["role"], args["parallelism"]))
+        clients = {name: get_model_deployment(one).client_spec.args for name, one in judges.items()}
+        self._judges = [_Judge(name, judges[name], args["role"], args["parallelism"]) for name, args in clients.items()]
         self._at_once = criteria_per_request
 
     def annotate(self, request_state: RequestState) -> dict[str, Any]:
@@ -207,9 +205,8 @@ def is_answered(state: RequestState) -> bool:
 def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
     """Put one judge's decisions, or why there are none, where the question says."""
     state, count, answer = question.state, len(question.criteria), _answer_in(question.state)
-    references = [one.output.text for one in state.instance.references]
-    messages = state.instance.input.messages or []
-    prompt = rubric.criterion_prompt(messages, answer, question.criteria, references[0] if references else None)
+    reference = next((one.output.text for one in state.instance.references), None)
+    prompt = rubric.criterion_prompt(state.instance.input.messages or [], answer, question.criteria, reference)
 
     def read(text: str) -> list[dict[str, Any]]:
         return [one.as_dict() for one in rubric.parse_decisions(text, count, answer)]
@@ -224,12 +221,11 @@ def _decide(judge: _Judge, question: _Question, ask: _Ask) -> None:
 def requests_to_judges(state: ScenarioState) -> int:
     """Of all judges together, about the answers that came; questions that are asked again are not counted."""
     answered = [one for one in state.request_states if is_answered(one)]
-    total = 0
-    for spec in state.annotator_specs or ():
-        # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all.
-        judges = spec.args.get("judges") or spec.args.get("annotator_models") or [spec]
-        total += len(judges) * _each(spec, answered)
-    return total
+    # An annotator that names no judges (`judges` of a rubric, `annotator_models` of a jury) asks once, if at all.
+    return sum(
+        len(spec.args.get("judges") or spec.args.get("annotator_models") or [spec]) * _each(spec, answered)
+        for spec in state.annotator_specs or ()
+    )
 
 
 def requests_to_each(state: ScenarioState) -> int:
