@@ -254,7 +254,9 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkey
     monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
     for text in ("", "SELECT 1", "no query"):
         result = SimpleNamespace(completions=[SimpleNamespace(text=text)])
-        whole = executed_answers.annotate_query(None, replace(state_of(question(0, "SELECT 2")), result=result))
+        whole = executed_answers.execute_ehr_sql_read_only(
+            None, replace(state_of(question(0, "SELECT 2")), result=result)
+        )
         alone = executed_answers.query_annotation_of(text)
         assert alone == {name: whole[name] for name in alone}
     assert len(alone) == 3

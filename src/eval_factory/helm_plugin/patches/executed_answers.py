@@ -351,11 +351,7 @@ def as_evaluated(query: str) -> str:
     return _BOUND.sub(lambda found: str(NORMAL_RANGES[found[1].lower()][found[2].lower() == "upper"]), query)
 
 
-def execute_ehr_sql_read_only(_annotate: object) -> Any:
-    return annotate_query
-
-
-def annotate_query(_self: Any, request_state: Any) -> dict[str, Any]:
+def execute_ehr_sql_read_only(_self: Any, request_state: Any) -> dict[str, Any]:
     """HELM's annotation, and beside it the gold query's rows as they are (None where it failed), whether the answer
     holds a query at all, and what both queries give as the benchmark's own evaluation executes them.
 

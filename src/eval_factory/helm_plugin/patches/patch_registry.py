@@ -49,6 +49,7 @@ class Patch:
     replaces: str | None = None
     """`module:attribute`: the function takes what stands there, and returns what takes its place. None: it takes
     nothing, and returns False where there was nothing to replace (a package is installed after all)."""
+    instead: bool = False  # the function itself takes the place
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
     stage: Stage = Stage.START
@@ -94,7 +95,7 @@ class Patch:
         if self.replaces is None:
             return self.load()() is not False
         owner, name = owner_of(self.replaces)
-        setattr(owner, name, self.load()(getattr(owner, name)))
+        setattr(owner, name, self.load() if self.instead else self.load()(getattr(owner, name)))
         return True
 
 

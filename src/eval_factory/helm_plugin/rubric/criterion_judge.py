@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partialmethod
 from math import ceil
 from typing import Any, TypeVar
 
@@ -102,11 +101,7 @@ def _answer_in(state: RequestState) -> str:
     return state.result.completions[0].text if state.result and state.result.completions else ""
 
 
-def ask_judges_in_parallel(_annotate: object) -> Any:
-    return annotate_answer
-
-
-def annotate_answer(self: Any, request_state: RequestState) -> dict[str, Any]:
+def ask_judges_in_parallel(self: Any, request_state: RequestState) -> dict[str, Any]:
     """HELM's annotations of one answer: the prompt, and each judge's ratings where it gave them."""
     answer = _answer_in(request_state)
     if says_nothing(answer):
@@ -243,19 +238,16 @@ def _each(spec: Any, states: Sequence[RequestState]) -> int:
     return sum(ceil(len(rubric_criteria(one)) / spec.args["criteria_per_request"]) for one in states)
 
 
-def ask_about_each_criterion(_annotate: object) -> Any:
-    """HealthBench: each judge's score is of its own decisions."""
-    return annotate_healthbench
-
-
-def ask_about_each_criterion_and_the_physicians_answer(_annotate: object) -> Any:
+def ask_about_each_criterion_and_the_physicians_answer(self: Any, state: RequestState) -> dict[str, Any]:
     """Professional: every judge is scored by the first one's decisions (medhelm never empties its list of them), and
     half of the score is its own mark of the answer beside the physician's."""
-    return partialmethod(annotate_healthbench, professional=True)
+    return ask_about_each_criterion(self, state, professional=True)
 
 
-def annotate_healthbench(self: Any, state: RequestState, *, professional: bool = False) -> dict[str, Any]:
-    """In medhelm's annotators a request that fails moves all later decisions to the criterion before. Here a judge that
+def ask_about_each_criterion(self: Any, state: RequestState, *, professional: bool = False) -> dict[str, Any]:
+    """HealthBench: each judge's score is of its own decisions.
+
+    In medhelm's annotators a request that fails moves all later decisions to the criterion before. Here a judge that
     left one out has not judged the answer. Which decision is about which criterion stands beside, for the corrected
     score.
     """

@@ -210,7 +210,7 @@ def annotation_of(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
             result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
         )
-        annotation = executed_answers.annotate_query(None, state)
+        annotation = executed_answers.execute_ehr_sql_read_only(None, state)
         json.dumps(annotation, allow_nan=False)
         return annotation
 
@@ -262,4 +262,4 @@ def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Pa
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is executed_answers.annotate_query
+    assert EhrSqlAnnotator.annotate is executed_answers.execute_ehr_sql_read_only
