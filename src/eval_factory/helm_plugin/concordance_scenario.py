@@ -71,11 +71,10 @@ class ConcordanceMetric(Metric):  # type: ignore[misc]
 @run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]
 def script_concordance(data_path: str) -> RunSpec:
     """Script concordance, from the user's file."""
+    scenario = ScenarioSpec(class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path})
     return RunSpec(
         name=ConcordanceScenario.name,
-        scenario_spec=ScenarioSpec(
-            class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path}
-        ),
+        scenario_spec=scenario,
         adapter_spec=plain_adapter(ADAPT_GENERATION, _MAX_TOKENS),
         metric_specs=[MetricSpec(class_name=f"{__name__}.{ConcordanceMetric.__name__}", args={})],
         groups=[ConcordanceScenario.name],

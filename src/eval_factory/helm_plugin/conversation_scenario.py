@@ -59,14 +59,12 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
         part: which of them, where the table of sources tells them apart (`when`).
     """
     table = packaged("data/sources.yml")
-    files = []
-    for one in table["tasks"][task]["files"]:
-        if one.get("when", part) == part:
-            files.append(Path(output_path) / one["path"])
-            files[-1].parent.mkdir(parents=True, exist_ok=True)
-            url = one["url"].format_map(table["origins"])
-            general.ensure_file_downloaded(source_url=url, target_path=str(files[-1]))
-    return files
+    wanted = [one for one in table["tasks"][task]["files"] if one.get("when", part) == part]
+    files = {Path(output_path) / one["path"]: one["url"].format_map(table["origins"]) for one in wanted}
+    for file, url in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        general.ensure_file_downloaded(source_url=url, target_path=str(file))
+    return list(files)
 
 
 @cache
