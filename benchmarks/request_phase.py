@@ -43,7 +43,8 @@ def ask(url: str, count: int, concurrency: int) -> str:
     from eval_factory.helm_plugin.client import EndpointClient
 
     collect_rarely()
-    if find_spec("eval_factory.helm_plugin.patches.speed"):  # earlier checkouts ask in HELM's threads
+    patches = "eval_factory.helm_plugin.patches."
+    if find_spec(f"{patches}lighter") or find_spec(f"{patches}speed"):  # earlier checkouts ask in HELM's threads
         import_module("eval_factory.helm_plugin.patches.patch_registry").patch_named("asked_in_one_thread").apply()
     prompts = [f"{row['CONTEXTS']} {row['QUESTION']}" for row in invented_data(count).values()]
     requests = [Request(model_deployment="m/m", model="m/m", prompt=prompt, max_tokens=1) for prompt in prompts]

@@ -32,7 +32,7 @@ INSTALLED = frozenset(
     }
 )  # fmt: skip
 ANSWERED_FOR = frozenset({"bert_score", "helm.common.gpu_utils", "helm.benchmark.metrics.summac.model_summac"})
-"""Modules that `patches/optional_deps.py` answers for where they cannot be imported, in every run."""
+"""Modules that `patches/lighter.py` answers for where they cannot be imported, in every run."""
 ANSWERED_FOR_THERE = {"medalign": frozenset({"transformers"})}
 DISTRIBUTIONS = {
     "Levenshtein": "Levenshtein", "PIL": "pillow", "clang": "libclang", "clip": "clip-anytorch",

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts.helm_packages import packages_of, requirements
 
 from eval_factory.helm.environments import installed_upstream
-from eval_factory.helm_plugin.patches.optional_deps import replace_missing_torch
+from eval_factory.helm_plugin.patches.lighter import replace_missing_torch
 from eval_factory.tasks.run_specs import IMAGES, SOUNDS
 from eval_factory.workflows.leaderboard.registry import load_catalogue, schema_text
 

@@ -14,7 +14,7 @@ os.environ["PYTHONPATH"] = str(TESTS.parent / "src")
 
 import pytest  # noqa: E402
 
-from eval_factory.helm_plugin.patches.optional_deps import replace_missing_torch  # noqa: E402
+from eval_factory.helm_plugin.patches.lighter import replace_missing_torch  # noqa: E402
 
 replace_missing_torch()
 sys.exit(pytest.main(sys.argv[2:]))

@@ -97,33 +97,30 @@ def benchmark_files(own: Benchmark, judges: tuple[EndpointPlan, ...], folder: Pa
         if filled != text:
             prompt = folder / names.JUDGE_PROMPT
             files[names.JUDGE_PROMPT] = filled
-    document: dict[str, Any] = {"name": own.name, "description": own.description}
-    if not own.is_rubric:
-        document["prompt_file"] = str(own.prompt_file)
-    document["dataset_file"] = str(own.dataset_file)
-    if own.is_rubric:
-        document["metric"] = own.main_metric
-    if own.max_tokens is not None:
-        document["max_tokens"] = own.max_tokens
-    if own.has_clusters:
-        document["has_clusters"] = True
-    if own.rows_with_pictures:
-        document["pictures_beside"] = str(own.path)
-    if own.has_answers:
-        document["has_answers"] = True
-    document |= {"instances": own.instances, "notes": list(own.notes)}
-    if own.is_rubric:
-        document["judges"] = _named(judges)
-    else:
-        metrics: list[dict[str, Any]] = [{"name": name} for name in own.metrics]
-        for metric in metrics:
-            if metric["name"] == JURY:
-                metric["prompt_file"] = str(prompt)
-                asked = [deployment_of(judge) for judge in judges]
-                metric["judges"] = [{"name": name, "model_name": name} for name in asked]
-                metric |= own.jury_form.as_dict()
-        document["metrics"] = metrics
-    return {names.BENCHMARK: _dump(document), **files}
+    asked = [deployment_of(judge) for judge in judges]
+    jury = {
+        "name": JURY,
+        "prompt_file": str(prompt),
+        "judges": [{"name": name, "model_name": name} for name in asked],
+        **own.jury_form.as_dict(),
+    }
+    document = {
+        "name": own.name,
+        "description": own.description,
+        "prompt_file": None if own.is_rubric else str(own.prompt_file),
+        "dataset_file": str(own.dataset_file),
+        "metric": own.main_metric if own.is_rubric else None,
+        "max_tokens": own.max_tokens,
+        "has_clusters": own.has_clusters or None,
+        "pictures_beside": str(own.path) if own.rows_with_pictures else None,
+        "has_answers": own.has_answers or None,
+        "instances": own.instances,
+        "notes": list(own.notes),
+        "judges": _named(judges) if own.is_rubric else None,
+        "metrics": None if own.is_rubric else [jury if name == JURY else {"name": name} for name in own.metrics],
+    }
+    stated = {name: value for name, value in document.items() if value is not None}
+    return {names.BENCHMARK: _dump(stated), **files}
 
 
 def quiet_logging() -> str:

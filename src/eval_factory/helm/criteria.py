@@ -20,16 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_factory.helm import judge_output
 from eval_factory.helm.environments import environment_of
-from eval_factory.helm.judge_output import (
-    UnusableJudgeOutput,
-    injection_signs,
-    own_judgement,
-    readings,
-    squeezed,
-    squeezed_readings,
-    undisguised,
-)
+from eval_factory.helm.judge_output import UnusableJudgeOutput, squeezed
 from eval_factory.tasks.rubric_case import Criterion
 from eval_factory.tasks.upstreams import HELM
 
@@ -165,7 +158,7 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
         UnusableJudgeOutput: there are none, or it is not clear which they are.
     """
     key = _MET if count == 1 else JUDGEMENTS
-    squeezes = squeezed_readings(judged)
+    squeezes = judge_output.squeezed_readings(judged)
 
     def stands(found: Mapping[str, Any]) -> bool:
         """A decision with its explanation, in any layout, escape or disguise, whatever stands between the two."""
@@ -176,12 +169,12 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
                 parts = [f"{_MET} {str(met).lower() if isinstance(met, bool) else met}"]
                 if isinstance(explanation, str):
                     parts.append(f"{EXPLANATION} {explanation}")
-                parts = [squeezed(undisguised(part)) for part in parts]
+                parts = [squeezed(judge_output.undisguised(part)) for part in parts]
                 if any(all(part in squeeze for part in parts) for squeeze in squeezes):
                     return True
         return False
 
-    return own_judgement(
+    return judge_output.own_judgement(
         text,
         holds=lambda found: key in found,
         wanted=f'"{key}"',
@@ -194,8 +187,8 @@ def parse_decisions(text: str, count: int, judged: str) -> list[Decision]:
 
 def decision_signs(answer: str) -> list[str]:
     """How an answer speaks to its judges, if it does; a decision of theirs that it holds is a ready-made one."""
-    found = set(injection_signs(answer))
-    for reading in readings(answer):
+    found = set(judge_output.injection_signs(answer))
+    for reading in judge_output.readings(answer):
         if _SQUEEZED_DECISION.search(squeezed(reading)):
             found.add(READY_MADE)
         found |= {sign for sign, pattern in _SIGNS.items() if pattern.search(reading)}
@@ -245,12 +238,12 @@ def decisions_of(
 ) -> list[dict[str, bool | None]]:
     """Of each criterion each judge's decision; None where it gave none."""
     judges = tuple(judges)
-    decided: list[dict[str, bool | None]] = []
-    for said in said_of(annotations, count):
-        found = {judge: said.get(judge) for judge in judges}
-        met = {judge: one.get(_MET) if isinstance(one, Mapping) else None for judge, one in found.items()}
-        decided.append({judge: one if isinstance(one, bool) else None for judge, one in met.items()})
-    return decided
+    return [{judge: _met(said.get(judge)) for judge in judges} for said in said_of(annotations, count)]
+
+
+def _met(decision: Any) -> bool | None:
+    met = decision.get(_MET) if isinstance(decision, Mapping) else None
+    return met if isinstance(met, bool) else None
 
 
 def error_of(decided: Mapping[str, Mapping[str, Any]], judge: str) -> str | None:

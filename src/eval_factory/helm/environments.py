@@ -144,8 +144,7 @@ def not_installed(task: str, modules: Iterable[str], environment: Environment) -
     """That modules are missing, and the command that installs them."""
     modules = list(modules)
     known = load_index(environment.upstream).packages
-    named = "a package" if len(modules) == 1 else "packages"
-    are = "is" if len(modules) == 1 else "are"
+    named, are = ("a package", "is") if len(modules) == 1 else ("packages", "are")
     command = install_command((known.get(module, module) for module in modules), environment.python)
     unknown = [module for module in modules if module not in known]
     hint = f"\n  if no package is called {' or '.join(unknown)}, look for the one that holds this module"

@@ -10,17 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eval_factory.tasks import rubric_case
 from eval_factory.tasks.concordance import METRICS as CONCORDANCE_METRICS
 from eval_factory.tasks.framework import HelmEntry
 from eval_factory.tasks.jury_form import HELMS_FORM
-from eval_factory.tasks.rubric_case import (
-    HEALTHBENCH_METRIC,
-    JUDGE_CORRECTED,
-    LENGTH_ADJUSTED,
-    PROFESSIONAL_METRIC,
-    RUBRIC_METRIC,
-    UNCLIPPED,
-)
 
 
 @dataclass(frozen=True)
@@ -61,6 +54,8 @@ OF_JURIES = (
 
 _MATCHES = ("exact_match", "quasi_exact_match", "prefix_exact_match", "quasi_prefix_exact_match")
 _OF_MATCHES = (*_MATCHES, *(f"{name}@5" for name in _MATCHES))
+_OF_RUBRICS = (rubric_case.RUBRIC_METRIC, rubric_case.HEALTHBENCH_METRIC, rubric_case.PROFESSIONAL_METRIC)
+_OF_UNCLIPPED = (rubric_case.UNCLIPPED, rubric_case.JUDGE_CORRECTED)
 
 _FACTS = {
     **dict.fromkeys(_OF_MATCHES, _SHARE),
@@ -79,13 +74,10 @@ _FACTS = {
         ),
         _SHARE,
     ),
-    **dict.fromkeys((RUBRIC_METRIC, HEALTHBENCH_METRIC), POINTS),
-    **dict.fromkeys(("health_bench_score", "health_bench_professional_score"), POINTS),
+    **dict.fromkeys((*_OF_RUBRICS, "health_bench_score", "health_bench_professional_score"), POINTS),
+    **{name + suffix: UNCLIPPED_POINTS for name in _OF_RUBRICS for suffix in _OF_UNCLIPPED},
+    rubric_case.PROFESSIONAL_METRIC + rubric_case.LENGTH_ADJUSTED: UNCLIPPED_POINTS,
     **dict.fromkeys(("sct_score", "sct_expert_set_membership", *CONCORDANCE_METRICS), _SHARE),
-    **dict.fromkeys((PROFESSIONAL_METRIC,), POINTS),
-    **dict.fromkeys((PROFESSIONAL_METRIC + UNCLIPPED, PROFESSIONAL_METRIC + LENGTH_ADJUSTED), UNCLIPPED_POINTS),
-    **dict.fromkeys((RUBRIC_METRIC + UNCLIPPED, HEALTHBENCH_METRIC + UNCLIPPED), UNCLIPPED_POINTS),
-    **{name + JUDGE_CORRECTED: UNCLIPPED_POINTS for name in (RUBRIC_METRIC, HEALTHBENCH_METRIC, PROFESSIONAL_METRIC)},
     # Counts of what was answered or asked, over all questions: neither more nor fewer is better.
     "ehr_sql_total_predicted_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),
     "ehr_sql_total_ground_truth_answerable": MetricFacts(scale=_ZERO_TO_ONE, unit="share"),

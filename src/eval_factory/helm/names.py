@@ -26,8 +26,6 @@ SETTINGS = "settings.json"  # read by our plug-in, not by HELM: where data are, 
 
 _ORGANIZATION = "endpoint"  # HELM needs exactly <organization>/<name>
 
-_TAGS = ("TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG")
-
 LENGTH_TOKENIZER = "openai/cl100k_base"
 """Counts tokens where `max_length` sets a limit. Never used otherwise: HELM then cuts no prompt."""
 
@@ -97,7 +95,7 @@ def model_entry(name: str, shown: str, description: str) -> dict[str, Any]:
         "creator_organization_name": _ORGANIZATION,
         "access": "limited",
         "release_date": None,
-        "tags": list(_TAGS),
+        "tags": ["TEXT_MODEL_TAG", "FULL_FUNCTIONALITY_TEXT_MODEL_TAG", "INSTRUCTION_FOLLOWING_MODEL_TAG"],
     }
 
 

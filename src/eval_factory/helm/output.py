@@ -17,10 +17,14 @@ from eval_factory.core.errors import HelmError
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.endpoint import media
 from eval_factory.helm import names
+from eval_factory.tasks.rubric_case import ANSWER, SAMPLE
 
 CORRECT_TAG = "correct"
 COMPUTED_ON_PERTURBED = "perturbed"
 MULTIMODAL_PROMPT, MEDIA_OBJECTS = "multimodal_prompt", "media_objects"
+MAX_CATEGORY = 80  # characters of a value by which scores are shown apart
+MAX_GROUPS = 60
+SUB_SPLIT = "sub_split"
 BLOCK = 256 * 1024  # bytes of a large file that are read at once
 SMALL = 8_000_000
 """Bytes of a file whose entries stay in memory: some 1,000 instances, which take three times as much of memory."""
@@ -374,6 +378,30 @@ def ratings_of(annotations: Mapping[str, Any] | None, jury: JuryNames, judge: st
         return {}
     read = float if jury.annotation in names.SHARE_JURIES else int
     return {criterion: read(rating["score"]) for criterion, rating in found.items()}
+
+
+def categories_of(instance: Any) -> dict[str, Any]:
+    """Short texts and numbers that a scenario keeps beside an instance."""
+    return {
+        name: value
+        for name, value in (instance.extra_data or {}).items()
+        if name not in (ANSWER, SAMPLE)
+        and (isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_CATEGORY))
+    }
+
+
+def groups_of(instance: Any, source: str | None = None) -> dict[str, str]:
+    """Field -> the instance's value, of those that may sort instances into groups; `source` names another's origin."""
+    fields = {name: value for name, value in categories_of(instance).items() if isinstance(value, str)}
+    if instance.sub_split:
+        fields[SUB_SPLIT] = instance.sub_split
+    fields.pop(source or "", None)
+    return fields
+
+
+def are_few(values: int, instances: int) -> bool:
+    """Whether a field with so many values sorts so many instances into groups."""
+    return 2 <= values <= min(MAX_GROUPS, instances // 2)
 
 
 class LoadedDataset(HelmRecord):

@@ -111,20 +111,16 @@ def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[d
 
     A win rate says nothing of evaluations that are not a set that somebody put together.
     """
-    main = {
-        "name": _MAIN,
-        "display_name": "Main metric",
-        "aggregation_strategies": [],
-        "metrics": [{"name": "${main_name}", "split": "${main_split}"}],
-    }
+    shown: dict[str, tuple[str, tuple[str, ...]]] = {_MAIN: ("Main metric", ("${main_name}",))}
+    shown |= {f"{ALL_OF}{group}": (f"All metrics of {run.task}", run.metrics) for group, run in own.items()}
     tables = [
         {
-            "name": f"{ALL_OF}{group}",
-            "display_name": f"All metrics of {run.task}",
+            "name": name,
+            "display_name": title,
             "aggregation_strategies": [],
-            "metrics": [{"name": name, "split": "${main_split}"} for name in run.metrics],
+            "metrics": [{"name": metric, "split": "${main_split}"} for metric in metrics],
         }
-        for group, run in own.items()
+        for name, (title, metrics) in shown.items()
     ]
     single = [
         {
@@ -144,4 +140,4 @@ def _groups_of(own: Mapping[str, PageRun]) -> tuple[list[dict[str, Any]], list[d
         "category": "Evaluations",
         "subgroups": list(own),
     }
-    return [main, *tables], [together, *single]
+    return tables, [together, *single]

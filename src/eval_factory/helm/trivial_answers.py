@@ -279,15 +279,11 @@ class TrivialScores:
 
 def read_trivial_scores(helm_dir: Path) -> TrivialScores | None:
     """None where there is no such file, or another one: floors are worth no failed result."""
-    try:
-        text = (helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes()
-    except OSError:
-        return None
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import TypeAdapter
 
     try:
-        return TypeAdapter(TrivialScores).validate_json(text)
-    except ValidationError:
+        return TypeAdapter(TrivialScores).validate_json((helm_dir / names.TRIVIAL_SCORES_FILE).read_bytes())
+    except (OSError, ValueError):
         return None
 
 

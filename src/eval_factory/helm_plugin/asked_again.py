@@ -1,38 +1,42 @@
-"""Expanders of the run entry: questions that are asked again, by HELM's own augmentation, and more metrics.
+"""Questions that are asked again, by HELM's own augmentation, what follows on their answers, and more metrics.
 
-`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry; what each is for stands
-in `tasks/asked_again.py`. What follows on an answer is asked by `follow_ups.py`.
+`repeats=3,perturb=typos+units,pushback=2,confidence=stated,cost_of_wrong=1.0` in a run entry: each is an expander that
+adds perturbations to a run; what each is for stands in `tasks/asked_again.py`.
+
+What follows on an answer (a doubt, how sure the model is) is asked when that answer is there, by `AskingWhatFollows`,
+HELM's executor. All questions of one depth are asked together: first each as it is and in all other forms, then the
+first turn after it. What the model says of how sure it is goes into a file of our own: no metric reads it. With
+`extra.blind_control` the same questions are asked without their pictures too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, ADAPT_MULTIPLE_CHOICE_JOINT, AdapterSpec
+from helm.benchmark.adaptation.request_state import RequestState
+from helm.benchmark.adaptation.scenario_state import ScenarioState
 from helm.benchmark.augmentations.data_augmenter import DataAugmenterSpec
 from helm.benchmark.augmentations.perturbation import Perturbation, PerturbationSpec
-from helm.benchmark.augmentations.perturbation_description import PerturbationDescription
 from helm.benchmark.metrics.common_metric_specs import get_basic_generation_metric_specs
 from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import Input, Instance, Output, Reference
+from helm.common.media_object import MediaObject, MultimediaObject
+from helm.common.request import GeneratedOutput, RequestResult
 
-from eval_factory.tasks.asked_again import (
-    ABSTAIN,
-    ABSTENTION,
-    ANSWER_WITH_CONFIDENCE,
-    BLIND,
-    BLIND_WITH,
-    CONFIDENCE,
-    CONFIDENCE_TOKENS,
-    PERTURB,
-    PUSHBACK,
-    REPEAT,
-    STATED_ONLY,
-    may_abstain_text,
-)
+from eval_factory.core.safe_files import write_atomic
+from eval_factory.endpoint.media import PLACE
+from eval_factory.helm import names
+from eval_factory.tasks import asked_again as again
+from eval_factory.tasks.rubric_case import ANSWER
 
 
 class SameInput(Input):  # type: ignore[misc]
@@ -66,10 +70,6 @@ class AsItIs(Perturbation):  # type: ignore[misc]
     def __init__(self, name: str) -> None:
         self.name = name
 
-    @property
-    def description(self) -> PerturbationDescription:
-        return PerturbationDescription(name=self.name)
-
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002 - the id is the seed
         return replace(instance, input=same_input(instance), perturbation=self.description)
 
@@ -78,7 +78,7 @@ class WithOtherWords(AsItIs):
     """The question in the words of a family; one that the family leaves alone is not asked again."""
 
     def __init__(self, family: str) -> None:
-        super().__init__(PERTURB + family)
+        super().__init__(again.PERTURB + family)
         self._family = family
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
@@ -93,12 +93,12 @@ class MayAbstain(AsItIs):
     """The question with "I do not know" as one more option, or among what may be answered."""
 
     def __init__(self, cost_of_wrong: float, *, has_options: bool) -> None:
-        super().__init__(ABSTAIN)
-        self._said, self._has_options = may_abstain_text(cost_of_wrong), has_options
+        super().__init__(again.ABSTAIN)
+        self._said, self._has_options = again.may_abstain_text(cost_of_wrong), has_options
 
     def apply(self, instance: Instance, seed: int | None = None) -> Instance:  # noqa: ARG002
         asked = _with_text(instance.input, lambda text: f"{text.rstrip()}\n{self._said}")
-        more = [Reference(Output(text=ABSTENTION), tags=[])] if self._has_options else []
+        more = [Reference(Output(text=again.ABSTENTION), tags=[])] if self._has_options else []
         references = [*instance.references, *more]
         return replace(instance, input=asked, references=references, perturbation=self.description)
 
@@ -117,72 +117,261 @@ def _with_text(asked: Input, change: Callable[[str], str | None]) -> Input | Non
     return None if text is None else Input(messages=turns, multimedia_content=asked.multimedia_content)
 
 
-def _spec(kind: type, **args: Any) -> PerturbationSpec:
+def spec_of(kind: type, **args: Any) -> PerturbationSpec:
     return PerturbationSpec(class_name=f"{kind.__module__}.{kind.__qualname__}", args=args)
 
 
 def _with_confidence(adapter: AdapterSpec) -> AdapterSpec:
     """Asks for answer and confidence in one. Raises ValueError: HELM's adapter for chats sends no instructions."""
     if adapter.method == ADAPT_CHAT:
-        raise ValueError(f"extra.confidence: {STATED_ONLY} takes instructions, which this run spec sends none of")
-    instructions = "\n".join(filter(None, (adapter.instructions.strip(), ANSWER_WITH_CONFIDENCE, ""))) + "\n"
-    tokens = adapter.max_tokens + CONFIDENCE_TOKENS
+        raise ValueError(f"extra.confidence: {again.STATED_ONLY} takes instructions, which this run spec sends none of")
+    instructions = "\n".join(filter(None, (adapter.instructions.strip(), again.ANSWER_WITH_CONFIDENCE, ""))) + "\n"
+    tokens = adapter.max_tokens + again.CONFIDENCE_TOKENS
     return replace(adapter, instructions=instructions, max_tokens=tokens, stop_sequences=[])
 
 
 def _may_abstain(run_spec: RunSpec, cost: str) -> list[PerturbationSpec]:
     has_options = run_spec.adapter_spec.method == ADAPT_MULTIPLE_CHOICE_JOINT
-    return [_spec(MayAbstain, cost_of_wrong=float(cost), has_options=has_options)]
+    return [spec_of(MayAbstain, cost_of_wrong=float(cost), has_options=has_options)]
 
 
-_SPECS: dict[str, Callable[[RunSpec, str], list[PerturbationSpec]]] = {
-    "repeats": lambda _run_spec, times: [_spec(AsItIs, name=f"{REPEAT}{n}") for n in range(2, int(times) + 1)],
-    "perturb": lambda _run_spec, names: [_spec(WithOtherWords, family=name) for name in names.split("+")],
-    "pushback": lambda _run_spec, turns: [_spec(AsItIs, name=f"{PUSHBACK}{n + 1}") for n in range(int(turns))],
-    "confidence": lambda _run_spec, _how: [_spec(AsItIs, name=CONFIDENCE)],
-    "cost_of_wrong": _may_abstain,
-    "blind_control": lambda _run_spec, _yes: [_spec(AsItIs, name=BLIND + with_) for with_ in BLIND_WITH],
-}
+def register_expander(option: str, expand: Callable[[RunSpec, str], RunSpec]) -> None:
+    """`option=value` in a run entry."""
 
-
-def _register(key: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]]) -> None:
     class Expander(RunExpander):  # type: ignore[misc]
-        name = key
+        name = option
 
         def __init__(self, value: Any) -> None:
             self._value = str(value)
 
         def expand(self, run_spec: RunSpec) -> list[RunSpec]:
-            if self._value == STATED_ONLY:
-                return [replace(run_spec, adapter_spec=_with_confidence(run_spec.adapter_spec))]
-            return [with_more_askings(run_spec, specs(run_spec, self._value))]
+            return [expand(run_spec, self._value)]
 
-    RUN_EXPANDERS[key] = Expander
+    RUN_EXPANDERS[option] = Expander
 
 
-for _key, _specs in _SPECS.items():
-    _register(_key, _specs)
-
-
-class MoreMetricsRunExpander(RunExpander):  # type: ignore[misc]
+def _with_more_metrics(run_spec: RunSpec, value: str) -> RunSpec:
     """`more_metrics=rouge_l+f1_score`: what HELM computes of any answer, beside a run's own metrics.
 
     Without those that the run has: a score comes once.
     """
-
-    name = "more_metrics"
-
-    def __init__(self, value: str) -> None:
-        self._names = value.split("+")
-
-    def expand(self, run_spec: RunSpec) -> list[RunSpec]:
-        if "multiple_choice" in run_spec.adapter_spec.method:  # f1_score of what names no option is an error of HELM's
-            raise ValueError(f"extra.metrics: {run_spec.name} has options")
-        own = run_spec.metric_specs
-        known = {name for one in own for name in one.args.get("names", ())}
-        known |= {"rouge_l" for one in own if one.class_name.endswith(".SummarizationMetric")}
-        new = [name for name in self._names if name not in known]
-        return [replace(run_spec, metric_specs=[*own, *(get_basic_generation_metric_specs(new) if new else ())])]
+    if "multiple_choice" in run_spec.adapter_spec.method:  # f1_score of what names no option is an error of HELM's
+        raise ValueError(f"extra.metrics: {run_spec.name} has options")
+    own = run_spec.metric_specs
+    known = {name for one in own for name in one.args.get("names", ())}
+    known |= {"rouge_l" for one in own if one.class_name.endswith(".SummarizationMetric")}
+    new = [name for name in value.split("+") if name not in known]
+    return replace(run_spec, metric_specs=[*own, *(get_basic_generation_metric_specs(new) if new else ())])
 
 
-RUN_EXPANDERS[MoreMetricsRunExpander.name] = MoreMetricsRunExpander
+def _asked_for_confidence(run_spec: RunSpec, how: str) -> RunSpec:
+    if how == again.STATED_ONLY:
+        return replace(run_spec, adapter_spec=_with_confidence(run_spec.adapter_spec))
+    return with_more_askings(run_spec, [spec_of(AsItIs, name=again.CONFIDENCE)])
+
+
+def _register_askings(option: str, specs: Callable[[RunSpec, str], list[PerturbationSpec]]) -> None:
+    register_expander(option, lambda run_spec, value: with_more_askings(run_spec, specs(run_spec, value)))
+
+
+register_expander("more_metrics", _with_more_metrics)
+register_expander("confidence", _asked_for_confidence)
+_register_askings("cost_of_wrong", _may_abstain)
+_register_askings("repeats", lambda _, n: [spec_of(AsItIs, name=f"{again.REPEAT}{at}") for at in range(2, int(n) + 1)])
+_register_askings("perturb", lambda _, names: [spec_of(WithOtherWords, family=name) for name in names.split("+")])
+_register_askings("pushback", lambda _, n: [spec_of(AsItIs, name=f"{again.PUSHBACK}{at + 1}") for at in range(int(n))])
+_register_askings("blind_control", lambda *_: [spec_of(AsItIs, name=again.BLIND + one) for one in again.BLIND_WITH])
+
+
+GREY = 128
+NO_ANSWER = "(no answer)"  # what stands for an empty answer: many endpoints refuse an empty turn
+
+_Key = tuple[str, int, str]  # (instance, trial, name of the asking); its name is empty where the question is as it is
+
+
+def answer_in_data(state: RequestState) -> str | None:
+    found: str | None = (state.instance.extra_data or {}).get(ANSWER)
+    return found
+
+
+def answered(text: str) -> RequestResult:
+    """As if a model had said it."""
+    output = GeneratedOutput(text, 0, [], finish_reason={"reason": "stop"})
+    return RequestResult(True, [], [output], cached=True, request_time=0)
+
+
+class AskingWhatFollows:
+    """Wraps HELM's executor; a run that asks nothing again goes through it as it is.
+
+    Where the data hold all answers, nobody is asked.
+    """
+
+    def __init__(self, inner: Any, output_path: Path) -> None:
+        self._inner, self.execution_spec = inner, inner.execution_spec
+        self._output_path = output_path
+
+    def execute(self, scenario_state: ScenarioState) -> ScenarioState:
+        there = [(one, answer_in_data(one)) for one in scenario_state.request_states]
+        done = [replace(one, result=answered(text)) for one, text in there if text is not None]
+        if len(done) == len(there):
+            return replace(scenario_state, request_states=done)
+        if any(state.instance.input.multimedia_content for state in scenario_state.request_states):
+            states = [sent_with_text(state) for state in scenario_state.request_states]
+            scenario_state = replace(scenario_state, request_states=states)
+        if again.ANSWER_WITH_CONFIDENCE in scenario_state.adapter_spec.instructions:
+            state = self._inner.execute(scenario_state)
+            file = self._output_path / names.CONFIDENCE_FILE
+            write_replies(file, state.request_states, lambda text: again.parted(text)[1])
+            return replace(state, request_states=[with_answer_alone(one) for one in state.request_states])
+        if not any(again.is_asked_again(_name(state)) for state in scenario_state.request_states):
+            return self._inner.execute(scenario_state)
+        by_depth: dict[int, list[RequestState]] = defaultdict(list)
+        for state in scenario_state.request_states:
+            by_depth[_depth(state)].append(state)
+        blindfold, by_key = Blindfold(scenario_state.request_states, self._output_path), dict[_Key, RequestState]()
+        for depth, states in sorted(by_depth.items()):
+            asked = [_following(state, by_key) if depth else blindfold.on(_repeated(state)) for state in states]
+            by_key.update((_key(one), one) for one in self._answered(scenario_state, asked))
+        in_order = [by_key[_key(state)] for state in scenario_state.request_states]
+        stated = [one for one in in_order if _name(one) == again.CONFIDENCE]
+        if stated:
+            write_replies(self._output_path / names.CONFIDENCE_FILE, stated)
+        return replace(scenario_state, request_states=[one for one in in_order if _name(one) != again.CONFIDENCE])
+
+    def _answered(self, scenario_state: ScenarioState, states: list[RequestState]) -> Iterator[RequestState]:
+        """Those that have a result already are not asked."""
+        yield from (one for one in states if one.result is not None)
+        to_ask = [one for one in states if one.result is None]
+        if to_ask:
+            yield from self._inner.execute(replace(scenario_state, request_states=to_ask)).request_states
+
+
+def sent_with_text(state: RequestState) -> RequestState:
+    """With the pictures that stand beside an instance's text: HELM's adapters for text leave them out."""
+    pictures, request = state.instance.input.multimedia_content, state.request
+    text = "".join((request.prompt, *(one["content"] for one in request.messages or ())))
+    is_ready = pictures is None or request.multimodal_prompt is not None or PLACE not in text
+    return state if is_ready else replace(state, request=replace(request, multimodal_prompt=pictures))
+
+
+def write_replies(file: Path, states: Iterable[RequestState], reply_in: Callable[[str], str | None] = str) -> None:
+    """A reply (what `reply_in` finds in an answer) is null where there is none; `error` says why, where one may
+    come."""
+    lines = []
+    for one in states:
+        answer = one.result.completions[0].text if one.result and one.result.success else None
+        said = None if answer is None else reply_in(answer)
+        error = one.result.error if one.result and not one.result.success else None
+        lines.append({"instance": one.instance.id, "trial": one.train_trial_index, "reply": said, "error": error})
+    write_atomic(file, json.dumps(lines) + "\n")
+
+
+def with_answer_alone(state: RequestState) -> RequestState:
+    if state.result is None or not state.result.success:
+        return state
+    alone = [replace(one, text=again.parted(one.text)[0]) for one in state.result.completions]
+    return replace(state, result=replace(state.result, completions=alone))
+
+
+def _name(state: RequestState) -> str:
+    return state.instance.perturbation.name if state.instance.perturbation else ""
+
+
+def _key(state: RequestState) -> _Key:
+    return str(state.instance.id), state.train_trial_index, _name(state)
+
+
+def _depth(state: RequestState) -> int:
+    return 1 if _name(state) == again.CONFIDENCE else again.turn_of(_name(state))
+
+
+def _repeated(state: RequestState) -> RequestState:
+    """Another draw has an answer of its own: `random` is a part of its key, and goes to no endpoint."""
+    if not _name(state).startswith(again.REPEAT):
+        return state
+    marks = [mark for mark in (state.request.random, _name(state)) if mark]
+    return replace(state, request=replace(state.request, random=" ".join(marks)))
+
+
+def _following(state: RequestState, done: Mapping[_Key, RequestState]) -> RequestState:
+    """The request with the answer before it; where that one failed or was withheld, its result."""
+    turn = again.turn_of(_name(state))
+    instance, trial, _ = _key(state)
+    before = done[instance, trial, f"{again.PUSHBACK}{turn - 1}" if turn > 1 else ""]
+    if before.result is None or not before.result.success:
+        return replace(state, result=before.result)
+    said, asked = before.result.completions[0].text, before.request
+    new = again.pushback_text(instance, turn) if turn else again.ASK_CONFIDENCE
+    earlier = asked.messages or [{"role": "user", "content": asked.prompt}]
+    turns = [{"role": "assistant", "content": said.strip() or NO_ANSWER}, {"role": "user", "content": new}]
+    text = f"{asked.prompt}{said}\n\n{new}\n"  # what an endpoint for completions gets
+    request = replace(asked, messages=[*earlier, *turns], prompt=text)
+    if not turn:
+        request = replace(request, max_tokens=max(asked.max_tokens, again.CONFIDENCE_TOKENS), stop_sequences=[])
+    return replace(state, request=request)
+
+
+class Blindfold:
+    """Replaces the pictures of questions: by grey ones of their size, or by those of another question.
+
+    A model that answers as well then did not need the pictures.
+    """
+
+    def __init__(self, states: Sequence[RequestState], output_path: Path) -> None:
+        """`states`: of all questions; the pictures of those that are asked as they are change places."""
+        self._folder = output_path / names.SCENARIOS_FOLDER / "blind_control"
+        plain = [one for one in states if one.instance.perturbation is None] if any(map(_is_blind, states)) else []
+        own = {str(one.instance.id): _pictures(one) for one in plain}
+        contents = {name: _contents(pictures) for name, pictures in own.items()}
+        drawn = sorted(filter(own.get, own), key=lambda name: sha256(name.encode()).digest())
+        self._others: dict[str, list[MediaObject]] = {}
+        for at, name in enumerate(drawn):
+            following = (drawn[(at + step) % len(drawn)] for step in range(1, len(drawn)))
+            others = (own[one] for one in following if contents[one].isdisjoint(contents[name]))
+            self._others[name] = next(others, [])
+
+    def on(self, state: RequestState) -> RequestState:
+        """The request with other pictures; as it is where it has none, or no question has another one."""
+        prompt = state.request.multimodal_prompt
+        if not _is_blind(state) or prompt is None:
+            return state
+        others = cycle(self._others.get(str(state.instance.id), ()))
+        is_blank = _name(state) == again.BLIND + again.BLANK
+        changed = [
+            one if not _is_picture(one) else self._blank(one) if is_blank else next(others, one)
+            for one in prompt.media_objects
+        ]
+        return replace(state, request=replace(state.request, multimodal_prompt=MultimediaObject(changed)))
+
+    def _blank(self, picture: MediaObject) -> MediaObject:
+        from PIL import Image  # few runs have pictures
+
+        try:
+            with Image.open(str(picture.location)) as opened:
+                size = opened.size
+        except OSError:  # a broken file fails its request in either form
+            return picture
+        file = self._folder / f"blank_{size[0]}x{size[1]}.png"
+        if not file.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            Image.new("L", size, GREY).save(file)
+        return MediaObject(content_type="image/png", location=str(file))
+
+
+def _is_blind(state: RequestState) -> bool:
+    return _name(state).startswith(again.BLIND)
+
+
+def _pictures(state: RequestState) -> list[MediaObject]:
+    prompt = state.request.multimodal_prompt
+    return [one for one in prompt.media_objects if _is_picture(one)] if prompt else []
+
+
+def _is_picture(one: MediaObject) -> bool:
+    return bool(one.is_type("image") and one.location)
+
+
+def _contents(pictures: Sequence[MediaObject]) -> set[bytes]:
+    """Questions may share a picture, under another name too."""
+    files = [Path(str(one.location)) for one in pictures]
+    return {sha256(file.read_bytes()).digest() for file in files if file.is_file()}

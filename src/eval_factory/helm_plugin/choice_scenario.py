@@ -10,28 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from helm.benchmark.adaptation.adapter_spec import (
-    ADAPT_GENERATION_MULTIMODAL,
-    ADAPT_MULTIPLE_CHOICE_JOINT,
-    ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL,
-    AdapterSpec,
-)
+from helm.benchmark.adaptation import adapter_spec as adapters
+from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.common_adapter_specs import get_multiple_choice_adapter_spec
 from helm.benchmark.metrics.common_metric_specs import get_basic_metric_specs, get_exact_match_metric_specs
-from helm.benchmark.run_expander import RUN_EXPANDERS, RunExpander
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios.scenario import (
-    CORRECT_TAG,
-    TEST_SPLIT,
-    Input,
-    Instance,
-    Output,
-    Reference,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios import scenario as helms
 from helm.common.media_object import MediaObject, MultimediaObject
 
+from eval_factory.helm_plugin.asked_again import register_expander
 from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
 from eval_factory.tasks.choice_question import ChoiceQuestion
 from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, read_choice_file
@@ -44,7 +31,7 @@ FIRST_LINE = r"\A(.*?)[^\S\n]*(?:\n|\Z)"
 """HELM's adapter of choices beside pictures sends no stop sequence: the label is what stands before a line break."""
 
 
-class ChoiceScenario(Scenario):  # type: ignore[misc]
+class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
     """The questions of a published set."""
 
     tags = ("question_answering", "biomedical", "multiple_choice")
@@ -56,9 +43,9 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         self.name, self.description = name, f"Published questions ({name})"
         self._published, self._tier, self._own = published, tier, data_path
 
-    def get_instances(self, output_path: str) -> list[Instance]:
+    def get_instances(self, output_path: str) -> list[helms.Instance]:
         form, _, part = self._published.partition(":")
-        pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[Instance]()
+        pattern, pictures, instances = FORMS[form].files, Path(output_path) / PICTURES, list[helms.Instance]()
         files = downloaded(output_path, self.name, part) if self._own is None else [Path(self._own)]
         if pattern:  # other files lie beside them
             files = sorted(Path(self._own or output_path).glob(pattern))
@@ -70,46 +57,37 @@ class ChoiceScenario(Scenario):  # type: ignore[misc]
         return instances
 
 
-def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> Instance:
+def _instance(question: ChoiceQuestion, of_file: str, pictures: Path) -> helms.Instance:
     references = [
-        Reference(Output(text=text), tags=[CORRECT_TAG] if number == question.right else [])
+        helms.Reference(helms.Output(text=text), tags=[helms.CORRECT_TAG] if number == question.right else [])
         for number, text in enumerate(question.choices)
     ]
-    asked = Input(text=question.question)
+    asked = helms.Input(text=question.question)
     if question.pictures:
         files = [pictures / name for name in question.pictures]
         shown = [MediaObject(content_type=f"image/{file.suffix[1:]}", location=str(file)) for file in files]
         text = MediaObject(content_type="text/plain", text=question.question)
-        asked = Input(multimedia_content=MultimediaObject([*shown, text]))
-    return Instance(
-        input=asked,
-        references=references,
-        split=TEST_SPLIT,
-        id=f"{of_file}{question.id}",
-        extra_data=question.extra_data(),
-    )
+        asked = helms.Input(multimedia_content=MultimediaObject([*shown, text]))
+    name, extra = f"{of_file}{question.id}", question.extra_data()
+    return helms.Instance(asked, references, helms.TEST_SPLIT, id=name, extra_data=extra)
 
 
-def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> ScenarioSpec:
+def _scenario(name: str, published: str, data_path: str | None, tier: str = EVERY_TIER) -> helms.ScenarioSpec:
     args = {"name": name, "published": published, "tier": tier, "data_path": data_path}
-    return ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
+    return helms.ScenarioSpec(class_name=f"{__name__}.{ChoiceScenario.__name__}", args=args)
 
 
 _CHOICES = get_multiple_choice_adapter_spec(
-    method=ADAPT_MULTIPLE_CHOICE_JOINT,
-    instructions=INSTRUCTIONS,
-    input_noun="Question",
-    output_noun="Answer",
-    max_tokens=5,
-    max_train_instances=0,
-)
+    method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT, instructions=INSTRUCTIONS, input_noun="Question", output_noun="Answer",
+    max_tokens=5, max_train_instances=0,
+)  # fmt: skip
 _CHOICES_BESIDE_PICTURES = replace(
-    _CHOICES, method=ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL, output_mapping_pattern=FIRST_LINE
+    _CHOICES, method=adapters.ADAPT_MULTIPLE_CHOICE_JOINT_MULTIMODAL, output_mapping_pattern=FIRST_LINE
 )
 
 
 def _short_answers(language: str) -> AdapterSpec:
-    return replace(plain_adapter(ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language])
+    return replace(plain_adapter(adapters.ADAPT_GENERATION_MULTIMODAL, 20), instructions=SHORT_ANSWER[language])
 
 
 _OF_SHORT_ANSWERS = (
@@ -118,7 +96,7 @@ _OF_SHORT_ANSWERS = (
 
 
 def _run_spec(
-    run_name: str, scenario: ScenarioSpec, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
+    run_name: str, scenario: helms.ScenarioSpec, adapter: AdapterSpec = _CHOICES, metrics: Sequence[str] | None = None
 ) -> RunSpec:
     return RunSpec(
         name=run_name,
@@ -163,19 +141,12 @@ def slake(language: str = "en", data_path: str | None = None) -> RunSpec:
     return _run_spec(f"slake:language={language}", scenario, _short_answers(language), _OF_SHORT_ANSWERS)
 
 
-class OwnPicturesRunExpander(RunExpander):  # type: ignore[misc]
+def _with_own_pictures(run_spec: RunSpec, folder: str) -> RunSpec:
     """`own_pictures=FOLDER`: vqa_rad over its published Parquet files, with the pictures' own bytes.
 
     HELM's scenario saves each as JPEG and ends at one that cannot be: transparent, with a palette, of 16 bits.
     """
-
-    name = "own_pictures"
-
-    def __init__(self, value: str) -> None:
-        self._folder = value
-
-    def expand(self, run_spec: RunSpec) -> list[RunSpec]:
-        return [replace(run_spec, scenario_spec=_scenario(run_spec.groups[0], "path_vqa", self._folder))]
+    return replace(run_spec, scenario_spec=_scenario(run_spec.groups[0], "path_vqa", folder))
 
 
-RUN_EXPANDERS[OwnPicturesRunExpander.name] = OwnPicturesRunExpander
+register_expander("own_pictures", _with_own_pictures)

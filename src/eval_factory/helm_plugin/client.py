@@ -309,14 +309,9 @@ class Endpoint:
     def _result(self, request: Request, reply: _Reply) -> RequestResult:
         if any(choice.finish_reason == openai_api.FILTERED for choice in reply.completion.choices):
             return failure(openai_api.FILTERED_MESSAGE)
-        return RequestResult(
-            success=True,
-            cached=reply.cached,
-            request_time=reply.latency_s,
-            request_datetime=int(reply.created),
-            completions=[self._completion(request, choice) for choice in reply.completion.choices],
-            embedding=[],
-        )
+        completions = [self._completion(request, choice) for choice in reply.completion.choices]
+        took, at = reply.latency_s, int(reply.created)
+        return RequestResult(True, [], completions, cached=reply.cached, request_time=took, request_datetime=at)
 
     def _completion(self, request: Request, choice: openai_api.Choice) -> GeneratedOutput:
         if self._settings.endpoint_type == openai_api.IMAGES:  # as HELM's own client for pictures gives them
@@ -355,14 +350,8 @@ def _say(line: str) -> None:
 
 def failure(message: str) -> RequestResult:
     """A request that failed for good, as HELM has it."""
-    return RequestResult(
-        success=False,
-        cached=False,
-        error=message,
-        completions=[],
-        embedding=[],
-        error_flags=ErrorFlags(is_retriable=False, is_fatal=False),
-    )
+    flags = ErrorFlags(is_retriable=False, is_fatal=False)
+    return RequestResult(False, [], [], cached=False, error=message, error_flags=flags)
 
 
 @cache

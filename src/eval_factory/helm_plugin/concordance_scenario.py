@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import ADAPT_GENERATION, AdapterSpec
+from helm.benchmark.adaptation.adapter_spec import ADAPT_GENERATION
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.metrics.metric import Metric, MetricSpec
 from helm.benchmark.metrics.metric_name import MetricName
-from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 from helm.benchmark.run_spec import RunSpec, run_spec_function
 from helm.benchmark.scenarios.scenario import TEST_SPLIT, Input, Instance, Scenario, ScenarioSpec
@@ -61,28 +61,20 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
 class ConcordanceMetric(Metric):  # type: ignore[misc]
     """The experts' share, and whether any of them chose the rating."""
 
-    def evaluate_generation(
-        self,
-        adapter_spec: AdapterSpec,  # noqa: ARG002 - HELM's interface
-        request_state: RequestState,
-        metric_service: MetricService,  # noqa: ARG002
-        eval_cache_path: str,  # noqa: ARG002
-    ) -> list[Stat]:
-        answer = request_state.result.completions[0].text if request_state.result else ""
-        found = credit((request_state.instance.extra_data or {})[EXPERTS], answer)
-        return [
-            Stat(MetricName(name)).add(value) for name, value in zip(METRICS, (found, float(found > 0)), strict=True)
-        ]
+    def evaluate_generation(self, _adapter: Any, state: RequestState, *_: Any) -> list[Stat]:
+        answer = state.result.completions[0].text if state.result else ""
+        found = credit((state.instance.extra_data or {})[EXPERTS], answer)
+        values = zip(METRICS, (found, float(found > 0)), strict=True)
+        return [Stat(MetricName(name)).add(value) for name, value in values]
 
 
 @run_spec_function(ConcordanceScenario.name)  # type: ignore[untyped-decorator]
 def script_concordance(data_path: str) -> RunSpec:
     """Script concordance, from the user's file."""
+    scenario = ScenarioSpec(class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path})
     return RunSpec(
         name=ConcordanceScenario.name,
-        scenario_spec=ScenarioSpec(
-            class_name=f"{__name__}.{ConcordanceScenario.__name__}", args={"data_path": data_path}
-        ),
+        scenario_spec=scenario,
         adapter_spec=plain_adapter(ADAPT_GENERATION, _MAX_TOKENS),
         metric_specs=[MetricSpec(class_name=f"{__name__}.{ConcordanceMetric.__name__}", args={})],
         groups=[ConcordanceScenario.name],

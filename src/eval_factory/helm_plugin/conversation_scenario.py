@@ -13,16 +13,7 @@ from pathlib import Path
 
 from helm.benchmark.adaptation.adapter_spec import ADAPT_CHAT, AdapterSpec
 from helm.benchmark.run_spec import RunSpec, run_spec_function
-from helm.benchmark.scenarios.scenario import (
-    CORRECT_TAG,
-    TEST_SPLIT,
-    Input,
-    Instance,
-    Output,
-    Reference,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios import scenario as helms
 from helm.common import general
 from helm.common.media_object import MediaObject, MultimediaObject
 
@@ -45,14 +36,14 @@ def plain_adapter(method: str, max_tokens: int) -> AdapterSpec:
     )  # fmt: skip
 
 
-def input_of(messages: Sequence[Mapping[str, str]]) -> Input:
+def input_of(messages: Sequence[Mapping[str, str]]) -> helms.Input:
     """The turns, and one text of them for what reads no turns."""
-    return Input(text=conversation_text(messages), messages=[dict(one) for one in messages])
+    return helms.Input(text=conversation_text(messages), messages=[dict(one) for one in messages])
 
 
-def right_replies(answer: str | None) -> list[Reference]:
+def right_replies(answer: str | None) -> list[helms.Reference]:
     """Empty where nothing is known to be right."""
-    return [] if answer is None else [Reference(Output(text=answer), tags=[CORRECT_TAG])]
+    return [] if answer is None else [helms.Reference(helms.Output(text=answer), tags=[helms.CORRECT_TAG])]
 
 
 def refuse(file: Path, problems: Sequence[str]) -> None:
@@ -68,14 +59,12 @@ def downloaded(output_path: str, task: str, part: str = "") -> list[Path]:
         part: which of them, where the table of sources tells them apart (`when`).
     """
     table = packaged("data/sources.yml")
-    files = []
-    for one in table["tasks"][task]["files"]:
-        if one.get("when", part) == part:
-            files.append(Path(output_path) / one["path"])
-            files[-1].parent.mkdir(parents=True, exist_ok=True)
-            url = one["url"].format_map(table["origins"])
-            general.ensure_file_downloaded(source_url=url, target_path=str(files[-1]))
-    return files
+    wanted = [one for one in table["tasks"][task]["files"] if one.get("when", part) == part]
+    files = {Path(output_path) / one["path"]: one["url"].format_map(table["origins"]) for one in wanted}
+    for file, url in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        general.ensure_file_downloaded(source_url=url, target_path=str(file))
+    return list(files)
 
 
 @cache
@@ -86,7 +75,7 @@ def folder_of_names(output_path: str) -> Path | None:
     return Path(own["pictures_beside"]).parent if "pictures_beside" in own else None
 
 
-def with_pictures(asked: Input, pictures: Sequence[str], output_path: str) -> Input:
+def with_pictures(asked: helms.Input, pictures: Sequence[str], output_path: str) -> helms.Input:
     """With copies, so that the folder can be moved, under names of their content: their own may be a patient's."""
     copies, folder = list[MediaObject](), folder_of_names(output_path)
     for file in [] if folder is None else [picture_file(folder, name) for name in pictures]:
@@ -99,7 +88,7 @@ def with_pictures(asked: Input, pictures: Sequence[str], output_path: str) -> In
     return replace(asked, multimedia_content=MultimediaObject(copies)) if copies else asked
 
 
-class ConversationScenario(Scenario):  # type: ignore[misc]
+class ConversationScenario(helms.Scenario):  # type: ignore[misc]
     """Conversations, each with the right answer where its file says it."""
 
     tags = ("biomedical",)
@@ -108,22 +97,16 @@ class ConversationScenario(Scenario):  # type: ignore[misc]
         super().__init__()
         self.name, self.description, self._file = name, description, Path(dataset_file)
 
-    def get_instances(self, output_path: str) -> list[Instance]:
+    def get_instances(self, output_path: str) -> list[helms.Instance]:
         read = read_conversations(self._file)
         refuse(self._file, read.problems)
-        return [
-            Instance(
-                input=with_pictures(input_of(row.messages), row.pictures, output_path),
-                references=[
-                    *right_replies(row.correct),
-                    *(Reference(Output(text=answer), tags=[]) for answer in row.incorrect),
-                ],
-                split=TEST_SPLIT,
-                id=row.id,
-                extra_data=dict(row.others) or None,
-            )
-            for row in read.rows
-        ]
+        instances = []
+        for row in read.rows:
+            asked = with_pictures(input_of(row.messages), row.pictures, output_path)
+            wrong = [helms.Reference(helms.Output(text=answer), tags=[]) for answer in row.incorrect]
+            references, extra = [*right_replies(row.correct), *wrong], dict(row.others) or None
+            instances.append(helms.Instance(asked, references, helms.TEST_SPLIT, id=row.id, extra_data=extra))
+        return instances
 
 
 @run_spec_function(CONVERSATION_RUN_SPEC)  # type: ignore[untyped-decorator]
@@ -135,7 +118,7 @@ def conversations(config_path: str) -> RunSpec:
     scenario = {"name": own.name, "description": own.description, "dataset_file": own.dataset_file}
     return RunSpec(
         name=own.name,
-        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario),
+        scenario_spec=helms.ScenarioSpec(class_name=f"{__name__}.{ConversationScenario.__name__}", args=scenario),
         adapter_spec=plain_adapter(ADAPT_CHAT, own.max_tokens),
         annotators=own.get_annotator_specs(),
         metric_specs=own.get_metric_specs(),

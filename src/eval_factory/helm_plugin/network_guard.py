@@ -30,8 +30,7 @@ class BlockedConnectionError(ConnectionError):
     """Something in helm-run wanted a host that is not an endpoint's."""
 
 
-def _shown(address: tuple[str, int | None]) -> str:
-    host, port = address
+def _shown(host: str, port: int | None = None) -> str:
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
 
@@ -72,7 +71,7 @@ class NetworkGuard:
         elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
             host = host_of(arguments[0])
             if not self._is_known(host) and _address(host) is None:  # an address in digits needs no look-up
-                self._refuse((host, None))
+                self._refuse(host)
         elif event == "socket.gethostbyaddr":
             self._check_asked_back(arguments[0])
         elif event == "socket.getnameinfo":
@@ -87,14 +86,14 @@ class NetworkGuard:
             return  # a socket of this machine's own, or one that is connected already
         host, port = host_of(address[0]), address[1]
         if port not in self._ports.get(host, ()) and port not in self._learned.get(host, ()):
-            self._refuse((host, port))
+            self._refuse(host, port)
 
     def _check_asked_back(self, name: object) -> None:
         """For the name of an address a name server is asked, and so learns the address."""
         host = host_of(name)
         address = _address(host)
         if not self._is_known(host) and host not in self._learned and (address is None or not address.is_loopback):
-            self._refuse((host, None))
+            self._refuse(host)
 
     def _is_known(self, host: str) -> bool:
         return host in ("", self._own_name) or host in self._ports
@@ -102,14 +101,15 @@ class NetworkGuard:
     def _check_family(self, family: int) -> None:
         if family not in _FAMILIES:
             name = next((known.name for known in socket.AddressFamily if known == family), family)
-            self._refuse((f"a socket of the family {name}", None))
+            self._refuse(f"a socket of the family {name}")
 
-    def _refuse(self, address: tuple[str, int | None]) -> None:
-        self.blocked.append(_shown(address))
-        self.report(_shown(address))
-        allowed = ", ".join(_shown((host, port)) for host, ports in list(self._ports.items()) for port in sorted(ports))
+    def _refuse(self, host: str, port: int | None = None) -> None:
+        wanted = _shown(host, port)
+        self.blocked.append(wanted)
+        self.report(wanted)
+        allowed = ", ".join(_shown(host, port) for host, ports in list(self._ports.items()) for port in sorted(ports))
         raise BlockedConnectionError(
-            f"offline: {_shown(address)} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
+            f"offline: {wanted} may not be contacted (only {allowed or 'nothing'}); the data have to be here"
         )
 
 

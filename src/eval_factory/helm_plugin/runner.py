@@ -1,6 +1,10 @@
 """The runner that helm-run loads by class name: HELM's own, which reports its phases and leaves prompts out of logs.
 
 A second one makes the requests of a run and sends none: HELM's `--dry-run` would have to download a tokenizer.
+
+One answer that HELM cannot score costs its instance, not the run. HELM gives up the run where a metric raises (`int()`
+of more than 4,300 digits), and every later run too, because answers are cached. Here such an instance gets what HELM
+gives to one whose request failed: an empty completion, and the reason (`Unscorable`).
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ import json
 import logging
 import os
 import re
+import sqlite3
 import sys
+import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +26,16 @@ from typing import Any
 
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.adaptation.scenario_state import ScenarioState
+from helm.benchmark.annotation_executor import AnnotationExecutorError
 from helm.benchmark.model_deployment_registry import get_model_deployment
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
 from helm.common.object_spec import get_class_by_name
-from helm.common.request import Request
+from helm.common.request import GeneratedOutput, Request
+from helm.proxy.retry import NonRetriableException
 
 from eval_factory.core import logs
-from eval_factory.core.errors import PrerequisiteError
+from eval_factory.core.errors import EvalFactoryError, PrerequisiteError
 from eval_factory.core.foreign_text import MAX_LOG_LINE, one_line
 from eval_factory.core.helm_run_settings import HelmRunSettings
 from eval_factory.core.results import MODEL_ROLE
@@ -36,15 +44,13 @@ from eval_factory.endpoint import media
 from eval_factory.helm import names
 from eval_factory.helm.trivial_answers import PADDED_ANSWER, PADDED_QUESTIONS
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.client import EndpointStopped
-from eval_factory.helm_plugin.follow_ups import AskingWhatFollows, answer_in_data, answered, sent_with_text
-from eval_factory.helm_plugin.patches import patch_registry, pinned_downloads
+from eval_factory.helm_plugin.asked_again import AskingWhatFollows, answer_in_data, answered, sent_with_text
+from eval_factory.helm_plugin.client import EndpointStopped, failure
+from eval_factory.helm_plugin.patches import patch_registry, scenarios
 from eval_factory.helm_plugin.patches.patch_registry import Stage
-from eval_factory.helm_plugin.patches.pinned_downloads import DownloadError
 from eval_factory.helm_plugin.rubric.criterion_judge import requests_to_each, requests_to_judges
 from eval_factory.helm_plugin.score_trivial_answers import score_trivial_answers
-from eval_factory.helm_plugin.session import run_record, session_for
-from eval_factory.helm_plugin.unscorable_answers import Unscorable
+from eval_factory.helm_plugin.session import judging, raised_at, run_record, session_for
 
 _METHODS_WITH_LOG_PROBABILITIES = ("language_modeling", "multiple_choice_separate", "ranking_binary")
 _NOT_IN_A_FILE_NAME = re.compile(r"[^\w.,=+@-]")
@@ -156,8 +162,8 @@ class EvalRunner(Runner):  # type: ignore[misc]
         if not state.request_states:
             raise NoInstancesError("HELM's scenario found no instances in its data: is the path to them right?")
         file = Path(self.output_path).absolute() / names.RUN_RECORD_FILE
-        pinned_downloads.refuse_old_media(file, media_files(one.request for one in state.request_states))
-        run_record.note(datasets=pinned_downloads.loaded_datasets())
+        scenarios.refuse_old_media(file, media_files(one.request for one in state.request_states))
+        run_record.note(datasets=scenarios.loaded_datasets())
         run_record.write_to(file)
         asked = sum(answer_in_data(one) is None for one in state.request_states)
         self._session.expect(MODEL_ROLE, asked)
@@ -240,7 +246,7 @@ class _Reporting:
 def safe_message(error: Exception, redactor: Redactor) -> str:
     """What went wrong, by the innermost cause, without a prompt: HELM appends the request to some messages."""
     cause = _innermost(error)
-    if isinstance(cause, DownloadError):
+    if isinstance(cause, scenarios.DownloadError):
         return f"{type(cause).__name__}: {one_line(redactor.text(str(cause)), MAX_LOG_LINE)}"
     text = redactor.text(_PROMPT_IN_MESSAGE.sub("", str(cause)).strip())
     return f"{type(cause).__name__}: {one_line(text, 300)}"
@@ -252,10 +258,15 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def _cause_of_kind(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
-    while error is not None and not isinstance(error, kind):
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error itself, and what it was raised for."""
+    while error is not None:
+        yield error
         error = error.__cause__ or error.__context__
-    return error
+
+
+def _cause_of_kind(error: BaseException, kind: type[BaseException]) -> BaseException | None:
+    return next((cause for cause in _causes(error) if isinstance(cause, kind)), None)
 
 
 class _Measured(Exception):
@@ -299,3 +310,166 @@ def prompt_bytes(request: Any) -> int:
     shown = request.prompt or (request.multimodal_prompt.text if request.multimodal_prompt else "")
     texts = [str(turn.get("content", "")) for turn in request.messages or []] or [shown]
     return sum(len(text.encode("utf-8", "replace")) for text in texts)
+
+
+_ONE_IN = 2
+"""The run fails where more than one answer, and more than one answer in two, cannot be scored; or where none can. With
+fewer the result is there: it counts them as failed, says why, and its coverage says whether it may be reported."""
+
+_OF_THE_ENVIRONMENT = (
+    OSError, ImportError, MemoryError, sqlite3.Error, NonRetriableException, EvalFactoryError, NotImplementedError,
+    NameError,
+)  # fmt: skip
+"""What no answer sets off: something is missing, full or stopped."""
+
+_Key = tuple[str | None, int, Any]
+
+
+class Unscorable:
+    """The answers of one run that HELM cannot score. Metrics and annotators run in several threads."""
+
+    def __init__(self, report: Callable[[RequestState, str], None]) -> None:
+        self._report = report
+        self._state: ScenarioState | None = None
+        self._reasons: dict[_Key, str] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Unscorable:
+        """HELM's metrics give up to this one what they cannot score; runs follow each other."""
+        _of_this_run.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _of_this_run.remove(self)
+
+    def watch(self, state: ScenarioState) -> None:
+        """The requests and answers of which HELM writes down what stands here when the metrics are done."""
+        with self._lock:
+            self._state = state
+            for number, asked in enumerate(state.request_states):
+                reason = self._reasons.get(_key_of(asked))
+                if reason is not None:
+                    state.request_states[number] = without_answer(asked, reason)
+
+    def process(self, annotators: list[Any], state: RequestState) -> RequestState:
+        """Replaces HELM's annotation of one answer. A judge's failure is none of the answer's."""
+        annotations: dict[str, Any] = {}
+        for annotator in annotators:
+            try:
+                annotations[annotator.name] = annotator.annotate(state)
+            except Exception as error:
+                if hasattr(annotator, "_auto_client"):
+                    raise AnnotationExecutorError(f"{error} Request: {state.request}") from error
+                state = self.give_up(state, type(annotator).__name__, error)
+                annotations[annotator.name] = annotator.annotate(state)
+        return replace(state, annotations=annotations)
+
+    def give_up(self, state: RequestState, scorer: str, error: Exception) -> RequestState:
+        """The request without its answer, where the error may be the answer's fault.
+
+        Raises:
+            Exception: the error itself, where it is not, or where too many raise.
+        """
+        # NLTK says so of data that are not there; KeyError and IndexError are other kinds of LookupError.
+        if any(isinstance(cause, _OF_THE_ENVIRONMENT) or type(cause) is LookupError for cause in _causes(error)):
+            raise error
+        reason = f"{names.UNSCORABLE}{type(error).__name__} in {scorer} ({raised_at(error)})"
+        key = _key_of(state)
+        with self._lock:
+            new = key not in self._reasons
+            self._reasons.setdefault(key, reason)
+            states = self._state.request_states if self._state else []
+            scored = [asked for asked in states if asked.result and asked.result.success]  # so far, or they may yet be
+            others = sum(_key_of(asked) not in self._reasons for asked in scored)
+            unscorable = len(self._reasons)
+            if not others or unscorable > max(1, (unscorable + others) // _ONE_IN):
+                raise error
+            for number, asked in enumerate(states):
+                if new and _key_of(asked) == key:
+                    states[number] = without_answer(asked, reason)
+        if new:
+            self._report(state, reason)
+        return without_answer(state, reason)
+
+
+def without_answer(state: RequestState, reason: str) -> RequestState:
+    """As HELM has it of a request that failed."""
+    cached = bool(state.result and state.result.cached)
+    empty = [GeneratedOutput(text="", logprob=0, tokens=[])]
+    return replace(state, result=replace(failure(reason), cached=cached, completions=empty))
+
+
+def _key_of(state: RequestState) -> _Key:
+    return state.instance.id, state.train_trial_index, state.instance.perturbation
+
+
+_of_this_run: list[Unscorable] = []  # the last one is in use
+
+
+def isolate_unscorable_annotations(helms_own: Callable[..., RequestState]) -> Callable[..., RequestState]:
+    """Annotators, of which the judges are some."""
+
+    def process(self: Any, annotators: list[Any], state: RequestState) -> RequestState:
+        with judging(state):
+            return _of_this_run[-1].process(annotators, state) if _of_this_run else helms_own(self, annotators, state)
+
+    return process
+
+
+def leave_out_infinite_perplexity(helms_own: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Perplexity is e to the power of what the endpoint says; no score is made of it."""
+
+    def derive(stats: Any) -> Any:
+        try:
+            return helms_own(stats)
+        except OverflowError:
+            return []
+
+    return derive
+
+
+def isolate_unscorable_answers(helms_own: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Metrics that look at one answer."""
+
+    def process(self: Any, states: list[RequestState]) -> list[Any]:
+        try:
+            return helms_own(self, states)
+        except Exception as error:
+            if not _of_this_run or len(states) != 1:
+                raise
+            empty = _of_this_run[-1].give_up(states[0], type(self.metric).__name__, error)
+        try:
+            return helms_own(self, [empty])
+        except Exception:  # it bears no empty answer either; the instance has no value of this metric
+            return []
+
+    return process
+
+
+def isolate_among_all_answers(helms_own: Callable[..., Any]) -> Callable[..., Any]:
+    """Metrics that look at all answers at once: which one it is that they do not bear is found one by one."""
+
+    def evaluate(self: Any, *arguments: Any, **named: Any) -> Any:
+        of_all = self.evaluate_instances
+
+        def without_those_that_fail(states: list[RequestState], path: str) -> Any:
+            try:
+                return of_all(states, path)
+            except Exception:
+                if not _of_this_run:
+                    raise
+            tolerated = list(states)
+            for number, state in enumerate(states):
+                try:
+                    of_all([state], path)
+                except Exception as error:
+                    tolerated[number] = _of_this_run[-1].give_up(state, type(self).__name__, error)
+            return of_all(tolerated, path)
+
+        self.evaluate_instances = without_those_that_fail
+        try:
+            return helms_own(self, *arguments, **named)
+        finally:
+            del self.evaluate_instances
+
+    return evaluate

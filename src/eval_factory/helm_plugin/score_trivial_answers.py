@@ -27,16 +27,9 @@ from helm.common.request import GeneratedOutput, RequestResult
 
 from eval_factory.endpoint import media
 from eval_factory.helm import names
+from eval_factory.helm import trivial_answers as trivial
 from eval_factory.helm.metric_facts import OVERLAP, facts_of, is_score
-from eval_factory.helm.trivial_answers import (
-    AskedQuestion,
-    Strategy,
-    StrategyScores,
-    TrivialScores,
-    strategies,
-    with_answer,
-)
-from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches import executed_answers
 from eval_factory.helm_plugin.session import raised_at
 from eval_factory.tasks.custom_table import CLUSTER
 from eval_factory.tasks.framework import ClusterRule, load_framework
@@ -62,7 +55,7 @@ def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any,
     try:
         made = _scored(run_spec, state, service)
     except Exception as error:  # floors are worth no failed run, whatever HELM's metrics make of these answers
-        made = TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
+        made = trivial.TrivialScores(error=f"{type(error).__name__} in {raised_at(error)}")
     with suppress(OSError):  # no file: no floors
         replace(made, run=run_spec.name).write(helm_dir)
 
@@ -70,41 +63,37 @@ def score_trivial_answers(run_spec: RunSpec, state: ScenarioState, service: Any,
 def _is_scored(spec: MetricSpec) -> bool:
     measures = spec.args.get("names", [])
     basic = spec.class_name == BASIC and bool(measures) and not EXECUTED.intersection(measures)
-    return basic or spec.class_name in _FORMS or spec.class_name == SUMMARIES
+    return basic or spec.class_name in (*_FORMS, SUMMARIES)
 
 
 def _measures_overlap(spec: MetricSpec) -> bool:
     return spec.class_name == SUMMARIES or any(facts_of(name) is OVERLAP for name in spec.args.get("names", []))
 
 
-def _input_text(instance: Any) -> str:
-    content = instance.input.multimedia_content
-    objects = [one.to_dict() for one in content.media_objects] if content else ()
-    return str(instance.input.text) or media.as_text(objects)
-
-
-def _question_of(one: RequestState, sources: ClusterRule) -> AskedQuestion:
-    text = _input_text(one.instance)
+def _question_of(one: RequestState, sources: ClusterRule) -> trivial.AskedQuestion:
+    content = one.instance.input.multimedia_content
+    shown = [part.to_dict() for part in content.media_objects] if content else ()
+    text = str(one.instance.input.text) or media.as_text(shown)
     source = sources.found_in(text, one.instance.extra_data or {})
-    return AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source)
+    return trivial.AskedQuestion(str(one.instance.id), _right(one), one.output_mapping or {}, text, source)
 
 
-def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> TrivialScores:
+def _scored(run_spec: RunSpec, state: ScenarioState, service: Any) -> trivial.TrivialScores:
     specs = list(filter(_is_scored, run_spec.metric_specs))
     asked = _asked(state.request_states)
     if not specs or not asked:
-        return TrivialScores()
+        return trivial.TrivialScores()
     # How the source is found that questions share: as framework.yml says, else by a field of a custom benchmark.
     name, known = run_spec.name.partition(":")[0], load_framework().evaluations
     declared = (task.helm.cluster for task in known if task.helm.run_spec == name and task.helm.cluster is not None)
     sources = next(declared, ClusterRule(what=CLUSTER, field=CLUSTER))
     form = next((_FORMS[spec.class_name] for spec in specs if spec.class_name in _FORMS), None)
     questions = [_question_of(one, sources) for one in asked]
-    found = strategies(questions, form, by=sources.what, overlap=any(map(_measures_overlap, specs)))
+    found = trivial.strategies(questions, form, by=sources.what, overlap=any(map(_measures_overlap, specs)))
     metrics = [_Overlap() if spec.class_name == SUMMARIES else create_metric(spec) for spec in specs]
     executes = any(spec.class_name == SQL for spec in specs)
     scorer = _Scorer(metrics, run_spec.adapter_spec, service, asked, executes=executes)
-    return TrivialScores(
+    return trivial.TrivialScores(
         lower_is_better=sorted(chain.from_iterable(map(_lower_is_better, metrics))),
         questions=[(str(one.instance.id), one.train_trial_index, one.instance.split) for one in asked],
         strategies=[scorer.score(strategy) for strategy in found],
@@ -178,11 +167,11 @@ class _Scorer:
         self._all_basic = all(type(metric) is basic_metrics.BasicGenerationMetric for metric in metrics)
         self._known: dict[Any, dict[str, float]] = {}  # letters are answered more than once
 
-    def score(self, strategy: Strategy) -> StrategyScores:
+    def score(self, strategy: trivial.Strategy) -> trivial.StrategyScores:
         constant = strategy.constant
         annotation = None
         if self._executes and constant is not None:
-            annotation = sql_execution.query_annotation_of(constant)
+            annotation = executed_answers.query_annotation_of(constant)
         rows = [
             _expected([self._row(number, answer, annotation) for answer in likely])
             for number, likely in enumerate(strategy.answers)
@@ -191,7 +180,7 @@ class _Scorer:
         columns = {name: [row.get(name) for row in rows] for name in measured}
         one_each = all(len(likely) == 1 for likely in strategy.answers)
         answers = [likely[0] for likely in strategy.answers] if one_each and constant is None else None
-        return StrategyScores(
+        return trivial.StrategyScores(
             name=strategy.name, answer=constant, answers=answers, annotation=annotation, values=columns
         )
 
@@ -204,7 +193,7 @@ class _Scorer:
             state = replace(asked, result=result)
             if annotation is not None:
                 of_model = asked.annotations or {}
-                changed = {**of_model, "ehr_sql": with_answer(of_model.get("ehr_sql", {}), annotation)}
+                changed = {**of_model, "ehr_sql": trivial.with_answer(of_model.get("ehr_sql", {}), annotation)}
                 state = replace(state, annotations=changed)
             self._known[key] = self._values(state)
         return self._known[key]

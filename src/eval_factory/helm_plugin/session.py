@@ -88,6 +88,9 @@ class RunSpending:
             timer.start()
 
 
+_Tokens = tuple[int | None, int | None]  # of the prompt and the answer, where they are known
+
+
 @dataclass
 class Counters:
     """Counts of one role; `total` is 0 where it is not known."""
@@ -123,14 +126,7 @@ class Session:
         with self.lock:
             self.counters[role].total += more
 
-    def count(
-        self,
-        role: str,
-        *,
-        cached: bool = False,
-        failed: bool = False,
-        tokens: tuple[int | None, int | None] = (None, None),
-    ) -> None:
+    def count(self, role: str, *, cached: bool = False, failed: bool = False, tokens: _Tokens = (None, None)) -> None:
         """One more request of `role` is done."""
         with self.lock:
             counters = self.counters[role]

@@ -18,7 +18,8 @@ from typing import Any
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.core.formats import first_of
 from eval_factory.core.helm_run_settings import HelmRunSettings, SampleSettings
-from eval_factory.helm.instance_fields import SUB_SPLIT, are_few, groups_of
+from eval_factory.helm.output import SUB_SPLIT, are_few, groups_of
+from eval_factory.helm_plugin.session import run_record
 
 SHOWN = 5  # ids in a message
 _Downsample = Callable[[list[Any], int, list[str]], list[Any]]
@@ -34,22 +35,16 @@ def draw_with_a_seed(downsample: _Downsample) -> _Downsample:
         there = [one for one in instances if one.split in eval_splits]
         settings = HelmRunSettings.from_environment(os.environ).sample
         if settings is not None and settings.ids:
-            chosen = named(there, settings.ids)
-            hlog(
-                f"{len(instances)} instances, {len(chosen)}/{len(there)} eval instances, as extra.instances names them"
-            )
-            return [one for one in instances if one.split == TRAIN_SPLIT] + chosen
-        if settings is not None and settings.in_one_order:
-            from eval_factory.helm_plugin.session import run_record
-
-            sample, by = in_one_order(there, settings.seed)[:max_eval_instances], None
+            sample, how = named(there, settings.ids), "as extra.instances names them"
+        elif settings is not None and settings.in_one_order:
+            sample, how = in_one_order(there, settings.seed)[:max_eval_instances], f"drawn with seed {settings.seed}"
             run_record.note(drawn_sample={"asked": len(sample), "of": len(there)})
         elif settings is None or len(there) <= max_eval_instances:
             return downsample(instances, max_eval_instances, eval_splits)
         else:
             sample = stratified_sample(there, max_eval_instances, settings)
             by = stratifying_field(there, settings.source)
-        how = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
+            how = f"drawn with seed {settings.seed}" + (f" in proportion to {by}" if by else "")
         hlog(f"{len(instances)} instances, {len(sample)}/{len(there)} eval instances, {how}")
         return [one for one in instances if one.split == TRAIN_SPLIT] + sample
 
@@ -67,22 +62,19 @@ def named(instances: Sequence[Any], ids: Sequence[str]) -> list[Any]:
 
 
 def in_one_order(instances: Sequence[Any], seed: int) -> list[Any]:
-    """All, by their ranks."""
-    ranked = [(_rank(seed, _text_of(one)), str(one.id), one) for one in instances]
-    return [one for _, _, one in sorted(ranked, key=_place)]
+    """All, by their ranks; rows of one text have one rank: then the id decides."""
+    return sorted(instances, key=lambda one: (_rank(seed, _text_of(one)), str(one.id)))
 
 
 def stratified_sample(instances: Sequence[Any], size: int, settings: SampleSettings) -> list[Any]:
     """`size` of more instances, in the order of their ranks."""
     field = stratifying_field(instances, settings.source)
-    strata: dict[str, list[tuple[bytes, str, Any]]] = defaultdict(list)
-    for one in instances:
-        value = groups_of(one, settings.source).get(field, "") if field else ""
-        strata[value].append((_rank(settings.seed, _text_of(one)), str(one.id), one))
-    shares = shares_of({value: len(ranked) for value, ranked in strata.items()}, size, settings.seed)
-    # rows of one text have one rank: then the id decides
-    chosen = [each for value, ranked in strata.items() for each in sorted(ranked, key=_place)[: shares[value]]]
-    return [one for _, _, one in sorted(chosen, key=_place)]
+    ranked = in_one_order(instances, settings.seed)
+    strata: dict[str, list[int]] = defaultdict(list)
+    for at, one in enumerate(ranked):
+        strata[groups_of(one, settings.source).get(field, "") if field else ""].append(at)
+    shares = shares_of({value: len(places) for value, places in strata.items()}, size, settings.seed)
+    return [ranked[at] for at in sorted(at for value, places in strata.items() for at in places[: shares[value]])]
 
 
 def stratifying_field(instances: Sequence[Any], source: str | None) -> str | None:
@@ -115,10 +107,6 @@ def shares_of(sizes: Mapping[str, int], size: int, seed: int) -> dict[str, int]:
     by_remainder = sorted(parts, key=lambda name: (-parts[name][1], _rank(seed, name)))
     rounded_up = set(by_remainder[:more])
     return {**dict.fromkeys(ones, 1), **{name: parts[name][0] + (name in rounded_up) for name in parts}}
-
-
-def _place(ranked: tuple[bytes, str, Any]) -> tuple[bytes, str]:
-    return ranked[:2]
 
 
 def _rank(seed: int, what: object) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eval_factory.core.results import Score
-from eval_factory.helm.instance_fields import are_few
+from eval_factory.helm.output import are_few
 from eval_factory.scoring.intervals import effective_clusters, holm, is_shared
 from eval_factory.scoring.notes import Importance, Note
 from eval_factory.scoring.scores import InstanceKey, MetricValues, mean_score, sample_of, with_missing_counted

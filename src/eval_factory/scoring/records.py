@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from eval_factory.core.results import InstanceRecord
 from eval_factory.helm import output
 from eval_factory.helm.criteria import decision_signs
-from eval_factory.helm.instance_fields import categories_of
 from eval_factory.helm.judge_output import injection_signs
+from eval_factory.helm.output import categories_of
 from eval_factory.scoring.journal import StoredAnswers
 from eval_factory.scoring.readability import Readability
 from eval_factory.scoring.request_states import finish_reason_of, has_failed, key_of, media_of, prompt_of, text_of

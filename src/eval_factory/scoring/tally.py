@@ -19,7 +19,7 @@ from eval_factory.core.failure_causes import Causes
 from eval_factory.core.results import MODEL_ROLE, Instances, JudgeCounts, Score
 from eval_factory.endpoint import openai_api
 from eval_factory.helm import names, output
-from eval_factory.helm.instance_fields import groups_of
+from eval_factory.helm.output import groups_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import request_states
 from eval_factory.scoring.agreement import Ratings

@@ -97,7 +97,7 @@ CODE_EXECUTION_FLAG = "--allow_code_execution"
 KEY = "config.params.extra.allow_code_execution"
 
 NEEDS_NO_PERMISSION = frozenset({"ehr_sql"})
-"""Their SQL runs in processes that can only read, for a limited time (`helm_plugin/patches/sql_execution.py`)."""
+"""Their SQL runs in processes that can only read, for a limited time (`helm_plugin/patches/executed_answers.py`)."""
 
 ONLY_WITH = {"cleva": ("task", "code_synthesis")}  # run specs that execute answers with one value of one parameter only
 

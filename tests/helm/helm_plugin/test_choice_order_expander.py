@@ -14,7 +14,7 @@ from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.scenarios.scenario import CORRECT_TAG, Input, Instance, Output, Reference
 
 from eval_factory.demo.benchmark import sample_medical_qa
-from eval_factory.helm_plugin.choice_order_expander import ShuffleChoicesRunExpander
+from eval_factory.helm_plugin.choice_order_expander import shuffle_choices
 from eval_factory.tasks.choice_question import name_of, orders_of
 
 CHOICES = ["heart", "liver", "spleen", "colon"]
@@ -63,7 +63,7 @@ def test_a_run_without_lettered_options_is_refused() -> None:
     spec = sample_medical_qa()
     generation = replace(spec, adapter_spec=replace(spec.adapter_spec, method="generation"))
     with pytest.raises(ValueError, match="needs questions with lettered options, and sample_medical_qa is generation"):
-        ShuffleChoicesRunExpander(2).expand(generation)
+        shuffle_choices(generation, "2")
     augmented = replace(spec, data_augmenter_spec=DataAugmenterSpec([PerturbationSpec("x", {})]))
     with pytest.raises(ValueError, match="exclude each other"):
-        ShuffleChoicesRunExpander(2).expand(augmented)
+        shuffle_choices(augmented, "2")

@@ -39,7 +39,7 @@ def annotated(answers: dict[str, Any], answer: str = "an answer") -> dict[str, A
         _auto_client=SimpleNamespace(make_request=ask), _annotation_criteria={"accuracy": {"score", "explanation"}},
     )  # fmt: skip
     state: Any = SimpleNamespace(result=result(answer))
-    return criterion_judge.annotate_answer(annotator, state)
+    return criterion_judge.ask_judges_in_parallel(annotator, state)
 
 
 def session(**given: Any) -> SimpleNamespace:
@@ -97,7 +97,7 @@ def test_the_template_of_the_prompt_is_written_down(monkeypatch: pytest.MonkeyPa
 def test_helms_jury_asks_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LLMAsJuryAnnotator, "annotate", LLMAsJuryAnnotator.annotate)
     patch_named("ask_judges_in_parallel").apply()
-    assert LLMAsJuryAnnotator.annotate is criterion_judge.annotate_answer
+    assert LLMAsJuryAnnotator.annotate is criterion_judge.ask_judges_in_parallel
 
 
 def test_at_a_limit_of_the_run_the_judging_ends(forgotten: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

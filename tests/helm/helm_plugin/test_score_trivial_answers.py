@@ -33,7 +33,7 @@ from eval_factory.helm import names, trivial_answers
 from eval_factory.helm.trivial_answers import REFUSAL, TrivialScores, read_trivial_scores
 from eval_factory.helm_plugin import concordance_scenario
 from eval_factory.helm_plugin import score_trivial_answers as module
-from eval_factory.helm_plugin.patches import sql_execution
+from eval_factory.helm_plugin.patches import executed_answers
 from eval_factory.helm_plugin.score_trivial_answers import _FORMS, BASIC, SQL, SUMMARIES, score_trivial_answers
 from eval_factory.tasks.framework import load_framework
 
@@ -236,7 +236,7 @@ def test_what_is_executed_is_executed_once_for_all_questions(tmp_path: Path, mon
         rows = [(1,)] if text == "SELECT 1" else []
         return {"predicted_result": rows, "query_error": None if rows else "no", "query_written": bool(text)}
 
-    monkeypatch.setattr(sql_execution, "query_annotation_of", annotation_of)
+    monkeypatch.setattr(executed_answers, "query_annotation_of", annotation_of)
     gold = [{"ehr_sql": {"ground_truth_result": [(number,)]}} for number in range(2)]
     states = [state_of(question(number, "SELECT 1"), annotations=given) for number, given in enumerate(gold)]
     found = scored(tmp_path, states, MetricSpec(class_name=SQL, args={}), name="ehr_sql:model=m")
@@ -254,12 +254,14 @@ def test_an_annotation_of_an_answer_alone_is_that_of_helm(tmp_path: Path, monkey
     monkeypatch.setattr(ehr_sql_annotator, "get_benchmark_output_path", lambda: str(tmp_path))
     for text in ("", "SELECT 1", "no query"):
         result = SimpleNamespace(completions=[SimpleNamespace(text=text)])
-        whole = sql_execution.annotate_query(None, replace(state_of(question(0, "SELECT 2")), result=result))
-        alone = sql_execution.query_annotation_of(text)
+        whole = executed_answers.execute_ehr_sql_read_only(
+            None, replace(state_of(question(0, "SELECT 2")), result=result)
+        )
+        alone = executed_answers.query_annotation_of(text)
         assert alone == {name: whole[name] for name in alone}
     assert len(alone) == 3
     with pytest.raises(ValueError, match="not executed as it is written"):
-        sql_execution.query_annotation_of("SELECT current_time")
+        executed_answers.query_annotation_of("SELECT current_time")
 
 
 def failing(*_: Any) -> None:

@@ -22,9 +22,9 @@ from helm.common.request import GeneratedOutput, Request, RequestResult
 
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.helm import names
-from eval_factory.helm_plugin import unscorable_answers
+from eval_factory.helm_plugin import runner
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
-from eval_factory.helm_plugin.unscorable_answers import Unscorable
+from eval_factory.helm_plugin.runner import Unscorable
 
 ODD = "odd"
 
@@ -174,7 +174,7 @@ def test_outside_a_run_nothing_is_hidden() -> None:
     for metric in (Lengths(), Longest()):
         with pytest.raises((ValueError, RecursionError)):
             metric.evaluate(scenario([ODD, "a", "b"]), None, "", 1)
-    assert unscorable_answers._of_this_run == []
+    assert runner._of_this_run == []
     executor: Any = object.__new__(AnnotationExecutor)
     (odd,) = scenario([ODD]).request_states
     with pytest.raises(AnnotationExecutorError, match="that was odd Request: "):

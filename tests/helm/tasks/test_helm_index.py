@@ -50,8 +50,8 @@ def test_the_plug_in_finds_every_run_spec_by_its_module() -> None:
 IMPORT_PARTS = """
 import json, sys
 sys.argv = ["helm-run"]
-from eval_factory.helm_plugin.patches import optional_deps
-optional_deps.replace_missing_torch()
+from eval_factory.helm_plugin.patches import lighter
+lighter.replace_missing_torch()
 from helm.common.object_spec import get_class_by_name
 errors = {}
 for name, path in json.load(sys.stdin).items():

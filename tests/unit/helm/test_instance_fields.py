@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eval_factory.helm import output
-from eval_factory.helm.instance_fields import MAX_CATEGORY, are_few, categories_of, groups_of
+from eval_factory.helm.output import MAX_CATEGORY, are_few, categories_of, groups_of
 
 
 def instance(**known: Any) -> output.Instance:

@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.multitest import multipletests
 
-from eval_factory.helm.instance_fields import MAX_GROUPS
+from eval_factory.helm.output import MAX_GROUPS
 from eval_factory.scoring.groups import SMALLEST_GROUP, Groups, p_value_of_difference, scores_by_group
 from eval_factory.scoring.intervals import holm
 from eval_factory.scoring.notes import Importance

@@ -12,11 +12,11 @@ import hashlib
 import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import reduce
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Patch:
     replaces: str | None = None
     """`module:attribute`: the function takes what stands there, and returns what takes its place. None: it takes
     nothing, and returns False where there was nothing to replace (a package is installed after all)."""
+    instead: bool = False  # the function itself takes the place
     targets: tuple[str, ...] = ()
     """What is replaced: `module:attribute`, or a complete `module`. Targets outside HELM are named and not checked."""
     stage: Stage = Stage.START
@@ -86,8 +87,7 @@ class Patch:
 
     def load(self) -> Callable[..., Any]:
         """Its function."""
-        module, _, name = self.function.partition(":")
-        function: Callable[..., Any] = getattr(importlib.import_module(f"{ROOM}.{module}"), name)
+        function: Callable[..., Any] = pkgutil.resolve_name(f"{ROOM}.{self.function}")
         return function
 
     def apply(self) -> bool:
@@ -95,15 +95,15 @@ class Patch:
         if self.replaces is None:
             return self.load()() is not False
         owner, name = owner_of(self.replaces)
-        setattr(owner, name, self.load()(getattr(owner, name)))
+        setattr(owner, name, self.load() if self.instead else self.load()(getattr(owner, name)))
         return True
 
 
 def owner_of(target: str) -> tuple[Any, str]:
     """Where the attribute of a target stands, and its name there."""
     module, _, attribute = target.partition(":")
-    *path, name = attribute.split(".")
-    return reduce(getattr, path, importlib.import_module(module)), name
+    path, _, name = attribute.rpartition(".")
+    return pkgutil.resolve_name(f"{module}:{path}"), name
 
 
 def _patch(entry: Mapping[str, Any]) -> Patch:

@@ -133,19 +133,16 @@ def _evaluating(helms_own: Callable[..., Any]) -> Callable[..., Any]:
 def _totals(computing: Any, found: Mapping[Any, Sequence[Any]]) -> dict[Any, Any]:
     """One trial's statistics by name: HELM's steps in HELM's order."""
     totals = _merged(found.values())
-    by_context: dict[Any, dict[Any, Any]] = defaultdict(dict)
+    by_name, by_instance = defaultdict[Any, dict[Any, Any]](dict), defaultdict[Any, dict[Any, Any]](dict)
     for name, stat in totals.items():
-        by_context[MetricContext.from_metric_name(name)][name] = stat
-    for context, by_name in by_context.items():
-        for stat in computing.derive_stats(by_name):
-            merge_stat(totals, metric.add_context(stat, context))
-    instances: dict[Any, dict[Any, Sequence[Any]]] = defaultdict(dict)
+        by_name[MetricContext.from_metric_name(name)][name] = stat
     for instance, stats in found.items():
         if len(stats) > 0:
-            instances[MetricContext.from_instance(instance)][instance] = stats
-    for context, of_context in instances.items():
-        for stat in computing.derive_per_instance_stats(of_context):
-            merge_stat(totals, metric.add_context(stat, context))
+            by_instance[MetricContext.from_instance(instance)][instance] = stats
+    for derive, grouped in ((computing.derive_stats, by_name), (computing.derive_per_instance_stats, by_instance)):
+        for context, of_context in grouped.items():
+            for stat in derive(of_context):
+                merge_stat(totals, metric.add_context(stat, context))
     for stat in metric.compute_worst_case_metrics(found):
         merge_stat(totals, stat)
     return totals

@@ -1,4 +1,4 @@
-"""The process that executes queries for `sql_execution.py`: a line of JSON in, a line of JSON out.
+"""The process that executes queries for `executed_answers.py`: a line of JSON in, a line of JSON out.
 
 SQLite cannot be interrupted inside one instruction, which may take minutes; a process can be killed. This one is
 started by its path and imports the standard library and `core/this_process.py` only.

@@ -6,12 +6,11 @@ A case with a criterion that nobody judged has none.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import AdapterSpec
 from helm.benchmark.adaptation.request_state import RequestState
 from helm.benchmark.metrics.metric import Metric
 from helm.benchmark.metrics.metric_name import MetricName
-from helm.benchmark.metrics.metric_service import MetricService
 from helm.benchmark.metrics.statistic import Stat
 
 from eval_factory.helm.criteria import decisions_of
@@ -25,13 +24,7 @@ class RubricMetric(Metric):  # type: ignore[misc]
     def __init__(self, metric_name: str, judges: Mapping[str, str]) -> None:
         self._name, self._judges = metric_name, tuple(judges)
 
-    def evaluate_generation(
-        self,
-        adapter_spec: AdapterSpec,  # noqa: ARG002 - HELM's interface
-        request_state: RequestState,
-        metric_service: MetricService,  # noqa: ARG002
-        eval_cache_path: str,  # noqa: ARG002
-    ) -> list[Stat]:
+    def evaluate_generation(self, _adapter: Any, request_state: RequestState, *_: Any) -> list[Stat]:
         criteria = rubric_criteria(request_state)
         if not is_answered(request_state):
             return [Stat(MetricName(self._name)).add(0.0)]  # a failed request: left out of the score, or 0, as chosen

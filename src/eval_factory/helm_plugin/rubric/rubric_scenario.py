@@ -51,20 +51,25 @@ class RubricScenario(Scenario):  # type: ignore[misc]
         ]
 
 
-def _run_spec(name: str, scenario: dict[str, Any], metric: str, judges: Any, asked: tuple[int, int]) -> RunSpec:
-    """`asked`: tokens of an answer; criteria in a request to a judge."""
-    max_tokens, criteria_per_request = asked
+def _scenario(name: str, description: str, form: str, file: str | None, subset: str | None = None) -> ScenarioSpec:
+    args = {"name": name, "description": description, "form": form, "dataset_file": file, "subset": subset}
+    return ScenarioSpec(class_name=f"{__name__}.{RubricScenario.__name__}", args=args)
+
+
+def _run_spec(
+    name: str, scenario: ScenarioSpec, metric: str, judges: Any, at_once: int, max_tokens: int = _MAX_TOKENS
+) -> RunSpec:
+    """`at_once`: criteria in a request to a judge; `max_tokens`: of an answer."""
     deployments = {judge["name"]: judge["model_deployment"] for judge in judges}
-    args = {"judges": deployments, "criteria_per_request": int(criteria_per_request)}
+    args = {"judges": deployments, "criteria_per_request": int(at_once)}
+    scored = {"metric_name": metric, "judges": deployments}
     return RunSpec(
         name=name,
-        scenario_spec=ScenarioSpec(class_name=f"{__name__}.{RubricScenario.__name__}", args=scenario),
+        scenario_spec=scenario,
         adapter_spec=plain_adapter(ADAPT_CHAT, max_tokens),
         annotators=[AnnotatorSpec(class_name=names.RUBRIC_ANNOTATOR_CLASS, args=args)],
-        metric_specs=[
-            MetricSpec(class_name=names.RUBRIC_METRIC_CLASS, args={"metric_name": metric, "judges": deployments})
-        ],
-        groups=[scenario["name"]],
+        metric_specs=[MetricSpec(class_name=names.RUBRIC_METRIC_CLASS, args=scored)],
+        groups=[scenario.args["name"]],
     )
 
 
@@ -76,12 +81,9 @@ def _read(path: str) -> Any:
 def rubric_benchmark(config_path: str, criteria_per_request: int = 1) -> RunSpec:
     """A custom rubric benchmark: the file that eval-factory wrote says what it is."""
     own = _read(config_path)
-    scenario = {
-        "name": own["name"], "description": own["description"], "form": OWN, "dataset_file": own["dataset_file"],
-        "subset": None,
-    }  # fmt: skip
-    asked = (own.get("max_tokens", _MAX_TOKENS), criteria_per_request)
-    return _run_spec(own["name"], scenario, own["metric"], own["judges"], asked)
+    scenario = _scenario(own["name"], own["description"], OWN, own["dataset_file"])
+    max_tokens = own.get("max_tokens", _MAX_TOKENS)
+    return _run_spec(own["name"], scenario, own["metric"], own["judges"], criteria_per_request, max_tokens)
 
 
 @run_spec_function("healthbench")  # type: ignore[untyped-decorator]
@@ -89,24 +91,15 @@ def healthbench(
     jury_config_path: str, subset: str = WHOLE, data_path: str | None = None, criteria_per_request: int = 1
 ) -> RunSpec:
     """HealthBench, from `data_path` where that is set, else as it is published."""
-    scenario = {
-        "name": "healthbench", "description": "HealthBench (Arora et al. 2025)", "form": HEALTHBENCH,
-        "dataset_file": data_path, "subset": subset,
-    }  # fmt: skip
+    scenario = _scenario("healthbench", "HealthBench (Arora et al. 2025)", HEALTHBENCH, data_path, subset)
     judges = _read(jury_config_path)["judges"]
-    return _run_spec(
-        f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, (_MAX_TOKENS, criteria_per_request)
-    )
+    return _run_spec(f"healthbench:subset={subset}", scenario, HEALTHBENCH_METRIC, judges, criteria_per_request)
 
 
 @run_spec_function("healthbench_professional")  # type: ignore[untyped-decorator]
 def healthbench_professional(jury_config_path: str, data_path: str, criteria_per_request: int = 1) -> RunSpec:
     """HealthBench Professional, from the user's file."""
-    scenario = {
-        "name": "healthbench_professional", "description": "HealthBench Professional (Soskin Hicks et al. 2026)",
-        "form": PROFESSIONAL, "dataset_file": data_path, "subset": None,
-    }  # fmt: skip
+    name, description = "healthbench_professional", "HealthBench Professional (Soskin Hicks et al. 2026)"
     judges = _read(jury_config_path)["judges"]
-    return _run_spec(
-        "healthbench_professional", scenario, PROFESSIONAL_METRIC, judges, (_MAX_TOKENS, criteria_per_request)
-    )
+    scenario = _scenario(name, description, PROFESSIONAL, data_path)
+    return _run_spec(name, scenario, PROFESSIONAL_METRIC, judges, criteria_per_request)

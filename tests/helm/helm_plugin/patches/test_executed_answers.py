@@ -19,7 +19,7 @@ from helm.benchmark.metrics import codeinsights_correct_code_metrics as correct
 
 from eval_factory.core.sandbox import TIMED_OUT
 from eval_factory.helm_plugin import session
-from eval_factory.helm_plugin.patches import executed_answers, sql_execution
+from eval_factory.helm_plugin.patches import executed_answers
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap (bwrap)")
@@ -56,7 +56,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, name, getattr(module, name))
     session.run_record.known.clear()
     yield
-    sql_execution.end_workers()
+    executed_answers.end_workers()
     session.run_record.known.clear()
 
 

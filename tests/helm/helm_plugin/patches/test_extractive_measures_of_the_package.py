@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.helm_plugin.patches.optional_deps import extract_statistics
+from eval_factory.helm_plugin.patches.lighter import extract_statistics
 
 WITH_BOTH = """
 import json, sys
-from eval_factory.helm_plugin.patches import optional_deps
-from eval_factory.helm_plugin.patches.optional_deps import DataStatsMetric
-optional_deps.replace_missing_spacy_model()
+from eval_factory.helm_plugin.patches import lighter
+from eval_factory.helm_plugin.patches.lighter import DataStatsMetric
+lighter.replace_missing_spacy_model()
 from summ_eval.data_stats_metric import DataStatsMetric as Theirs
 ours, theirs = DataStatsMetric(), Theirs()
 for summary, source in json.load(sys.stdin):

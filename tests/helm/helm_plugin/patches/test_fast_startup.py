@@ -18,7 +18,7 @@ from helm.benchmark.window_services.window_service_factory import WindowServiceF
 from helm.common import general
 
 from eval_factory.core import this_process
-from eval_factory.helm_plugin.patches import speed
+from eval_factory.helm_plugin.patches import lighter
 from eval_factory.tasks.run_specs import load_index
 from patching import ApplyPatch
 
@@ -44,7 +44,7 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
     code = (
         "import sys\n"
         "sys.argv += ['--run-entries', 'medec:model=m']\n"
-        "from eval_factory.helm_plugin.patches import speed as patches\n"
+        "from eval_factory.helm_plugin.patches import lighter as patches\n"
         "patches.download_nltk_data_only_when_needed()\n"
         "patches.import_metrics_without_what_few_runs_use()\n"
         "large = {'sklearn', 'pandas', 'pyarrow', 'datasets', 'calibration'}\n"
@@ -62,7 +62,7 @@ def test_metrics_are_imported_without_what_few_runs_use() -> None:
 def test_the_scenario_of_math_is_imported_complete_where_it_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for asked in (["--run-entries", "math:model=m", "medec:model=m"], []):
         monkeypatch.setattr(sys, "argv", ["helm-run", *asked])
-        assert speed.import_metrics_without_what_few_runs_use() is False
+        assert lighter.import_metrics_without_what_few_runs_use() is False
 
 
 def test_nltk_data_are_downloaded_when_missing(apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_run_specs(
     monkeypatch.setattr(sys, "argv", ["helm-run", "-r", *asked])
     monkeypatch.setattr(run_spec, "_REGISTERED_RUN_SPEC_FUNCTIONS", known)
     monkeypatch.setattr(run_spec, "discover_run_spec_functions", lambda: looked.append(True))
-    monkeypatch.setattr(speed, "importlib", SimpleNamespace(import_module=import_module))
+    monkeypatch.setattr(lighter, "importlib", SimpleNamespace(import_module=import_module))
     apply_patch("import_only_the_run_specs_that_are_asked")
     run_spec.discover_run_spec_functions()
     assert (found, bool(looked)) == (imported, looked_for)

@@ -7,23 +7,23 @@ import sys
 
 WHAT_IS_INSTALLED_STAYS = """
 import sys
-from eval_factory.helm_plugin.patches import optional_deps
-optional_deps._is_installed = lambda module: True
-for patch in (optional_deps.replace_missing_torch, optional_deps.replace_missing_transformers,
-              optional_deps.replace_missing_spacy_model, optional_deps.replace_missing_summ_eval):
+from eval_factory.helm_plugin.patches import lighter
+lighter._is_installed = lambda module: True
+for patch in (lighter.replace_missing_torch, lighter.replace_missing_transformers,
+              lighter.replace_missing_spacy_model, lighter.replace_missing_summ_eval):
     assert patch() is False, patch
 assert not {"helm.common.gpu_utils", "bert_score", "transformers", "spacy", "summ_eval"} & set(sys.modules)
-optional_deps._is_installed = lambda module: module == "torch"
-assert optional_deps.replace_missing_torch() is True
+lighter._is_installed = lambda module: module == "torch"
+assert lighter.replace_missing_torch() is True
 assert "bert_score" in sys.modules and "helm.common.gpu_utils" not in sys.modules
 """
 
 NOTHING_IS_INSTALLED = """
 import sys
-from eval_factory.helm_plugin.patches import optional_deps
-optional_deps._is_installed = lambda module: False
+from eval_factory.helm_plugin.patches import lighter
+lighter._is_installed = lambda module: False
 
-assert optional_deps.replace_missing_torch() is True
+assert lighter.replace_missing_torch() is True
 from bert_score import BERTScorer
 from helm.benchmark.metrics.summac.model_summac import SummaCZS
 from helm.common.gpu_utils import get_torch_device_name, is_cuda_available
@@ -36,12 +36,12 @@ for kind in (BERTScorer, SummaCZS):
     else:
         raise AssertionError(kind)
 
-assert optional_deps.replace_missing_transformers() is True
+assert lighter.replace_missing_transformers() is True
 assert "helm.benchmark.scenarios.medalign_scenario_helper" in sys.modules
 assert "transformers" not in sys.modules
 
 import spacy
-assert optional_deps.replace_missing_spacy_model() is True
+assert lighter.replace_missing_spacy_model() is True
 assert spacy.util.is_package("en_core_web_sm") and not spacy.util.is_package("en_core_web_lg")
 assert [token.text for token in spacy.load("en_core_web_sm")("It's here.")] == ["It", "'s", "here", "."]
 try:
@@ -51,7 +51,7 @@ except OSError:
 else:
     raise AssertionError
 
-assert optional_deps.replace_missing_summ_eval() is True
+assert lighter.replace_missing_summ_eval() is True
 from summ_eval.data_stats_metric import DataStatsMetric
 assert DataStatsMetric().evaluate_example("a b", "a b c") == {"coverage": 1, "density": 2, "compression": 1.5}
 

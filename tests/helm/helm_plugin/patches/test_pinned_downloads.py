@@ -15,7 +15,7 @@ from PIL import Image
 from eval_factory.core.helm_run_settings import HelmRunSettings, Pins
 from eval_factory.data.run_data import pins_of
 from eval_factory.endpoint.media import type_of
-from eval_factory.helm_plugin.patches import pinned_downloads
+from eval_factory.helm_plugin.patches import scenarios
 from invented_bundle import REVISION, Origin
 from unit.builders import plan
 
@@ -81,7 +81,7 @@ print(json.dumps(asked))
 ASKS_THE_HUB = """
 import datasets, json, sys
 from eval_factory.helm_plugin.patches.patch_registry import patch_named
-from eval_factory.helm_plugin.patches.pinned_downloads import _loaded
+from eval_factory.helm_plugin.patches.scenarios import _loaded
 patch_named("read_pinned_revisions").apply()
 patch_named("record_hub_revisions").apply()
 for name in sys.argv[1:]:
@@ -206,9 +206,9 @@ def test_a_picture_is_there_when_all_of_it_is(tmp_path: Path) -> None:
         Path(file).write_bytes(b"half")
         raise KeyboardInterrupt
 
-    save, drawn, out = pinned_downloads.save_pictures_at_once(Image.Image.save), Image.new("RGB", (2, 2)), io.BytesIO()
+    save, drawn, out = scenarios.save_pictures_at_once(Image.Image.save), Image.new("RGB", (2, 2)), io.BytesIO()
     with pytest.raises(KeyboardInterrupt):
-        pinned_downloads.save_pictures_at_once(killed)(drawn, str(tmp_path / "w.png"))
+        scenarios.save_pictures_at_once(killed)(drawn, str(tmp_path / "w.png"))
     save(drawn, str(tmp_path / "x.JPG"))
     save(drawn, tmp_path / "y.png", format="GIF", comment="z")
     save(drawn, out, "PNG")

@@ -22,7 +22,7 @@ from pyarrow import parquet
 
 from eval_factory.core.helm_run_settings import ALL_FILES, SETTINGS, HelmRunSettings
 from eval_factory.helm_plugin import network_guard
-from eval_factory.helm_plugin.patches import optional_deps, scenarios
+from eval_factory.helm_plugin.patches import lighter, scenarios
 from eval_factory.helm_plugin.patches.scenarios import EHRSHOT_PROMPTS, known_names
 from eval_factory.helm_plugin.session import run_record
 from patching import ApplyPatch
@@ -109,7 +109,7 @@ def test_ehrshots_prompts_are_new(tmp_path: Path, apply_patch: ApplyPatch, monke
 
 
 def test_medaligns_cut_records(tmp_path: Path, apply_patch: ApplyPatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    optional_deps.replace_missing_transformers()
+    lighter.replace_missing_transformers()
     from helm.benchmark.scenarios import medalign_scenario_helper as helper
     from helm.benchmark.scenarios.medalign_scenario import MedalignScenario
 

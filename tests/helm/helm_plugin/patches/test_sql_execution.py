@@ -19,8 +19,8 @@ import pytest
 from helm.benchmark.annotation import ehr_sql_annotator
 from helm.benchmark.annotation.ehr_sql_annotator import EhrSqlAnnotator
 
-from eval_factory.helm_plugin.patches import sql_execution, sql_worker
-from eval_factory.helm_plugin.patches.sql_execution import QueryFailed, execute
+from eval_factory.helm_plugin.patches import executed_answers, sql_worker
+from eval_factory.helm_plugin.patches.executed_answers import QueryFailed, execute
 from patching import ApplyPatch
 
 COUNTING = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
@@ -41,7 +41,7 @@ Annotate = Callable[[str, str], dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    sql_execution.end_workers()
+    executed_answers.end_workers()
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def database(tmp_path: Path) -> Path:
 
 def started() -> Any:
     """The process that has executed queries."""
-    return next(worker.process for worker in sql_execution._workers if worker.process is not None)
+    return next(worker.process for worker in executed_answers._workers if worker.process is not None)
 
 
 @pytest.mark.parametrize(("query", "rows"), [
@@ -175,7 +175,7 @@ def test_many_threads_get_each_its_own_answer(database: Path) -> None:
 
     with ThreadPoolExecutor(12) as pool:
         assert list(pool.map(ask, range(12))) == [[[(number, n)] for n in range(20)] for number in range(12)]
-    assert sum(worker.process is not None for worker in sql_execution._workers) <= sql_execution.MAX_WORKERS
+    assert sum(worker.process is not None for worker in executed_answers._workers) <= executed_answers.MAX_WORKERS
 
 
 def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> None:
@@ -189,11 +189,11 @@ def test_a_database_that_cannot_be_read_is_no_wrong_answer(tmp_path: Path) -> No
 def test_changes_beside_the_database_are_not_passed_over(suffix: str, database: Path) -> None:
     beside = database.with_name(database.name + suffix)
     beside.touch()
-    assert sql_execution.closed(database) == database
-    sql_execution.closed.cache_clear()
+    assert executed_answers.closed(database) == database
+    executed_answers.closed.cache_clear()
     beside.write_bytes(b"changes")
     with pytest.raises(RuntimeError, match="holds changes that are not in"):
-        sql_execution.closed(database)
+        executed_answers.closed(database)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def annotation_of(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             instance=SimpleNamespace(references=[reference], extra_data={"value": {}}),
             result=SimpleNamespace(completions=[SimpleNamespace(text=completion)]),
         )
-        annotation = sql_execution.annotate_query(None, state)
+        annotation = executed_answers.execute_ehr_sql_read_only(None, state)
         json.dumps(annotation, allow_nan=False)
         return annotation
 
@@ -250,16 +250,16 @@ def test_what_the_benchmark_itself_executes(completion: str, gold: str, evaluate
     ("```SQL\n\n```", ""), ("```\n```", ""),
 ])  # fmt: skip
 def test_the_query_is_found_as_helm_finds_it(text: str, query: str) -> None:
-    assert sql_execution._query_in(text).strip() == query
+    assert executed_answers._query_in(text).strip() == query
 
 
 def test_a_query_that_a_limit_ended_is_known_from_one_that_is_wrong(database: Path) -> None:
     for query, by_limit in (("SELECT nothing", False), (f"{COUNTING} SELECT x FROM n", True), (ENDLESS, True)):
         with pytest.raises(QueryFailed) as failed:
             execute(database, query, seconds=0.5, largest=1000)
-        assert isinstance(failed.value, sql_execution.EndedByLimit) is by_limit
+        assert isinstance(failed.value, executed_answers.EndedByLimit) is by_limit
 
 
 def test_helms_annotator_executes_so(apply_patch: ApplyPatch) -> None:
     apply_patch("execute_ehr_sql_read_only")
-    assert EhrSqlAnnotator.annotate is sql_execution.annotate_query
+    assert EhrSqlAnnotator.annotate is executed_answers.execute_ehr_sql_read_only

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from eval_factory.helm.judge_output import UnusableJudgeOutput
-from eval_factory.helm_plugin.rubric.criterion_judge import NotJudged
-from eval_factory.helm_plugin.rubric.medhelm_healthbench import _mark, _scored
+from eval_factory.helm_plugin.rubric.criterion_judge import NotJudged, _mark, _scored
 
 RUBRIC = [{"points": 6}, {"points": 2}]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_factory.helm_plugin.patches.optional_deps import extract_statistics, fragments
+from eval_factory.helm_plugin.patches.lighter import extract_statistics, fragments
 
 TOKENS = st.lists(st.sampled_from("abcAB."), max_size=14)
 
