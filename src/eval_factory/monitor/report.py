@@ -33,7 +33,7 @@ from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
 from eval_factory.report.evidence_packs import pack_markdown, pack_page, texts
 from eval_factory.report.papers import rendered
-from eval_factory.report.plot_kinds import Axis, axis_of
+from eval_factory.report.plots import Axis, axis_of
 
 SHOWN_NOTES = 5
 

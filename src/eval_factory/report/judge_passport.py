@@ -304,7 +304,7 @@ def _shown_physicians(found: Calibration) -> dict[str, Part]:
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
     """Agreements, one below the other; nothing where none is defined."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+    from eval_factory.report.plots import PlottedValue, dot_plot
 
     rows = [
         PlottedValue(name, one.value, one.ci_low, one.ci_high, items)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from eval_factory.core import formats
 from eval_factory.core.results import InstanceRecord, Score, TaskResult
 from eval_factory.report.drawing import Drawing
-from eval_factory.report.plot_kinds import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
+from eval_factory.report.plots import Bar, Mark, PlottedValue, bars, dot_plot, histogram, interval_plot
 from eval_factory.report.sentences import MIN_QUESTIONS, by_harm
 from eval_factory.tasks.errata import CORRECTED
 
