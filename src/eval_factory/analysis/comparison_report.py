@@ -223,8 +223,7 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plots import dot_plot
-    from eval_factory.report.result_plots import plotted
+    from eval_factory.report.plots import dot_plot, plotted
 
     metric = stored[0].result.main_metric
     rows, scale = [], None

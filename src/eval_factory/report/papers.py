@@ -1,4 +1,4 @@
-"""What is written of a run for papers: the methods text, the TRIPOD-LLM checklist, CHAI's model card.
+"""What is written of a run for papers and auditors: methods text, TRIPOD-LLM, CHAI's model card, evidence packs.
 
 Sentences, forms and documents are Jinja templates in `papers.yml`; here is what they are filled with. Each sentence
 says only what the result knows, and none where it knows nothing. Values that others wrote are one printable line.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -21,7 +21,10 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Table, code, markdown, prose
+from eval_factory.report.checksums import listed_checksums
+from eval_factory.report.reader import StoredResult
 from eval_factory.report.sentences import (
     asked_again_lines,
     beside_chance,
@@ -319,3 +322,68 @@ def _value(score: Score) -> dict[str, Any]:
     if low is None or high is None:
         return {"kind": "single", "value": score.value, **unit}
     return {"kind": "estimate_ci", "estimate": score.value, "lower": low, "upper": high, "level": 95, **unit}
+
+
+PACKS = ("ruaih", "pccp", "ai-act")
+"""Evidence packs: what results, and a panel's ledger, answer of the items of a published document. Texts are templates
+in `evidence_packs.yml`; an item of which nothing is known is left to people."""
+Said = Callable[[str], list[str]]  # a template -> its sentences
+
+
+@lru_cache(maxsize=1)
+def texts() -> Mapping[str, Any]:
+    read: Mapping[str, Any] = packaged("report/evidence_packs.yml")
+    return read
+
+
+def citations() -> Citations:
+    return Citations("(ref. {})", {**forms()["sources"], **texts()["sources"]})
+
+
+def described(stored: StoredResult, cite: Citations) -> Described:
+    """A run that says the sentences of packs, too."""
+    sentences, files = {**forms()["sentences"], **texts()["sentences"]}, listed_checksums(RunDir(stored.folder))
+    return Described(stored.result, stored.config, stored.target, cite, sentences, files)
+
+
+@dataclass(frozen=True)
+class Item:
+    number: str
+    topic: str
+    people: Sequence[str]  # what only they can answer
+    known: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Pack:
+    title: str
+    of: Sequence[str]  # what is described
+    about: Sequence[str]  # the document
+    warnings: Sequence[str]
+    items: Sequence[Item]
+    references: Sequence[str]
+
+
+def pack_of(
+    name: str, of: Sequence[str], cite: Citations, run: Writer | None, of_panel: Said = lambda _template: []
+) -> Pack:
+    """A pack of PACKS. `of`: what is described, in sentences; `cite`: that of `run`, which a new panel lacks;
+    `of_panel`: what a panel's ledger says."""
+    form, warned = texts()["packs"][name], texts()["warnings"]
+    about = rendered(form["about"], {"cite": cite})
+    warnings = of_panel(warned["panel"])
+    warnings += [*run.said(warned["runs"]), *run.of_comparison("5e")] if run is not None else []
+    items = []
+    for number, item in form["items"].items():
+        known = of_panel(item.get("panel", ""))
+        if run is not None:
+            known += [*run.said(item.get("known", "")), *run.of_each(item.get("measured", ""))]
+            known += run.of_comparison(item.get("comparison", ""))
+        items.append(Item(number, item["topic"], item["people"], list(dict.fromkeys(known))))
+    return Pack(form["title"], of, about, warnings, items, cite.listed())
+
+
+def pack_markdown(pack: Pack) -> str:
+    rows = [[item.number, item.topic, "; ".join(item.people)] for item in pack.items if not item.known]
+    left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], rows)))
+    return template_of(texts()["document"]).render(pack=pack, left=left)

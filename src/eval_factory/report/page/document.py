@@ -24,8 +24,8 @@ from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
 from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, PageMedia, media_columns
+from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_plots import plots_of
 from eval_factory.report.sentences import LostAnswers
 
 _STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
@@ -107,6 +107,11 @@ def page_style() -> str:
 def tables_page(template: str, own_style: str = "", **values: Any) -> str:
     """A page of tables without a script. What is in `values` and no Markup is escaped."""
     return whole_page(template, page_style() + page_file("suite.css") + own_style, **values)
+
+
+def pack_page(pack: papers.Pack) -> str:
+    """One offline page of an evidence pack."""
+    return tables_page("evidence_pack.html.j2", pack=pack)
 
 
 def page_script(name: str = "page.js") -> str:
