@@ -18,8 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-from suite_faults import COMMAND, ENV, Endpoint, wait_until, write_benchmark
+from suite_faults import COMMAND, ENV, Endpoint, wait_until, write_suite
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -49,23 +48,6 @@ class Ended:
 def answers_of(model: str) -> Callable[[str], str]:
     """No two models answer alike, so that a cell in another one's place is seen."""
     return lambda prompt: varied_answer(f"{model}: {prompt}")
-
-
-def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
-    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in BENCHMARKS}
-    document = {
-        "output_dir": str(folder / "out"), "params": {"parallelism": AT_ONCE},
-        "evaluations": [
-            {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
-            for name, path in benchmarks.items()
-        ],
-        "targets": [
-            {"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name, url in urls.items()
-        ],
-    }  # fmt: skip
-    file = folder / "suite.yml"
-    file.write_text(yaml.safe_dump({"suite": document}), encoding="utf-8")
-    return file
 
 
 def cluster(root: Path, *arguments: str) -> None:
@@ -99,7 +81,8 @@ def run(folder: Path, instances: int, slurm: Path | None) -> Ended:
         known = {name: stack.enter_context(Endpoint(None)) for name in MODELS}
         for name, endpoint in known.items():
             endpoint.good = answers_of(name)
-        file = write_suite(folder, {name: endpoint.url for name, endpoint in known.items()}, instances)
+        urls = {name: endpoint.url for name, endpoint in known.items()}
+        file = write_suite(folder, urls, BENCHMARKS, instances, params={"parallelism": AT_ONCE})
         started = time.monotonic()
         if slurm is None:
             with (folder / "screen.log").open("ab") as log:

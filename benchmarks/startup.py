@@ -17,16 +17,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from processes import NOT_REPORTABLE, timed
 from throughput import endpoint
 from tools import Job, eval_factory
 
 BIN = Path(sys.executable).parent
-NOT_REPORTABLE = 1
-"""The exit code of a run whose endpoint says of itself another model's name, as `endpoint.py` does."""
 IMPORT = "import helm.benchmark.run"
 TARGET = ["--model_url", "demo://baseline", "--model_id", "m"]
 PROGRAM = BIN / "eval-factory"
@@ -42,13 +40,12 @@ class Command:
     wall_s: list[float] = field(default_factory=list)
 
     def run(self, folder: Path) -> None:
-        before, started = os.times(), time.monotonic()
-        ended = subprocess.run(self.argv, cwd=folder, capture_output=True, check=False)
-        self.wall_s.append(time.monotonic() - started)
-        after = os.times()
+        with timed() as took:
+            ended = subprocess.run(self.argv, cwd=folder, capture_output=True, check=False)
+        self.wall_s.append(took.wall_s)
         if ended.returncode not in (0, NOT_REPORTABLE):
             raise RuntimeError(f"{self.name}: {ended.stderr.decode()[-1000:]}")
-        self.cpu_s.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        self.cpu_s.append(took.cpu_s)
 
 
 @dataclass(frozen=True)

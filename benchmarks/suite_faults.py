@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
+from processes import kill_everything
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -94,11 +94,11 @@ def write_benchmark(folder: Path, name: str, instances: int) -> Path:
     return folder / "benchmark.yaml"
 
 
-def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
-    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in BENCHMARKS}
+def write_suite(folder: Path, urls: dict[str, str], names: Sequence[str], instances: int, **more: Any) -> Path:
+    """Of benchmarks of these names. `more`: keys of the suite."""
+    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in names}
     document = {
-        "output_dir": str(folder / "out"), "max_processes": 3, "max_outage_s": WAIT_S,
-        "params": {"parallelism": AT_ONCE, "max_retries": 1},
+        "output_dir": str(folder / "out"), **more,
         "evaluations": [
             {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
             for name, path in benchmarks.items()
@@ -118,30 +118,6 @@ def start(file: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*COMMAND, str(file)], env=ENV, stdout=log, stderr=log)
 
 
-def kill_everything(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the program and to all that it started, children before they can start others."""
-    for pid in tree_of(process.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait()
-
-
-def tree_of(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(folder.name))
-    found = [pid]
-    for known in found:
-        found += children.get(known, [])
-    return found
-
-
 def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
     deadline = time.monotonic() + WAIT_S
     while not what():
@@ -154,7 +130,9 @@ def run(folder: Path, instances: int, disturb: Callable[[Path, dict[str, Endpoin
     folder.mkdir()
     with ExitStack() as stack:
         known = {name: stack.enter_context(Endpoint(REFUSED if name == "picky" else None)) for name in MODELS}
-        file = write_suite(folder, {name: endpoint.url for name, endpoint in known.items()}, instances)
+        urls = {name: endpoint.url for name, endpoint in known.items()}
+        params = {"parallelism": AT_ONCE, "max_retries": 1}
+        file = write_suite(folder, urls, BENCHMARKS, instances, max_processes=3, max_outage_s=WAIT_S, params=params)
         started = time.monotonic()
         code = start(file).wait(WAIT_S) if disturb is None else disturb(file, known)
         wall = time.monotonic() - started
