@@ -269,18 +269,18 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     from eval_factory.report.page.document import tables_page
 
     found = passport.found
-    hints = (
-        f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure.",
-        "Thirds of the items. A judge whose bias grows with the length rewards long answers.",
-        "The same was asked again, and about answers with words at their end that change nothing of what they say.",
-        f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?",
-    )
+    pooled = f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure."
+    most = f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?"
+    by_length = "Thirds of the items. A judge whose bias grows with the length rewards long answers."
+    again = "The same was asked again, and about answers with words at their end that change nothing of what they say."
+    judged = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][:20]
+    physicians = {one_line(name, 12): part for name, part in judged}  # their names are long hashes
     parts = [
-        ("categories", "Categories", hints[0], parts_table(found.categories, "category")),
-        ("by-physician", "Each physician", hints[3], parts_table(_shown_physicians(found), "physician")),
-        ("lengths", "Length of the answer", hints[1], parts_table(found.lengths, "characters")),
-        ("languages", "Language", hints[0], parts_table(found.languages, "language")),
-        ("steadiness", "Is it steady?", hints[2], steadiness_table(passport.steadiness)),
+        ("categories", "Categories", pooled, parts_table(found.categories, "category")),
+        ("by-physician", "Each physician", most, parts_table(physicians, "physician")),
+        ("lengths", "Length of the answer", by_length, parts_table(found.lengths, "characters")),
+        ("languages", "Language", pooled, parts_table(found.languages, "language")),
+        ("steadiness", "Is it steady?", again, steadiness_table(passport.steadiness)),
     ]
     # SVG and tables are ours, and escape what is in them
     own = [("judge", found.total.judge), ("physicians", found.total.physicians)]
@@ -293,12 +293,6 @@ def passport_page(passport: JudgePassport, date: str) -> str:
         figures=Markup(in_html(figures_table(found.total, found.majority))),  # noqa: S704
         parts=[(*words, Markup(in_html(table))) for *words, table in parts if table.rows],  # noqa: S704
     )  # fmt: skip
-
-
-def _shown_physicians(found: Calibration) -> dict[str, Part]:
-    """Those with a figure, twenty at most; their names are long hashes."""
-    shown = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][:20]
-    return {one_line(name, 12): part for name, part in shown}
 
 
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:

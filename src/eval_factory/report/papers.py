@@ -28,6 +28,7 @@ from eval_factory.report.reader import StoredResult
 from eval_factory.report.sentences import (
     asked_again_lines,
     beside_chance,
+    capitalized,
     chance_may_explain,
     clinician_lines,
     of_criteria,
@@ -239,7 +240,7 @@ _ENVIRONMENT.filters |= {
     "beside_chance": beside_chance,
     "chance_may_explain": chance_may_explain,
     "clinician_lines": clinician_lines,
-    "asked_again_lines": lambda found: [line[:1].upper() + line[1:] for line in asked_again_lines(found)],
+    "asked_again_lines": lambda found: [*map(capitalized, asked_again_lines(found))],
     "prose": lambda sentences: " ".join(map(prose, sentences)),
     "xml": escape,
     "json": lambda value: json.dumps(value, allow_nan=False),

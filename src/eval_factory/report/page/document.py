@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
@@ -14,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from eval_factory import __version__
@@ -186,7 +186,7 @@ def rater_form(
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
-        "rater_form.html.j2", style, page_script("rater_form.js"), in_a_script(data),
+        "rater_form.html.j2", style, page_script("rater_form.js"), htmlsafe_json_dumps(data),
         sheet=sample.id, rater=rater, count=len(order), media=media, criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
     )  # fmt: skip
@@ -222,9 +222,3 @@ def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
     if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
         return labels
     return [str(place) if place < 10 else "" for place in range(1, len(labels) + 1)]
-
-
-def in_a_script(value: Any) -> str:
-    """JSON that cannot end the element that it stands in, nor open a comment there."""
-    text = json.dumps(value)  # ASCII alone
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
