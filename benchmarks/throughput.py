@@ -41,11 +41,6 @@ class Measured:
     cpu_s: float
     peak_mb: float
 
-    @property
-    def of_ideal(self) -> float | None:
-        ideal = self.concurrency / (self.latency_ms / 1000) if self.latency_ms else None
-        return self.rate / ideal if ideal else None
-
 
 @contextmanager
 def endpoint_process(latency_ms: float, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
@@ -103,7 +98,7 @@ def table(rows: list[Measured]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        share = "" if row.of_ideal is None else f"{row.of_ideal:.2f}"
+        share = f"{row.rate * row.latency_ms / 1000 / row.concurrency:.2f}" if row.latency_ms else ""
         lines.append(
             f"| {row.latency_ms:g} ms | {row.concurrency} | {row.tool} | {row.request_s:.1f} s | {row.rate:.0f} |"
             f" {share} | {row.wall_s:.1f} s | {row.cpu_s:.1f} s | {row.peak_mb:.0f} MB |"

@@ -173,32 +173,30 @@ def _with_interval(figure: Figure, show: Callable[[float], str] = formats.coeffi
 
 def calibration_document(found: Calibration) -> dict[str, Any]:
     """What `--json` prints, with all digits. Shares, not points; null where there is no figure."""
-    return {**asdict(found.total), "categories": {name: asdict(part) for name, part in found.categories.items()}}
+    fields = asdict(found)
+    return {**fields["total"], "categories": fields["categories"]}
 
 
 def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     """What judge_passport.yaml holds. `date`: YYYY-MM-DD."""
-    found, document = passport.found, calibration_document(passport.found)
-    difference = "kappa_difference" if found.marks else "f1_macro_difference"
-    figures = {"judge": document["judge"], "physicians": document["physicians"], difference: asdict(found.gap)}
+    fields = asdict(passport)
+    found, total, lengths = fields["found"], fields["found"]["total"], passport.found.usual_lengths
+    difference = "kappa_difference" if passport.found.marks else "f1_macro_difference"
     return {
         "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column or None, "date": date,
         "eval_factory": __version__,
         "label_set": {
-            "sha256": passport.labels_sha256, "items": found.total.items, "labels": found.total.labels,
-            "physicians": found.physicians, "conversations": found.conversations,
+            "sha256": passport.labels_sha256, "items": total["items"], "labels": total["labels"],
+            "physicians": found["physicians"], "conversations": found["conversations"],
         },
-        "asked": None if passport.asked is None else asdict(passport.asked), "unjudged": passport.unjudged,
-        "verdict": passport.verdict, "method": METHOD,
-        "steadiness": {str(change): asdict(one) for change, one in passport.steadiness.items()},
-        "figures": figures, "categories": document["categories"],
-        "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
-        "majority": None if found.majority is None else asdict(found.majority),
-        "by_physician": {name: asdict(part) for name, part in found.by_physician.items()},
-        "languages": {name: asdict(part) for name, part in found.languages.items()},
-        "marks": list(found.marks), "says_met": found.says_met,
-        "usual_lengths": None if found.usual_lengths is None else list(found.usual_lengths),
-        "pairs": pairs_as_lines(found.pairs, list(found.categories)),
+        "asked": fields["asked"], "unjudged": passport.unjudged, "verdict": passport.verdict, "method": METHOD,
+        "steadiness": {str(change): one for change, one in fields["steadiness"].items()},
+        "figures": {"judge": total["judge"], "physicians": total["physicians"], difference: found["gap"]},
+        "categories": found["categories"], "answer_lengths": found["lengths"], "majority": found["majority"],
+        "by_physician": found["by_physician"], "languages": found["languages"],
+        "marks": list(found["marks"]), "says_met": found["says_met"],
+        "usual_lengths": None if lengths is None else list(lengths),
+        "pairs": pairs_as_lines(passport.found.pairs, list(found["categories"])),
     }  # fmt: skip
 
 
