@@ -13,9 +13,7 @@ import argparse
 import csv
 import json
 import os
-import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -24,8 +22,8 @@ from pathlib import Path
 
 from processes import NOT_REPORTABLE, held_mb, megabytes, timed, tree_of
 from throughput import endpoint
+from tools import BIN, invented_words
 
-BIN = Path(sys.executable).parent
 SAMPLE_S = 0.2
 STARTING = "starting"
 COLLECTING = "collecting"
@@ -71,9 +69,7 @@ HEAD = (
 
 def made_up(folder: Path, count: int) -> Path:
     """A custom benchmark of so many questions with four options each."""
-    source = random.Random(0)  # noqa: S311 - invented text, not a secret
-    letters = "abcdefghilmnoprstuv"
-    words = ["".join(source.choices(letters, k=source.randint(3, 11))) for _ in range(3000)]
+    source, words = invented_words()
     options = ["option_a", "option_b", "option_c", "option_d"]
     with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, ["id", "question", *options, "correct_answer", "incorrect_answers"])

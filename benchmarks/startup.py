@@ -15,7 +15,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +22,8 @@ from typing import Any
 
 from processes import NOT_REPORTABLE, timed
 from throughput import endpoint
-from tools import Job, eval_factory
+from tools import BIN, Job, eval_factory
 
-BIN = Path(sys.executable).parent
 IMPORT = "import helm.benchmark.run"
 TARGET = ["--model_url", "demo://baseline", "--model_id", "m"]
 PROGRAM = BIN / "eval-factory"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -210,16 +210,6 @@ class Explanation:
         return is_of_it and (self.task, self.metric) == (row.task.name, row.metric)
 
 
-@dataclass
-class Notes:
-    """Numbered in the order in which they are first needed; one text has one number."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, text: str) -> int:
-        return self.numbers.setdefault(" ".join(text.split()), len(self.numbers) + 1)
-
-
 def reason_for(row: Row, column: str, explanations: Sequence[Explanation]) -> str | None:
     """What was written of a cell; else what is known of its kind."""
     written = [told.because for told in explanations if told.is_about(row) and column in told.cells]
@@ -244,7 +234,7 @@ def page(
     rows: Sequence[Row], not_run: Mapping[str, str], explanations: Sequence[Explanation], versions: Mapping[str, str]
 ) -> str:
     """The whole text."""
-    notes = Notes()
+    notes: dict[str, int] = {}  # numbered in the order in which they are first needed; one text has one number
     lines = list(_table(rows, explanations, notes))
     about = ", ".join(f"{name} {version}" for name, version in versions.items())
     return "\n".join(
@@ -257,14 +247,14 @@ def page(
             "",
             "Reasons:",
             "",
-            *(f"{number}. {text}" for text, number in notes.numbers.items()),
+            *(f"{number}. {text}" for text, number in notes.items()),
             "",
             *_not_run(not_run),
         ]
     )
 
 
-def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: Notes) -> Iterator[str]:
+def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: dict[str, int]) -> Iterator[str]:
     yield f"| task | metric | n | parity | {' | '.join(COLUMNS)} |"
     yield f"|{'---|' * (4 + len(COLUMNS))}"
     for row in rows:
@@ -272,7 +262,7 @@ def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: Note
         shown = []
         for column in COLUMNS:
             reason = reason_for(row, column, explanations) if column in surprising else None
-            mark = f" ({notes.number(reason)})" if reason else ""
+            mark = f" ({notes.setdefault(' '.join(reason.split()), len(notes) + 1)})" if reason else ""
             shown.append(f"{_shown(cells[column])}{mark}")
         head = f"`{row.task.name}`", f"`{row.metric}`", f"{row.n:,}", _parity(row)
         yield f"| {' | '.join([*head, *shown])} |"
