@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
 
@@ -23,16 +23,9 @@ from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
 from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Table, code, markdown, prose
+from eval_factory.report import sentences as words
 from eval_factory.report.checksums import listed_checksums
 from eval_factory.report.reader import StoredResult
-from eval_factory.report.sentences import (
-    asked_again_lines,
-    beside_chance,
-    capitalized,
-    chance_may_explain,
-    clinician_lines,
-    of_criteria,
-)
 from eval_factory.tasks.framework import Task, load_framework
 
 OWN_FILES = ("data_path", "benchmark")  # values of `params.extra` that name files of the user
@@ -41,10 +34,9 @@ PARTS_OF_DATA = ("version", "subset", "language", "category", "subject", "condit
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"
 
 
-@lru_cache(maxsize=1)
+@cache
 def forms() -> Mapping[str, Any]:
-    read: Mapping[str, Any] = packaged("report/papers.yml")
-    return read
+    return dict(packaged("report/papers.yml"))
 
 
 @dataclass
@@ -189,7 +181,7 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
     for role, counts in result.validity.judges.items():
         asked = judges.get(role)
         how = "" if asked is None else "; ".join([one_line(asked.model), *map(settings, asked.sampling[:1])])
-        of = counted(counts.asked, "answer") if result.validity.rubric is None else of_criteria(counts.asked)
+        of = counted(counts.asked, "answer") if result.validity.rubric is None else words.of_criteria(counts.asked)
         named.append(f"{one_line(role)}{f' ({how})' if how else ''}, {counts.scored:,} of {of}")
     return {
         "judges": judges,
@@ -201,9 +193,9 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
     }
 
 
-def enumerated(words: Sequence[str]) -> str:
+def enumerated(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
 def settings(sent: Mapping[str, Any]) -> str:
@@ -221,7 +213,7 @@ def _score(score: Score) -> str:
 _ENVIRONMENT = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 _ENVIRONMENT.filters |= {
     "line": lambda value: one_line(str(value)),
-    "listed": lambda words: enumerated(list(words)),
+    "listed": lambda found: enumerated(list(found)),
     "counted": counted,
     "comma": formats.count,
     "was": lambda count: "was" if count == 1 else "were",
@@ -233,14 +225,14 @@ _ENVIRONMENT.filters |= {
     "short": lambda value: f"{value:g}",
     "score": _score,
     "settings": settings,
-    "criteria": of_criteria,
+    "criteria": words.of_criteria,
     "money": formats.money,
     "p_value": formats.p_value,
     "rough": formats.short,
-    "beside_chance": beside_chance,
-    "chance_may_explain": chance_may_explain,
-    "clinician_lines": clinician_lines,
-    "asked_again_lines": lambda found: [*map(capitalized, asked_again_lines(found))],
+    "beside_chance": words.beside_chance,
+    "chance_may_explain": words.chance_may_explain,
+    "clinician_lines": words.clinician_lines,
+    "asked_again_lines": lambda found: [*map(words.capitalized, words.asked_again_lines(found))],
     "prose": lambda sentences: " ".join(map(prose, sentences)),
     "xml": escape,
     "json": lambda value: json.dumps(value, allow_nan=False),
@@ -331,10 +323,9 @@ in `evidence_packs.yml`; an item of which nothing is known is left to people."""
 Said = Callable[[str], list[str]]  # a template -> its sentences
 
 
-@lru_cache(maxsize=1)
+@cache
 def texts() -> Mapping[str, Any]:
-    read: Mapping[str, Any] = packaged("report/evidence_packs.yml")
-    return read
+    return dict(packaged("report/evidence_packs.yml"))
 
 
 def citations() -> Citations:
