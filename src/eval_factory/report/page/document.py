@@ -132,12 +132,13 @@ def page_environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )  # fmt: skip
-    environment.filters |= {
+    filters: dict[str, Any] = {
         "decimal": lambda number, digits=4: formats.decimals(number, digits),
         "p_value": formats.p_value,
         "points": lambda number: f"{number:,.10g}",
         "grouped": formats.count,
     }
+    environment.filters |= filters
     return environment
 
 
