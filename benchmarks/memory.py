@@ -13,21 +13,18 @@ import argparse
 import csv
 import json
 import os
-import random
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from processes import NOT_REPORTABLE, held_mb, megabytes, timed, tree_of
 from throughput import endpoint
+from tools import BIN, invented_words
 
-BIN = Path(sys.executable).parent
 SAMPLE_S = 0.2
-NOT_REPORTABLE = 1
-"""The exit code of a run whose endpoint says of itself another model's name, as `endpoint.py` does."""
 STARTING = "starting"
 COLLECTING = "collecting"
 PROMPT = "{question}\nA. {option_a}\nB. {option_b}\nC. {option_c}\nD. {option_d}\nAnswer with one letter.\n"
@@ -72,9 +69,7 @@ HEAD = (
 
 def made_up(folder: Path, count: int) -> Path:
     """A custom benchmark of so many questions with four options each."""
-    source = random.Random(0)  # noqa: S311 - invented text, not a secret
-    letters = "abcdefghilmnoprstuv"
-    words = ["".join(source.choices(letters, k=source.randint(3, 11))) for _ in range(3000)]
+    source, words = invented_words()
     options = ["option_a", "option_b", "option_c", "option_d"]
     with (folder / "data.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, ["id", "question", *options, "correct_answer", "incorrect_answers"])
@@ -103,30 +98,6 @@ def argv_of(folder: Path, url: str, count: int, concurrency: int) -> list[str]:
     ]  # fmt: skip
 
 
-def tree_of(pid: int) -> list[int]:
-    """A process and all below it, itself first."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(path.parent.name))
-    found = [pid]
-    for one in found:
-        found += children.get(one, [])
-    return found
-
-
-def megabytes(file: Path, name: str) -> float:
-    """One line of a file below /proc, which counts in kB. 0 where the process is gone."""
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith(f"{name}:")), 0.0)
-
-
 def phase_of(events: Path) -> str:
     """The last one that was told."""
     try:
@@ -149,23 +120,20 @@ def grow(name: str, source: Path | None, count: int, concurrency: int) -> Grown:
         folder, log = Path(home), Path(home) / "log"
         argv = argv_of(folder, url, count, concurrency)
         env = {**os.environ, **({} if source is None else {"PYTHONPATH": str(source / "src")})}
-        before, started = os.times(), time.monotonic()
-        with log.open("wb") as told:
+        with log.open("wb") as told, timed() as took:
             process = subprocess.Popen(argv, stdout=told, stderr=told, cwd=folder, env=env)
             while process.poll() is None:
                 sample(grown, process.pid, phase_of(folder / "out" / "logs" / "events.jsonl"))
                 time.sleep(SAMPLE_S)
-        grown.wall_s, after = time.monotonic() - started, os.times()
         if process.returncode not in (0, NOT_REPORTABLE):
             raise RuntimeError(log.read_text(errors="replace")[-2000:])
-    grown.cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    grown.wall_s, grown.cpu_s = took.wall_s, took.cpu_s
     return grown
 
 
 def sample(grown: Grown, pid: int, phase: str) -> None:
     tree = tree_of(pid)
-    held = sum(megabytes(Path(f"/proc/{one}/smaps_rollup"), "Pss") for one in tree)
-    grown.of_tree[phase] = max(grown.of_tree.get(phase, 0.0), held)
+    grown.of_tree[phase] = max(grown.of_tree.get(phase, 0.0), held_mb(tree))
     for one in tree:
         most = megabytes(Path(f"/proc/{one}/status"), "VmHWM")
         grown.highest[one] = max(grown.highest.get(one, 0.0), most)

@@ -25,9 +25,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import datasets
-from memory import NOT_REPORTABLE, SAMPLE_S, megabytes, phase_of, tree_of
+from memory import SAMPLE_S, phase_of
 from PIL import Image
-from suite_faults import kill_everything
+from processes import NOT_REPORTABLE, held_mb, kill_everything, tree_of
 from throughput import endpoint, get
 
 from integration.support import program_environment
@@ -65,8 +65,8 @@ def run(
             return highest
         if time.monotonic() - looked > SAMPLE_S:
             looked, phase = time.monotonic(), phase_of(folder / "out" / "logs" / "events.jsonl")
-            maps = [Path(f"/proc/{one}/smaps_rollup") for one in tree_of(process.pid)]
-            resident, own = (sum(megabytes(file, name) for file in maps) for name in ("Pss", "Pss_Anon"))
+            tree = tree_of(process.pid)
+            resident, own = held_mb(tree), held_mb(tree, "Pss_Anon")
             before = highest.get(phase, (0.0, 0.0))
             highest[phase] = (max(before[0], resident), max(before[1], own))
         time.sleep(0.02)

@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
-
-from made_up_answers import instances
-from made_up_rubrics import conversations
+from typing import Any
 
 from chromium import Chromium
 from eval_factory.core.results import InstanceRecord
@@ -45,6 +46,91 @@ OPEN = """
         ? done((performance.now() - start) / 1000) : requestAnimationFrame(look);
     look();
 """
+
+
+# Made-up instances of a benchmark of the form of PubMedQA: as long as real ones, and as hard to compress.
+
+INSTRUCTION = "Answer A for yes, B for no or C for maybe.\n\nContext: "
+CONTEXT_WORDS = 270
+"""So that an instance's lines have 2.8 kB, of which gzip makes 0.7 kB; PubMedQA's have 2.4 kB, and 0.55 kB."""
+VOCABULARY = 9000
+SYLLABLES = [
+    first + vowel + last for first in "bcdfglmnprstv" for vowel in "aeiou" for last in ("", "n", "r", "s", "l")
+]
+ANSWERS = ("A", "B", "C")
+FAILED_EVERY = 97
+
+
+def instances(count: int, seed: int = 7) -> Iterator[InstanceRecord]:
+    """The same ones each time."""
+    chance = random.Random(seed)  # noqa: S311 - nothing secret
+    words = ["".join(chance.choices(SYLLABLES, k=chance.randint(1, 4))) for _ in range(VOCABULARY)]
+    weights = list(accumulate(1 / (rank + 3) for rank in range(VOCABULARY)))
+    for number in range(count):
+        text = " ".join(chance.choices(words, cum_weights=weights, k=CONTEXT_WORDS))
+        yield _instance(number, text, chance)
+
+
+def _instance(number: int, text: str, chance: random.Random) -> InstanceRecord:
+    right, given = chance.choice(ANSWERS), chance.choice(ANSWERS)
+    failed = number % FAILED_EVERY == FAILED_EVERY - 1
+    return InstanceRecord(
+        id=f"id{number}", split="test", sub_split=None, trial=0, perturbation=None,
+        prompt=f"{INSTRUCTION}{text}\n\nQuestion: {text[:90]}?\n A. yes\n B. no\n C. maybe\nAnswer:",
+        references=tuple(
+            {"text": word, "tags": ["correct"] if letter == right else []}
+            for letter, word in zip(ANSWERS, ("yes", "no", "maybe"), strict=True)
+        ),
+        categories={"specialty": f"specialty {number % 12}"}, completion=None if failed else given,
+        metrics={} if failed else {"exact_match": float(given == right)}, finish_reason="stop",
+        prompt_tokens=500 + number % 300, completion_tokens=1, latency_s=round(chance.lognormvariate(0, 0.6), 3),
+        cached=False, error="HTTP 503: the model is overloaded" if failed else None, judges={}, unjudged=False,
+        injection=(),
+    )  # fmt: skip
+
+
+# Made-up conversations of the form of HealthBench, with criteria and what judges say of them.
+
+ANSWER_WORDS, CRITERION_WORDS, EXPLANATION_WORDS = 300, 20, 45
+"""An answer of 2 kB, criteria of 140 letters and explanations of 300, as the published ones are."""
+POOL = 200
+"""Prompts from which words are drawn, frequent ones often."""
+AXES = ("accuracy", "completeness", "context_awareness", "communication_quality", "instruction_following")
+
+
+def conversations(count: int, criteria: int, judges: int, seed: int = 11) -> Iterator[InstanceRecord]:
+    """The same ones each time.
+
+    Args:
+        criteria: of each.
+        judges: that say something of each criterion.
+    """
+    chance = random.Random(seed)  # noqa: S311 - nothing secret
+    words = [word for record in instances(POOL) for word in record.prompt.split()]
+    for record in instances(count):
+        turns = ({"role": "user", "content": record.prompt},)
+        judged = tuple(_criterion(words, judges, chance) for _ in range(criteria))
+        yield replace(
+            record, turns=turns, references=(), completion=_text(words, ANSWER_WORDS, chance), criteria=judged,
+            metrics={"exact_match": round(chance.uniform(-0.2, 1.0), 6)}, error=None,
+        )  # fmt: skip
+
+
+def _criterion(words: list[str], judges: int, chance: random.Random) -> dict[str, Any]:
+    met = chance.random() < 0.5
+    said = {
+        f"judge{number}": {"criteria_met": met, "explanation": _text(words, EXPLANATION_WORDS, chance)}
+        for number in range(judges)
+    }
+    return {
+        "criterion": _text(words, CRITERION_WORDS, chance), "points": chance.choice((-8, -5, 3, 5, 8, 10)),
+        "tags": ["level:example", f"axis:{chance.choice(AXES)}"],
+        "verdict": "met" if met else "not met", "judges": said,
+    }  # fmt: skip
+
+
+def _text(words: list[str], count: int, chance: random.Random) -> str:
+    return " ".join(chance.choices(words, k=count))
 
 
 @dataclass(frozen=True)

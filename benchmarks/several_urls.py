@@ -8,22 +8,19 @@ take turns; what is printed are medians. At a third of the requests one of three
 from __future__ import annotations
 
 import argparse
-import json
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
+from throughput import endpoint_process, get
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -31,8 +28,9 @@ from integration.support import program_environment
 from several_servers import write_questions
 
 ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
-ENDPOINT = Path(__file__).with_name("endpoint.py")
 POLL_S = 0.02
+Endpoint = tuple[subprocess.Popen[str], str]
+"""Its process, and its URL."""
 ONE, THREE, KILLED = "one URL", "three URLs", "three URLs, one killed"
 
 
@@ -46,40 +44,15 @@ class Ran:
     requests: int
 
 
-class Endpoint:
-    """A process of `endpoint.py`."""
-
-    def __init__(self, latency_ms: float, at_once: int) -> None:
-        argv = [sys.executable, str(ENDPOINT), "--latency-ms", str(latency_ms), "--at-once", str(at_once)]
-        self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
-
-    def __enter__(self) -> Endpoint:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        self._process.wait()
-
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-
-    def stats(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.url}/stats") as answer:  # noqa: S310 - loopback
-            found: dict[str, Any] = json.load(answer)
-        return found
-
-
 def run(folder: Path, benchmark: Path, endpoints: Sequence[Endpoint], at_once: int, *, kill_after: int | None) -> Ran:
-    urls = [f"{one.url}/v1" for one in endpoints]
+    urls = [f"{url}/v1" for _, url in endpoints]
     params = {"parallelism": at_once, "extra": {"benchmark": str(benchmark)}}
     config = {"type": "custom", "output_dir": str(folder / "out"), "params": params}
     target = {"api_endpoint": {"url": urls, "model_id": "m", "type": "chat"}}
     folder.mkdir()
     file = folder / "run.yml"
     file.write_text(yaml.safe_dump({"config": config, "target": target}), encoding="utf-8")
-    seen: list[dict[str, Any]] = []
+    seen: list[dict[str, float]] = []
     killer = threading.Thread(target=kill_one, args=(endpoints, kill_after, seen))
     if kill_after is not None:
         killer.start()
@@ -94,16 +67,17 @@ def run(folder: Path, benchmark: Path, endpoints: Sequence[Endpoint], at_once: i
     if kill_after is not None:
         killer.join()
         endpoints = endpoints[1:]
-    stats = [*seen, *(one.stats() for one in endpoints)]
+    stats = [*seen, *(get(f"{url}/stats") for _, url in endpoints)]
     phase = max(one["last"] for one in stats) - min(one["first"] for one in stats)
-    return Ran(phase, wall, sum(one["requests"] for one in stats))
+    return Ran(phase, wall, int(sum(one["requests"] for one in stats)))
 
 
-def kill_one(endpoints: Sequence[Endpoint], after: int, seen: list[dict[str, Any]]) -> None:
-    while sum(one.stats()["requests"] for one in endpoints) < after:
+def kill_one(endpoints: Sequence[Endpoint], after: int, seen: list[dict[str, float]]) -> None:
+    while sum(get(f"{url}/stats")["requests"] for _, url in endpoints) < after:
         time.sleep(POLL_S)
-    seen.append(endpoints[0].stats())
-    endpoints[0].kill()
+    process, url = endpoints[0]
+    seen.append(get(f"{url}/stats"))
+    process.kill()
 
 
 def main() -> None:
@@ -122,7 +96,10 @@ def main() -> None:
             for label, runs in found.items():
                 servers = 1 if label == ONE else 3
                 with ExitStack() as stack:
-                    endpoints = [stack.enter_context(Endpoint(arguments.latency_ms, room)) for _ in range(servers)]
+                    endpoints = [
+                        stack.enter_context(endpoint_process(arguments.latency_ms, "--at-once", str(room)))
+                        for _ in range(servers)
+                    ]
                     kill_after = number // 3 if label == KILLED else None
                     part = folder / f"{turn}-{len(runs)}-{servers}-{label == KILLED}"
                     runs.append(run(part, benchmark, endpoints, servers * room, kill_after=kill_after))

@@ -12,14 +12,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
-import yaml
-from suite_faults import COMMAND, ENV, Endpoint, wait_until, write_benchmark
+from suite_faults import COMMAND, ENV, TABLES, Ended, Endpoint, How, alone, wait_until
+from suite_faults import run as run_suite
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -28,22 +26,8 @@ from integration.support import varied_answer
 CLUSTER = Path(__file__).resolve().parents[1] / "scripts" / "slurm" / "cluster.py"
 MODELS = ("one", "two", "three")
 BENCHMARKS = ("benchmark1", "benchmark2", "benchmark3")
-TABLES = ("suite_results.yaml", "suite_results.csv", "suite_results.md")
 AT_ONCE = 2
 """Requests of one model."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """What the suite came to."""
-
-    tables: dict[str, str]
-    code: int
-    asked: int
-    different: int
-    wall_s: float
-    attempts: int
-    """Of all cells, on Slurm."""
 
 
 def answers_of(model: str) -> Callable[[str], str]:
@@ -51,29 +35,12 @@ def answers_of(model: str) -> Callable[[str], str]:
     return lambda prompt: varied_answer(f"{model}: {prompt}")
 
 
-def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
-    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in BENCHMARKS}
-    document = {
-        "output_dir": str(folder / "out"), "params": {"parallelism": AT_ONCE},
-        "evaluations": [
-            {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
-            for name, path in benchmarks.items()
-        ],
-        "targets": [
-            {"name": name, "api_endpoint": {"url": url, "model_id": name, "type": "chat"}} for name, url in urls.items()
-        ],
-    }  # fmt: skip
-    file = folder / "suite.yml"
-    file.write_text(yaml.safe_dump({"suite": document}), encoding="utf-8")
-    return file
-
-
 def cluster(root: Path, *arguments: str) -> None:
     env = {**os.environ, "EVAL_FACTORY_SLURM": str(root)}
     subprocess.run([sys.executable, str(CLUSTER), *arguments], env=env, stdout=subprocess.DEVNULL, check=True)
 
 
-def on_slurm(file: Path, root: Path, known: dict[str, Endpoint], lost_after: int) -> int:
+def on_slurm(file: Path, known: Mapping[str, Endpoint], root: Path, lost_after: int) -> int:
     """The node of the task that Slurm names first is lost when so many requests were made."""
     env = {**ENV, "SLURM_CONF": str(root / "slurm.conf")}
     log = (file.parent / "screen.log").open("ab")
@@ -93,33 +60,15 @@ def on_slurm(file: Path, root: Path, known: dict[str, Endpoint], lost_after: int
         process.kill()
 
 
-def run(folder: Path, instances: int, slurm: Path | None) -> Ended:
-    folder.mkdir()
-    with ExitStack() as stack:
-        known = {name: stack.enter_context(Endpoint(None)) for name in MODELS}
-        for name, endpoint in known.items():
-            endpoint.good = answers_of(name)
-        file = write_suite(folder, {name: endpoint.url for name, endpoint in known.items()}, instances)
-        started = time.monotonic()
-        if slurm is None:
-            with (folder / "screen.log").open("ab") as log:
-                code = subprocess.run([*COMMAND, str(file)], env=ENV, stdout=log, stderr=log, check=False).returncode
-        else:
-            code = on_slurm(file, slurm, known, instances * len(MODELS) * len(BENCHMARKS) // 3)
-        wall = time.monotonic() - started
-        tables = {name: (folder / "out" / name).read_text("utf-8") for name in TABLES}
-        for name, text in tables.items():
-            tables[name] = text.replace(str(folder), "")
-            for model, endpoint in known.items():
-                tables[name] = tables[name].replace(endpoint.url, f"http://{model}")
-        return Ended(
-            tables,
-            code,
-            sum(endpoint.asked for endpoint in known.values()),
-            sum(len(endpoint.seen) for endpoint in known.values()),
-            wall,
-            len(list(folder.glob("out/.suite/slurm/cells/*/*/*/attempts/*"))),
-        )
+def run(folder: Path, instances: int, how: How) -> Ended:
+    endpoints = {name: Endpoint(None) for name in MODELS}
+    for name, endpoint in endpoints.items():
+        endpoint.good = answers_of(name)
+    return run_suite(folder, endpoints, BENCHMARKS, instances, how, params={"parallelism": AT_ONCE})
+
+
+def asked_twice(ended: Ended) -> int:
+    return sum(ended.asked.values()) - sum(ended.different.values())
 
 
 def main() -> None:
@@ -127,23 +76,24 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=20, help="of each benchmark")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        here = run(Path(name) / "here", arguments.instances, None)
+        here = run(Path(name) / "here", arguments.instances, alone)
         root = Path(name) / "slurm"
         cluster(root, "up", "3")
         try:
-            there = run(Path(name) / "there", arguments.instances, root)
+            lost_after = arguments.instances * len(MODELS) * len(BENCHMARKS) // 3
+            there = run(Path(name) / "there", arguments.instances, partial(on_slurm, root=root, lost_after=lost_after))
         finally:
             cluster(root, "down")
+        attempts = len(list(Path(name).glob("there/out/.suite/slurm/cells/*/*/*/attempts/*")))
     print(here.tables["suite_results.md"])
     for what, ended in (("here", here), ("on Slurm, a node lost", there)):
-        print(
-            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {ended.asked} requests,"
-            f" {ended.asked - ended.different} of them twice, {ended.attempts} attempts on Slurm"
-        )
+        asked, twice = sum(ended.asked.values()), asked_twice(ended)
+        print(f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, {asked} requests, {twice} of them twice")
+    print(f"{attempts} attempts on Slurm")
     problems = [f"{name} differs:\n{there.tables[name]}" for name in TABLES if here.tables[name] != there.tables[name]]
     if (here.code, there.code) != (0, 0):
         problems.append("a suite did not end well")
-    if there.asked - there.different > AT_ONCE * len(MODELS):
+    if asked_twice(there) > AT_ONCE * len(MODELS):
         problems.append("more was asked twice than was on its way")
     if there.different != here.different:
         problems.append("not the same prompts were asked")

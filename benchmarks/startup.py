@@ -15,18 +15,15 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from processes import NOT_REPORTABLE, timed
 from throughput import endpoint
-from tools import Job, eval_factory
+from tools import BIN, Job, eval_factory
 
-BIN = Path(sys.executable).parent
-NOT_REPORTABLE = 1
-"""The exit code of a run whose endpoint says of itself another model's name, as `endpoint.py` does."""
 IMPORT = "import helm.benchmark.run"
 TARGET = ["--model_url", "demo://baseline", "--model_id", "m"]
 PROGRAM = BIN / "eval-factory"
@@ -42,34 +39,23 @@ class Command:
     wall_s: list[float] = field(default_factory=list)
 
     def run(self, folder: Path) -> None:
-        before, started = os.times(), time.monotonic()
-        ended = subprocess.run(self.argv, cwd=folder, capture_output=True, check=False)
-        self.wall_s.append(time.monotonic() - started)
-        after = os.times()
+        with timed() as took:
+            ended = subprocess.run(self.argv, cwd=folder, capture_output=True, check=False)
+        self.wall_s.append(took.wall_s)
         if ended.returncode not in (0, NOT_REPORTABLE):
             raise RuntimeError(f"{self.name}: {ended.stderr.decode()[-1000:]}")
-        self.cpu_s.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        self.cpu_s.append(took.cpu_s)
 
 
-@dataclass(frozen=True)
-class Row:
+def row_of(command: Command, reference: Command) -> dict[str, Any]:
     """The medians of one command, in seconds and as parts of HELM's import."""
-
-    command: str
-    cpu_s: float
-    wall_s: float
-    cpu_of_import: float
-    wall_of_import: float
-
-    @classmethod
-    def of(cls, command: Command, reference: Command) -> Row:
-        cpu, wall = statistics.median(command.cpu_s), statistics.median(command.wall_s)
-        cpu_of, wall_of = statistics.median(reference.cpu_s), statistics.median(reference.wall_s)
-        return cls(command.name, round(cpu, 3), round(wall, 3), round(cpu / cpu_of, 2), round(wall / wall_of, 2))
-
-    def __str__(self) -> str:
-        shares = f"{self.cpu_of_import:.2f} | {self.wall_of_import:.2f}"
-        return f"| {self.command} | {self.cpu_s:.2f} s | {self.wall_s:.2f} s | {shares} |"
+    cpu, wall, cpu_of, wall_of = map(
+        statistics.median, (command.cpu_s, command.wall_s, reference.cpu_s, reference.wall_s)
+    )
+    return {
+        "command": command.name, "cpu_s": round(cpu, 3), "wall_s": round(wall, 3),
+        "cpu_of_import": round(cpu / cpu_of, 2), "wall_of_import": round(wall / wall_of, 2),
+    }  # fmt: skip
 
 
 def looking() -> list[Command]:
@@ -86,7 +72,7 @@ def looking() -> list[Command]:
     return [Command(name, [str(PROGRAM), *arguments]) for name, arguments in shown.items()]
 
 
-def measured(folder: Path, url: str, instances: int, repeat: int) -> list[Row]:
+def measured(folder: Path, url: str, instances: int, repeat: int) -> list[dict[str, Any]]:
     reference = Command(f"`{IMPORT}`", [str(BIN / "python"), "-c", IMPORT])
     bare = Command("the interpreter alone", [str(BIN / "python"), "-c", ""])
     argv = [str(PROGRAM), *eval_factory(Job(folder, url, instances, 32)).argv[1:]]
@@ -99,7 +85,7 @@ def measured(folder: Path, url: str, instances: int, repeat: int) -> list[Row]:
     for _ in range(repeat):
         for command in commands:
             command.run(folder)
-    return [Row.of(command, reference) for command in commands]
+    return [row_of(command, reference) for command in commands]
 
 
 def main() -> None:
@@ -113,9 +99,10 @@ def main() -> None:
         rows = measured(Path(name), url, arguments.instances, arguments.repeat)
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, {arguments.instances} instances\n")
     print("| command | CPU | whole process | CPU, of HELM's import | whole process, of it |\n|---|---|---|---|---|")
-    print("\n".join(map(str, rows)))
+    for name, cpu, wall, cpu_of_import, wall_of_import in (row.values() for row in rows):
+        print(f"| {name} | {cpu:.2f} s | {wall:.2f} s | {cpu_of_import:.2f} | {wall_of_import:.2f} |")
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps([vars(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

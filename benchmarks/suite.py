@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from throughput import endpoint, get, memory_mb
+from processes import NOT_REPORTABLE, run_watched, timed
+from throughput import endpoint, get
 from tools import BIN, Command, Job, eval_factory, helm_run, pubmed_qa_data
 
-SAMPLE_S = 0.1
-RUN_LIMIT_S = 3600
 ALLOWED_FACTOR, ALLOWED_S = 1.3, 10.0
 """What a suite may take beside the bound."""
 
@@ -93,47 +89,23 @@ def measure(how: str, arguments: argparse.Namespace) -> Measured:
         folder = Path(name)
         work = Work(folder, url, arguments.benchmarks, arguments.instances, arguments.concurrency, arguments.processes)
         commands = WAYS[how](work)
-        before, started = os.times(), time.monotonic()
-        peak = max(run(command, folder) for command in commands)
-        wall, after, stats = time.monotonic() - started, os.times(), get(f"{url}/stats")
+        with timed() as took:
+            peak = max(run(command, folder) for command in commands)
+        stats = get(f"{url}/stats")
     asked = arguments.benchmarks * arguments.instances
     if stats["requests"] != asked:
         raise RuntimeError(f"{how}: {stats['requests']} requests reached the endpoint, not {asked}")
     bound = asked * arguments.latency_ms / 1000 / arguments.concurrency
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    return Measured(how, wall, bound, int(stats["most_at_once"]), asked, cpu, peak)
+    return Measured(how, took.wall_s, bound, int(stats["most_at_once"]), asked, took.cpu_s, peak)
 
 
 def run(command: Command, folder: Path) -> float:
     """Run to the end. The most memory of its processes together, in MB."""
-    log, peak = folder / "log", 0.0
-    deadline = time.monotonic() + RUN_LIMIT_S
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            command.argv, stdout=output, stderr=output, cwd=folder, env={**os.environ, **command.env}
-        ) as process,
-    ):
-        while process.poll() is None:
-            peak = max(peak, memory_of_tree(process.pid))
-            if time.monotonic() > deadline:
-                process.kill()
-            time.sleep(SAMPLE_S)
-    if process.returncode not in (0, 1):  # 1: the invented answers are no good, which is none of this measurement's
-        raise RuntimeError(
-            f"{command.argv} ended with {process.returncode}:\n{log.read_text(errors='replace')[-2000:]}"
-        )
+    log = folder / "log"
+    code, peak = run_watched(command.argv, folder, command.env, log)
+    if code not in (0, NOT_REPORTABLE):
+        raise RuntimeError(f"{command.argv} ended with {code}:\n{log.read_text(errors='replace')[-2000:]}")
     return peak
-
-
-def memory_of_tree(pid: int) -> float:
-    """MB of a process and all that it started."""
-    found, waiting = dict[int, float](), [pid]
-    while waiting:
-        of_family = memory_mb(waiting.pop())
-        waiting += [child for child in of_family if child not in found and child != pid]
-        found.update(of_family)
-    return sum(found.values())
 
 
 def table(rows: Sequence[Measured]) -> str:

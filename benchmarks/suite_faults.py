@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
+from processes import kill_everything
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -38,6 +38,7 @@ POLL_S = 0.02
 WAIT_S = 600.0
 ENV = program_environment(OPENAI_API_KEY="sk-0123456789abcdef0123")
 COMMAND = (sys.executable, "-m", "eval_factory", "run_suite", "--run_config")
+TABLES = ("suite_results.yaml", "suite_results.csv", "suite_results.md")
 
 
 class Endpoint(FaultEndpoint):
@@ -65,11 +66,16 @@ class Endpoint(FaultEndpoint):
         self.__exit__()
 
 
+How = Callable[[Path, Mapping[str, Endpoint]], int]
+"""Starts the suite of a file, and returns the exit code."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """What a suite came to."""
 
-    table: str
+    tables: dict[str, str]
+    """Without the folder's name and the endpoints' ports."""
     code: int
     asked: dict[str, int]
     different: dict[str, int]
@@ -94,11 +100,11 @@ def write_benchmark(folder: Path, name: str, instances: int) -> Path:
     return folder / "benchmark.yaml"
 
 
-def write_suite(folder: Path, urls: dict[str, str], instances: int) -> Path:
-    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in BENCHMARKS}
+def write_suite(folder: Path, urls: dict[str, str], names: Sequence[str], instances: int, **more: Any) -> Path:
+    """Of benchmarks of these names. `more`: keys of the suite."""
+    benchmarks = {name: write_benchmark(folder / name, name, instances) for name in names}
     document = {
-        "output_dir": str(folder / "out"), "max_processes": 3, "max_outage_s": WAIT_S,
-        "params": {"parallelism": AT_ONCE, "max_retries": 1},
+        "output_dir": str(folder / "out"), **more,
         "evaluations": [
             {"type": "custom", "name": name, "params": {"extra": {"benchmark": str(path)}}}
             for name, path in benchmarks.items()
@@ -118,30 +124,6 @@ def start(file: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*COMMAND, str(file)], env=ENV, stdout=log, stderr=log)
 
 
-def kill_everything(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the program and to all that it started, children before they can start others."""
-    for pid in tree_of(process.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait()
-
-
-def tree_of(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(folder.name))
-    found = [pid]
-    for known in found:
-        found += children.get(known, [])
-    return found
-
-
 def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
     deadline = time.monotonic() + WAIT_S
     while not what():
@@ -150,31 +132,40 @@ def wait_until(what: Callable[[], bool], process: subprocess.Popen[bytes] | None
         time.sleep(POLL_S)
 
 
-def run(folder: Path, instances: int, disturb: Callable[[Path, dict[str, Endpoint]], int] | None) -> Ended:
+def run(
+    folder: Path, endpoints: Mapping[str, Endpoint], names: Sequence[str], instances: int, how: How, **more: Any
+) -> Ended:
+    """A suite of these models and benchmarks, done in some way. `more`: keys of the suite."""
     folder.mkdir()
     with ExitStack() as stack:
-        known = {name: stack.enter_context(Endpoint(REFUSED if name == "picky" else None)) for name in MODELS}
-        file = write_suite(folder, {name: endpoint.url for name, endpoint in known.items()}, instances)
+        for endpoint in endpoints.values():
+            stack.enter_context(endpoint)
+        urls = {name: endpoint.url for name, endpoint in endpoints.items()}
+        file = write_suite(folder, urls, names, instances, **more)
         started = time.monotonic()
-        code = start(file).wait(WAIT_S) if disturb is None else disturb(file, known)
+        code = how(file, endpoints)
         wall = time.monotonic() - started
-        table = (folder / "out" / "suite_results.csv").read_text("utf-8").replace(str(folder), "")
-        for name, endpoint in known.items():
-            table = table.replace(endpoint.url, f"http://{name}")
-        return Ended(
-            table,
-            code,
-            {name: endpoint.asked for name, endpoint in known.items()},
-            {name: len(endpoint.seen) for name, endpoint in known.items()},
-            {name: endpoint.most_at_once for name, endpoint in known.items()},
-            wall,
-        )
+    tables = {name: (folder / "out" / name).read_text("utf-8").replace(str(folder), "") for name in TABLES}
+    for model, url in urls.items():
+        tables = {name: text.replace(url, f"http://{model}") for name, text in tables.items()}
+    return Ended(
+        tables,
+        code,
+        {name: endpoint.asked for name, endpoint in endpoints.items()},
+        {name: len(endpoint.seen) for name, endpoint in endpoints.items()},
+        {name: endpoint.most_at_once for name, endpoint in endpoints.items()},
+        wall,
+    )
 
 
-def disturbance(instances: int, outage_s: float) -> Callable[[Path, dict[str, Endpoint]], int]:
+def alone(file: Path, _endpoints: Mapping[str, Endpoint]) -> int:
+    return start(file).wait(WAIT_S)
+
+
+def disturbance(instances: int, outage_s: float) -> How:
     whole = len(BENCHMARKS) * len(MODELS) * instances
 
-    def disturb(file: Path, known: dict[str, Endpoint]) -> int:
+    def disturb(file: Path, known: Mapping[str, Endpoint]) -> int:
         def asked() -> int:
             return sum(endpoint.asked for endpoint in known.values())
 
@@ -201,21 +192,26 @@ def main() -> None:
         "--outage-s", type=float, default=20.0, help="how long the endpoint is gone after the last kill"
     )
     arguments = parser.parse_args()
+    ways = {"alone": alone, "disturbed": disturbance(arguments.instances, arguments.outage_s)}
+    ended = {}
     with tempfile.TemporaryDirectory() as name:
-        alone = run(Path(name) / "alone", arguments.instances, None)
-        disturbed = run(
-            Path(name) / "disturbed", arguments.instances, disturbance(arguments.instances, arguments.outage_s)
-        )
+        for what, how in ways.items():
+            endpoints = {model: Endpoint(REFUSED if model == "picky" else None) for model in MODELS}
+            params = {"parallelism": AT_ONCE, "max_retries": 1}
+            ended[what] = run(
+                Path(name) / what, endpoints, BENCHMARKS, arguments.instances, how,
+                params=params, max_processes=3, max_outage_s=WAIT_S,
+            )  # fmt: skip
         events = (Path(name) / "disturbed" / "out" / ".suite" / "events.jsonl").read_text("utf-8")
-    print(alone.table)
-    for what, ended in (("alone", alone), ("disturbed", disturbed)):
-        print(
-            f"{what}: exit code {ended.code}, {ended.wall_s:.0f} s, asked {ended.asked}, at once {ended.most_at_once}"
-        )
+    quiet, disturbed = ended["alone"], ended["disturbed"]
+    table, other = (one.tables["suite_results.csv"] for one in (quiet, disturbed))
+    print(table)
+    for what, one in ended.items():
+        print(f"{what}: exit code {one.code}, {one.wall_s:.0f} s, asked {one.asked}, at once {one.most_at_once}")
     kills = 2
     problems = [
-        *(["the tables differ:\n" + disturbed.table] if alone.table != disturbed.table else []),
-        *(["the exit codes differ"] if alone.code != disturbed.code else []),
+        *(["the tables differ:\n" + other] if table != other else []),
+        *(["the exit codes differ"] if quiet.code != disturbed.code else []),
         *(
             ["no endpoint was waited for"]
             if '"endpoint_paused"' not in events or '"endpoint_back"' not in events
@@ -225,7 +221,7 @@ def main() -> None:
     for model in ("steady", "flaky"):
         twice = disturbed.asked[model] - disturbed.different[model]
         print(f"{model}: {twice} requests were asked twice; at most {kills * AT_ONCE} were on their way at the kills")
-        if twice > kills * AT_ONCE or disturbed.different[model] != alone.different[model]:
+        if twice > kills * AT_ONCE or disturbed.different[model] != quiet.different[model]:
             problems.append(f"{model}: {disturbed.asked[model]} requests of {disturbed.different[model]} prompts")
         if disturbed.most_at_once[model] > AT_ONCE:
             problems.append(f"{model}: {disturbed.most_at_once[model]} requests at once")

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,11 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from processes import run_watched, timed
 from tools import TOOLS, Job
 
 HERE = Path(__file__).resolve().parent
-RUN_LIMIT_S = 1800
-SAMPLE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,21 +41,23 @@ class Measured:
     cpu_s: float
     peak_mb: float
 
-    @property
-    def of_ideal(self) -> float | None:
-        ideal = self.concurrency / (self.latency_ms / 1000) if self.latency_ms else None
-        return self.rate / ideal if ideal else None
-
 
 @contextmanager
-def endpoint(latency_ms: float, *options: str) -> Iterator[str]:
+def endpoint_process(latency_ms: float, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of `endpoint.py`, and its URL."""
     argv = [sys.executable, str(HERE / "endpoint.py"), "--latency-ms", str(latency_ms), *options]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+            yield process, f"http://127.0.0.1:{process.stdout.readline().strip()}"
         finally:
             process.terminate()
+
+
+@contextmanager
+def endpoint(latency_ms: float, *options: str) -> Iterator[str]:
+    with endpoint_process(latency_ms, *options) as (_, url):
+        yield url
 
 
 def get(url: str) -> dict[str, float]:
@@ -76,28 +76,14 @@ def measure(tool: str, latency_ms: float, concurrency: int, count: int, *, memor
         folder.mkdir()
         command = TOOLS[tool](Job(folder, url, count, concurrency))
         log = Path(name) / "log"
-        before, started, peak = os.times(), time.monotonic(), 0.0
-        with (
-            log.open("wb") as output,
-            subprocess.Popen(
-                command.argv, stdout=output, stderr=output, cwd=folder, env={**os.environ, **command.env}
-            ) as process,
-        ):
-            try:
-                while memory and process.poll() is None and time.monotonic() - started < RUN_LIMIT_S:
-                    peak = max(peak, sum(memory_mb(process.pid).values()))
-                    time.sleep(SAMPLE_S)
-                process.wait(RUN_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        wall, after = time.monotonic() - started, os.times()
+        with timed() as took:
+            code, peak = run_watched(command.argv, folder, command.env, log, memory=memory)
         stats = get(f"{url}/stats")
-        if process.returncode != 0 or stats["requests"] < count:
+        if code != 0 or stats["requests"] < count:
             tail = log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{tool} ended with {process.returncode} after {stats['requests']} requests:\n{tail}")
-    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+            raise RuntimeError(f"{tool} ended with {code} after {stats['requests']} requests:\n{tail}")
     rate = stats["requests"] / stats["seconds"]
-    return Measured(tool, latency_ms, concurrency, stats["seconds"], rate, wall, cpu, peak)
+    return Measured(tool, latency_ms, concurrency, stats["seconds"], rate, took.wall_s, took.cpu_s, peak)
 
 
 def median_of(runs: list[Measured]) -> Measured:
@@ -106,28 +92,13 @@ def median_of(runs: list[Measured]) -> Measured:
     return replace(runs[0], **figures)
 
 
-def memory_mb(pid: int) -> dict[int, float]:
-    """MB of a process and of each of its children, what they share counted once (Linux's PSS; empty elsewhere)."""
-    found: dict[int, float] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            if pid in (int(path.parent.name), parent):
-                lines = (path.parent / "smaps_rollup").read_text().splitlines()
-                pss = next(line for line in lines if line.startswith("Pss:"))
-                found[int(path.parent.name)] = int(pss.split()[1]) * 1024 / 1e6
-        except (OSError, StopIteration):
-            continue
-    return found
-
-
 def table(rows: list[Measured]) -> str:
     lines = [
         "| latency | at once | tool | request phase | requests/s | of the ideal | whole process | CPU | peak memory |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        share = "" if row.of_ideal is None else f"{row.of_ideal:.2f}"
+        share = f"{row.rate * row.latency_ms / 1000 / row.concurrency:.2f}" if row.latency_ms else ""
         lines.append(
             f"| {row.latency_ms:g} ms | {row.concurrency} | {row.tool} | {row.request_s:.1f} s | {row.rate:.0f} |"
             f" {share} | {row.wall_s:.1f} s | {row.cpu_s:.1f} s | {row.peak_mb:.0f} MB |"

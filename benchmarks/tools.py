@@ -48,11 +48,15 @@ class Job:
     concurrency: int
 
 
+def invented_words() -> tuple[random.Random, list[str]]:
+    """And what drew them, which goes on the same way each time."""
+    source = random.Random(0)  # noqa: S311 - invented text, not a secret
+    return source, ["".join(source.choices("abcdefghilmnoprstuv", k=source.randint(3, 11))) for _ in range(3000)]
+
+
 def invented_data(count: int) -> dict[str, dict[str, object]]:
     """`test_set.json` of pubmed_qa: abstracts of invented words, about 1,700 characters each."""
-    source = random.Random(0)  # noqa: S311 - invented text, not a secret
-    letters = "abcdefghilmnoprstuv"
-    words = ["".join(source.choices(letters, k=source.randint(3, 11))) for _ in range(3000)]
+    source, words = invented_words()
     return {
         str(number): {
             "QUESTION": " ".join(source.choices(words, k=14)) + "?",

@@ -12,7 +12,6 @@ installed. A test makes the index anew and compares. Usage: make_helm_index.py [
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
 import json
 import re
@@ -26,10 +25,8 @@ from typing import Any
 
 import yaml
 
-from executed_code import executed_code  # type: ignore[import-not-found]  # beside this script
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from scripts.helm_packages import packages_of, requirements
+from scripts.helm_source import executed_code, packages_of, requirements, source_tree
 
 from eval_factory.helm.environments import installed_upstream
 from eval_factory.helm_plugin.patches.lighter import replace_missing_torch
@@ -225,7 +222,7 @@ def read_class(path: str) -> Described:
     """What a scenario's class says of itself: folder name, description, main metrics and splits."""
     module, _, name = path.rpartition(".")
     said: Described = {"class": path, "name": None, "description": None, "metrics": [], "splits": [], "described": []}
-    tree = _module(module)
+    tree = source_tree(module)
     if tree is None:
         return said
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -276,20 +273,12 @@ def _base(base: ast.expr, module: str, classes: dict[str, ast.ClassDef], tree: a
     return None
 
 
-@cache
-def _module(name: str) -> ast.Module | None:
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return None
-    return ast.parse(Path(spec.origin).read_text("utf-8"))
-
-
 def judge_deployments(path: str) -> list[str]:
     """Deployments that an annotator asks, where its module or HELM's helper for judges names them."""
-    tree = _module(path.rpartition(".")[0])
+    tree = source_tree(path.rpartition(".")[0])
     if tree is None or "AutoClient" not in _names(tree):
         return []
-    helpers = _module(JUDGE_HELPERS)
+    helpers = source_tree(JUDGE_HELPERS)
     bodies: list[ast.AST] = [tree]
     bodies += [node for node in (helpers.body if helpers else []) if getattr(node, "name", None) in _names(tree)]
     return _unique(text for body in bodies for node in ast.walk(body) for text in _deployments_in(node))

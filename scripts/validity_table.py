@@ -28,13 +28,20 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from scripts.validity.bare_helm import BareHelm, environment  # noqa: E402
-from scripts.validity.data_there import why_not  # noqa: E402
-from scripts.validity.fed_answers import EMPTY, GOLD, KINDS, REFUSAL, answer_of, kinds_of  # noqa: E402
-from scripts.validity.kind_endpoint import KindEndpoint  # noqa: E402
-from scripts.validity.measured_row import Row, metrics_of, parity  # noqa: E402
-from scripts.validity.our_runs import Result, place, result_in, run_ours  # noqa: E402
-from scripts.validity.questions import KnownQuestions, Question, questions_in  # noqa: E402
-from scripts.validity.validity_page import Explanation, page, unexplained  # noqa: E402
+from scripts.validity.our_runs import Result, place, result_in, run_ours, why_not  # noqa: E402
+from scripts.validity.questions import (  # noqa: E402
+    EMPTY,
+    GOLD,
+    KINDS,
+    REFUSAL,
+    KindEndpoint,
+    KnownQuestions,
+    Question,
+    answer_of,
+    kinds_of,
+    questions_in,
+)
+from scripts.validity.validity_page import Explanation, Row, metrics_of, page, parity, unexplained  # noqa: E402
 
 from eval_factory.tasks.framework import Task, load_framework  # noqa: E402
 from eval_factory.tasks.run_entry import task_on  # noqa: E402

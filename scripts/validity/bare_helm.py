@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from scripts.validity.kind_endpoint import JUDGES
-from scripts.validity.questions import STATE_FILE
+from scripts.validity.questions import JUDGES, STATE_FILE
 
 from eval_factory.helm.command import MODULES
 from eval_factory.helm.environments import environment_of

@@ -1,12 +1,194 @@
-"""docs/validity.md: the table, and a note for each cell that is not what a reader expects."""
+"""docs/validity.md: the table, what each of its cells says of a kind of answer, and a note for each that is not what a
+reader expects."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from scripts.validity.measured_row import COLUMNS, LOW, Row
+from scripts.validity.our_runs import Result
+from scripts.validity.questions import (
+    CONSTANT,
+    EMPTY,
+    FLOORS,
+    GOLD,
+    HIGHEST,
+    LOWEST,
+    RANDOM,
+    REFUSAL,
+    UNPARSED,
+    Question,
+    answer_of,
+    kinds_of,
+)
+
+from eval_factory.tasks.framework import Task
+
+CORRECTED, LENIENT = ".corrected", ".lenient"
+LOW = 0.1
+"""What a reader expects of answers that know nothing, at most."""
+TOLERANCE = 1e-12
+"""Of floors, which are summed in another order."""
+COLUMNS = (GOLD, "gold, corrected", *FLOORS, "empty, corrected", UNPARSED, "unparsed, lenient")
+"""The cells of a line beside task, metric, n and parity."""
+
+NO_CORRECTION = (
+    "No defect of HELM is known that changes this metric, so no corrected value stands beside it: [errata](errata.md)."
+)
+NO_FORM = (
+    "The benchmark asks for text in no particular form: no constant fits every question, and no answer is unparsed."
+)
+NO_OPTIONS = "The lenient reading is of questions with options alone: [results](results.md#answers-that-say-nothing)."
+RANDOM_ADVICE = (
+    "The judges are scripted, and give random advice any mark from 1 to 5, by chance: this tests that the jury's mean"
+    " is bare HELM's, and says nothing about medicine."
+)
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Our scores beside bare HELM's, of one kind of answer."""
+
+    compared: int
+    differences: tuple[str, ...]
+    """In words; every one is a failure."""
+
+
+def metrics_of(result: Result) -> list[str]:
+    """Those that have a line: the main one, and each that has a corrected value beside it."""
+    corrected = [label.removesuffix(CORRECTED) for label in result.scores if label.endswith(CORRECTED)]
+    plain = [metric for metric in corrected if "@" not in metric]
+    return [result.main_metric, *(metric for metric in plain if metric != result.main_metric)]
+
+
+def parity(ours: Mapping[str, Mapping[str, Any]], stats: Sequence[Mapping[str, Any]], main_metric: str) -> Parity:
+    """Compare each of our scores that is HELM's own, over every split, with the mean in stats.json."""
+    theirs = {
+        (stat["name"]["name"], stat["name"].get("split")): stat["mean"]
+        for stat in stats
+        if "mean" in stat and "perturbation" not in stat["name"]
+    }
+    compared, differences = 0, []
+    for label, score in ours.items():
+        mean = theirs.get((score["metric"], score["split"])) if score["perturbation"] is None else None
+        if mean is None:
+            continue
+        compared += 1
+        if score["value"] != mean:
+            differences.append(f"{label} is {score['value']!r}, of bare helm-run {mean!r}")
+    if main_metric not in {ours[label]["metric"] for label in ours} & {name for name, _ in theirs}:
+        differences.append(f"{main_metric} is missing from one of the two")
+    return Parity(compared, tuple(differences))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A task's metric in all of the task's runs."""
+
+    task: Task
+    metric: str
+    questions: Sequence[Question]
+    results: Mapping[str, Result]
+    """Kind of answer -> ours."""
+    parities: Mapping[str, Parity]
+    """Of all metrics; empty in the task's further lines."""
+
+    @property
+    def full(self) -> float:
+        """The score of answers that are all right."""
+        return float(HIGHEST) if self.task.helm.judges else 1.0
+
+    @property
+    def low(self) -> float:
+        return float(LOWEST) if self.task.helm.judges else LOW
+
+    @property
+    def n(self) -> int:
+        return len(self.questions)
+
+    def cells(self) -> dict[str, float | None]:
+        """Column -> value; None where there is none."""
+        kinds: dict[str, float | None] = {
+            kind: self.results[kind].value(self.metric) if kind in self.results else None
+            for kind in (GOLD, *FLOORS, UNPARSED)
+        }
+        return {
+            **kinds,
+            "gold, corrected": self._value(GOLD, CORRECTED),
+            "empty, corrected": self._value(EMPTY, CORRECTED),
+            "unparsed, lenient": self._value(UNPARSED, LENIENT),
+        }
+
+    def _value(self, kind: str, suffix: str) -> float | None:
+        return self.results[kind].value(self.metric, suffix) if kind in self.results else None
+
+    def surprises(self) -> Iterator[str]:
+        """The columns whose cell is not what a reader expects; not those of answers that were left out of a try."""
+        left_out = set(kinds_of(self.task)) - set(self.results)
+        for column, value in self.cells().items():
+            if column.partition(",")[0] in left_out:
+                continue
+            wants_full = column in (GOLD, "gold, corrected", "unparsed, lenient")
+            if value is None or (value != self.full if wants_full else value > self.low):
+                yield column
+
+    def known_reason(self, column: str) -> str | None:
+        """What explains a cell by the benchmark's form or by counting the questions; checked, not believed."""
+        return self._of_missing(column) if self.cells()[column] is None else self._of_chance(column)
+
+    def _of_missing(self, column: str) -> str | None:
+        if self.results[GOLD].value(self.metric) is None:
+            return None
+        open_text = self.task.helm.answer_form is None and not self._has_options
+        if column.endswith("corrected") and self._value(GOLD, CORRECTED) is None:
+            return NO_CORRECTION
+        if column in (CONSTANT, UNPARSED, "unparsed, lenient") and open_text:
+            return NO_FORM
+        return NO_OPTIONS if column == "unparsed, lenient" and not self._has_options else None
+
+    def _of_chance(self, column: str) -> str | None:
+        if self.task.helm.judges:
+            return RANDOM_ADVICE if column == RANDOM else None
+        kind = column.partition(",")[0]
+        if kind not in (EMPTY, CONSTANT, RANDOM) or (kind == RANDOM and not self._has_options):
+            return None
+        tested = [question for question in self.questions if question.test]
+        hits = sum(answer_of(kind, self.task, question) == question.gold for question in tested)
+        if not tested or self.cells()[column] != hits / len(tested):
+            return None
+        return {
+            EMPTY: "The share of questions whose right answer is nothing.",
+            CONSTANT: "The share of questions whose right answer is this one.",
+            RANDOM: "The share of letters, drawn among the options, that are right.",
+        }[kind]
+
+    @property
+    def _has_options(self) -> bool:
+        return bool(self.task.helm.answer_labels) or all(question.labels for question in self.questions)
+
+    def problems(self) -> Iterator[str]:
+        """What makes the table fail, beside cells that nobody explained."""
+        for kind, found in self.parities.items():
+            yield from (f"{self.task.name}, {kind}: parity: {difference}" for difference in found.differences)
+            if not found.compared:
+                yield f"{self.task.name}, {kind}: no score could be compared with bare helm-run"
+        yield from self._wrong_floors()
+
+    def _wrong_floors(self) -> Iterator[str]:
+        """Where `validity.floors`, computed without a request, is not what the same answers score when given."""
+        names = {EMPTY: EMPTY, REFUSAL: REFUSAL}
+        if CONSTANT in self.results:
+            names[CONSTANT] = f"always {answer_of(CONSTANT, self.task, self.questions[0])}"
+        for suffix, (kind, name) in itertools.product(("", CORRECTED), names.items()):
+            stated, measured = self.results[GOLD].floors(f"{self.metric}{suffix}").get(name), self._value(kind, suffix)
+            if stated is not None and measured is not None and not math.isclose(stated, measured, abs_tol=TOLERANCE):
+                label = f"{self.metric}{suffix}"
+                yield f"{self.task.name}: validity.floors says {stated!r} of {name} in {label}, measured: {measured!r}"
+
 
 HEADER = "<!-- Written by scripts/validity_table.py; changes are lost. -->"
 INTRODUCTION = Path(__file__).with_name("introduction.md")
@@ -26,16 +208,6 @@ class Explanation:
     def is_about(self, row: Row) -> bool:
         is_of_it = self.upstream in (None, row.task.helm.upstream.name)
         return is_of_it and (self.task, self.metric) == (row.task.name, row.metric)
-
-
-@dataclass
-class Notes:
-    """Numbered in the order in which they are first needed; one text has one number."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, text: str) -> int:
-        return self.numbers.setdefault(" ".join(text.split()), len(self.numbers) + 1)
 
 
 def reason_for(row: Row, column: str, explanations: Sequence[Explanation]) -> str | None:
@@ -62,7 +234,7 @@ def page(
     rows: Sequence[Row], not_run: Mapping[str, str], explanations: Sequence[Explanation], versions: Mapping[str, str]
 ) -> str:
     """The whole text."""
-    notes = Notes()
+    notes: dict[str, int] = {}  # numbered in the order in which they are first needed; one text has one number
     lines = list(_table(rows, explanations, notes))
     about = ", ".join(f"{name} {version}" for name, version in versions.items())
     return "\n".join(
@@ -75,14 +247,14 @@ def page(
             "",
             "Reasons:",
             "",
-            *(f"{number}. {text}" for text, number in notes.numbers.items()),
+            *(f"{number}. {text}" for text, number in notes.items()),
             "",
             *_not_run(not_run),
         ]
     )
 
 
-def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: Notes) -> Iterator[str]:
+def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: dict[str, int]) -> Iterator[str]:
     yield f"| task | metric | n | parity | {' | '.join(COLUMNS)} |"
     yield f"|{'---|' * (4 + len(COLUMNS))}"
     for row in rows:
@@ -90,7 +262,7 @@ def _table(rows: Sequence[Row], explanations: Sequence[Explanation], notes: Note
         shown = []
         for column in COLUMNS:
             reason = reason_for(row, column, explanations) if column in surprising else None
-            mark = f" ({notes.number(reason)})" if reason else ""
+            mark = f" ({notes.setdefault(' '.join(reason.split()), len(notes) + 1)})" if reason else ""
             shown.append(f"{_shown(cells[column])}{mark}")
         head = f"`{row.task.name}`", f"`{row.metric}`", f"{row.n:,}", _parity(row)
         yield f"| {' | '.join([*head, *shown])} |"

@@ -8,7 +8,8 @@ from chromium import Chromium, Counted
 from eval_factory.analysis.paper import evidence_of_panel
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import LedgerWriter
-from eval_factory.report.evidence_packs import PACKS, pack_page
+from eval_factory.report.page.document import pack_page
+from eval_factory.report.papers import PACKS
 from hostile_texts import payloads
 from panel_ledger import alarm, baseline, ledger, look, note
 from stored_results import right_or_wrong
@@ -22,7 +23,7 @@ def test_the_page_of_a_pack(tmp_path: Path, browser: Chromium, outside: Counted)
     panel = LedgerWriter(History(lines, head="e" * 64), {})
     for name in PACKS:
         page = tmp_path / f"{name}.html"
-        page.write_text(pack_page(evidence_of_panel(name, panel, [folder])), "utf-8")
+        page.write_text(pack_page(evidence_of_panel(name, panel.said, [folder])), "utf-8")
         for dark, width in ((False, 1200), (True, 390)):
             browser.dark(dark)
             browser.width(width)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suite_faults import tree_of
+from processes import tree_of
 
 from integration.support import Outcome, Run, program
 from seeing_endpoint import SeeingEndpoint, content_of, middle_of, picture

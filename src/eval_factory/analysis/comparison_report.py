@@ -223,8 +223,7 @@ def page_of_several(folders: Sequence[Path], *, with_texts: bool = True) -> str:
 def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
     """The scores, and the differences between them."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plot_kinds import dot_plot
-    from eval_factory.report.result_plots import plotted
+    from eval_factory.report.plots import dot_plot, plotted
 
     metric = stored[0].result.main_metric
     rows, scale = [], None
@@ -238,7 +237,7 @@ def _plots(compared: Compared, stored: Sequence[StoredResult]) -> list[str]:
 
 
 def plot_of_difference(one: Comparison) -> Drawing:
-    from eval_factory.report.plot_kinds import PlottedValue, difference_plot
+    from eval_factory.report.plots import PlottedValue, difference_plot
 
     row = PlottedValue(one.pair, one.paired.difference, one.paired.ci_low, one.paired.ci_high, one.paired.n)
     names = (f"{one.a.label} {one.a.name}", f"{one.b.label} {one.b.name}")

@@ -21,8 +21,8 @@ from eval_factory.core.nouns import RunStatus
 from eval_factory.core.plain_yaml import parse_own
 from eval_factory.core.rundir import SuiteDir
 from eval_factory.core.tables import Table, code, latex, markdown
-from eval_factory.report import evidence_packs as packs
 from eval_factory.report import papers
+from eval_factory.report.page.document import pack_page
 from eval_factory.report.reader import is_suite_folder, load_result, one_run, run_folders
 
 _OF_ONE_RUN = {"tripod-llm": papers.tripod_llm, "model-card": papers.model_card, "methods": papers.methods_text}
@@ -50,8 +50,8 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     if purpose in _OF_ONE_RUN and len(runs) == 1:
         stored = load_result(runs[0])
         return _OF_ONE_RUN[purpose](stored.result, stored.config, stored.target)
-    if purpose in packs.PACKS:
-        return (packs.pack_page if as_page else packs.pack_markdown)(_pack(purpose, folders, runs))
+    if purpose in papers.PACKS:
+        return (pack_page if as_page else papers.pack_markdown)(_pack(purpose, folders, runs))
     results = suite_results(_cells(folders, runs))
     if purpose == "latex":
         return "\n\n".join(latex(table, title, note) for title, table, note in _tables(results)) + "\n"
@@ -65,21 +65,22 @@ def written_for(purpose: str, folders: Sequence[Path], *, as_page: bool = False)
     return papers.tripod_of(several, several.named(code))
 
 
-def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> packs.Pack:
-    cite = packs.citations()
+def _pack(name: str, folders: Sequence[Path], runs: Sequence[Path]) -> papers.Pack:
+    cite = papers.citations()
     if len(runs) == 1 and not is_suite_folder(folders[0]):
-        run = packs.described(load_result(runs[0]), cite)
+        run = papers.described(load_result(runs[0]), cite)
         record = run.result.provenance
-        return packs.pack_of(name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run)
+        return papers.pack_of(name, [f"Of run {record.run_identity}: {run.result.task}, {record.target}."], cite, run)
     several = _Several(suite_results(_cells(folders, runs)), cite)
-    return packs.pack_of(name, [several.named()], cite, several)
+    return papers.pack_of(name, [several.named()], cite, several)
 
 
-def evidence_of_panel(name: str, panel: packs.PanelWriter, runs: Sequence[Path]) -> packs.Pack:
-    """A pack (PACKS) of a panel and these of its runs. Raises PrerequisiteError: a folder holds no result."""
-    cite = packs.citations()
+def evidence_of_panel(name: str, said: papers.Said, runs: Sequence[Path]) -> papers.Pack:
+    """A pack (PACKS) of a panel, whose ledger says `said`, and these of its runs.
+    Raises PrerequisiteError: a folder holds no result."""
+    cite = papers.citations()
     several = _Several(suite_results(_cells([], runs)), cite) if runs else None
-    return packs.pack_of(name, panel.said(packs.texts()["panel"]["of"]), cite, several, panel)
+    return papers.pack_of(name, said(papers.texts()["panel"]["of"]), cite, several, said)
 
 
 def _cells(folders: Sequence[Path], runs: Sequence[Path]) -> Iterator[FinishedCell]:
@@ -118,7 +119,7 @@ class _Several:
         found = {}
         for cell in self.results.cells:
             if cell.task is not None:
-                found[cell.target, cell.evaluation] = packs.described(load_result(cell.folder), self.cite)
+                found[cell.target, cell.evaluation] = papers.described(load_result(cell.folder), self.cite)
         return found
 
     def said(self, template: str) -> list[str]:

@@ -303,7 +303,7 @@ def hf(folder: Path, output: Path | None, task_id: str, allow_not_reportable: bo
 @click.option("--with_texts", is_flag=True, help="Prompts and answers too where the benchmark's data are not public.")
 def inspect(folders: tuple[Path, ...], output: Path, with_texts: bool) -> None:
     """An evaluation log of Inspect (inspect_ai) for each result, with every instance."""
-    from eval_factory.report.inspect_log import write_inspect_log
+    from eval_factory.report.exports import write_inspect_log
 
     for stored in _results(folders):
         click.echo(str(write_inspect_log(stored, output, with_texts=with_texts)))

@@ -206,7 +206,7 @@ def report(
 
 def _written_for(purpose: str, folders: Sequence[Path], *, as_page: bool) -> str:
     from eval_factory.analysis.paper import written_for
-    from eval_factory.report.evidence_packs import PACKS
+    from eval_factory.report.papers import PACKS
 
     if len(folders) == 1 and (folders[0] / "ledger.jsonl").is_file():
         from eval_factory.monitor.report import evidence_for
@@ -222,8 +222,8 @@ def drawings_of(folders: Sequence[Path]) -> dict[str, Drawing]:
     """Name -> plot. Of several results, those of the first one begin with `a-`, and so on. Where they do not compare,
     the reason is on standard error, and there is no plot of how they differ.
     Raises EvalFactoryError: a folder holds no result."""
+    from eval_factory.report.plots import plots_of
     from eval_factory.report.reader import load_result
-    from eval_factory.report.result_plots import plots_of
 
     results = [load_result(folder).result for folder in folders]
     if len(results) == 1:

@@ -30,9 +30,9 @@ from eval_factory.monitor.ledger import CHANGE, LOOK, NOT_MADE, NOTE, History, L
 from eval_factory.monitor.panel import CHANGED, PANEL_FILE
 from eval_factory.report import drawing
 from eval_factory.report.drawing import FONT_SIZE, Colour, Drawing, Shape, svg
-from eval_factory.report.evidence_packs import pack_markdown, pack_page, texts
-from eval_factory.report.papers import rendered
-from eval_factory.report.plot_kinds import Axis, axis_of
+from eval_factory.report.page.document import pack_page, tables_page
+from eval_factory.report.papers import pack_markdown, rendered, texts
+from eval_factory.report.plots import Axis, axis_of
 
 SHOWN_NOTES = 5
 
@@ -173,8 +173,6 @@ _FIGURES = {name: (name, formats.percent) for name in SHARES} | {
 def monitor_page(name: str, history: History) -> str:
     """`name`: of the panel's folder."""
     from markupsafe import Markup
-
-    from eval_factory.report.page.document import tables_page
 
     def markup(found: Table | Drawing) -> Markup:  # tables and SVG are ours, and escape what is in them
         return Markup(in_html(found) if isinstance(found, Table) else svg(found))  # noqa: S704
@@ -447,5 +445,5 @@ def evidence_for(purpose: str, folder: Path, *, as_page: bool) -> str:
     if "policy" in plan:
         plan["locked_at"] = plan["policy"].locked_at
     panel = LedgerWriter(history, plan)
-    pack = evidence_of_panel(purpose, panel, [folder / run for run in panel.runs])
+    pack = evidence_of_panel(purpose, panel.said, [folder / run for run in panel.runs])
     return pack_page(pack) if as_page else pack_markdown(pack)

@@ -76,7 +76,7 @@ def evaluation_config(result: results.TaskResult, config: Mapping[str, Any], com
         "main_metric": result.main_metric,
         "results": {"tasks": _task(result), "groups": _groups(result)},
         "validity": _validity(result),
-        **({} if result.clinicians is None else {"clinicians": _clinicians(result.clinicians)}),
+        **({} if result.clinicians is None else {"clinicians": formatted(_said_only(asdict(result.clinicians)))}),
         "comparability": compared,
         "usage": formatted(usage(result.usage)),
         "provenance": formatted(provenance),
@@ -157,15 +157,6 @@ def _said_only(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_said_only(one) for one in value]
     return rounded(value) if isinstance(value, float) else value
-
-
-def _clinicians(found: results.Clinicians) -> Any:
-    """What is not defined is left out."""
-    record = asdict(found)
-    record["judges"] = {judge: rounded_fields(without_nulls(one)) for judge, one in record["judges"].items()}
-    for name in ("corrected", "too_few", "agreement"):
-        record[name] = rounded_fields(without_nulls(record[name] or {}))
-    return formatted({name: value for name, value in record.items() if value not in (None, {}, ())})
 
 
 def usage(record: results.Usage) -> dict[str, Any]:

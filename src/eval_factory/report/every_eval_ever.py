@@ -179,13 +179,18 @@ def _score(stored: StoredResult, name: str, score: Score) -> dict[str, Any]:
     stderr = None if stats.stderr is None else {"value": stats.stderr}
     found = {"standard_error": stderr, "standard_deviation": stats.stddev, "confidence_interval": interval}
     uncertainty = without_nulls({"num_samples": stats.count, **found})
+    sent = exports.sampling_of(stored)
+    if "max_completion_tokens" in sent:
+        sent = {"max_tokens": sent["max_completion_tokens"], **sent}
     return {
         "evaluation_result_id": f"{stored.result.task}/{name}",
         "evaluation_name": stored.result.task,
         "source_data": _source_data(stored),
         "metric_config": config,
         "score_details": {"score": score.value, "details": _details(stored, name), "uncertainty": uncertainty},
-        "generation_config": {"generation_args": _generation_args(stored)},
+        "generation_config": {
+            "generation_args": {name: sent[name] for name in ("temperature", "top_p", "max_tokens") if name in sent}
+        },
     }
 
 
@@ -211,13 +216,6 @@ def _details(stored: StoredResult, name: str) -> dict[str, str]:
         models = (provenance.endpoints[role].model if role in provenance.endpoints else role for role in judges)
         details["judges"] = ", ".join(models)
     return details
-
-
-def _generation_args(stored: StoredResult) -> dict[str, Any]:
-    sent = exports.sampling_of(stored)
-    if "max_completion_tokens" in sent:
-        sent = {"max_tokens": sent["max_completion_tokens"], **sent}
-    return {name: sent[name] for name in ("temperature", "top_p", "max_tokens") if name in sent}
 
 
 def _source_data(stored: StoredResult) -> dict[str, Any]:

@@ -93,13 +93,10 @@ def differences(stored: Any, made: Any, path: str = "") -> Iterator[Difference]:
     elif isinstance(stored, (list, tuple)) and isinstance(made, (list, tuple)):
         for number, (ours, theirs) in enumerate(zip_longest(stored, made, fillvalue=ABSENT)):
             yield from differences(ours, theirs, f"{path}[{number}]")
-    else:
-        if isinstance(stored, str) and isinstance(made, str):
-            same = same_text(stored, made)
-        else:
-            same = type(stored) is type(made) and bool(stored == made)
-        if not same:
-            yield Difference(path, shown(stored), shown(made))
+    elif isinstance(stored, str) and isinstance(made, str) and same_text(stored, made):
+        return
+    elif type(stored) is not type(made) or stored != made:
+        yield Difference(path, shown(stored), shown(made))
 
 
 def same_text(stored: str, made: str) -> bool:

@@ -173,32 +173,30 @@ def _with_interval(figure: Figure, show: Callable[[float], str] = formats.coeffi
 
 def calibration_document(found: Calibration) -> dict[str, Any]:
     """What `--json` prints, with all digits. Shares, not points; null where there is no figure."""
-    return {**asdict(found.total), "categories": {name: asdict(part) for name, part in found.categories.items()}}
+    fields = asdict(found)
+    return {**fields["total"], "categories": fields["categories"]}
 
 
 def passport_document(passport: JudgePassport, date: str) -> dict[str, Any]:
     """What judge_passport.yaml holds. `date`: YYYY-MM-DD."""
-    found, document = passport.found, calibration_document(passport.found)
-    difference = "kappa_difference" if found.marks else "f1_macro_difference"
-    figures = {"judge": document["judge"], "physicians": document["physicians"], difference: asdict(found.gap)}
+    fields = asdict(passport)
+    found, total, lengths = fields["found"], fields["found"]["total"], passport.found.usual_lengths
+    difference = "kappa_difference" if passport.found.marks else "f1_macro_difference"
     return {
         "schema_version": 1, "judge": passport.judge, "judge_labels": passport.column or None, "date": date,
         "eval_factory": __version__,
         "label_set": {
-            "sha256": passport.labels_sha256, "items": found.total.items, "labels": found.total.labels,
-            "physicians": found.physicians, "conversations": found.conversations,
+            "sha256": passport.labels_sha256, "items": total["items"], "labels": total["labels"],
+            "physicians": found["physicians"], "conversations": found["conversations"],
         },
-        "asked": None if passport.asked is None else asdict(passport.asked), "unjudged": passport.unjudged,
-        "verdict": passport.verdict, "method": METHOD,
-        "steadiness": {str(change): asdict(one) for change, one in passport.steadiness.items()},
-        "figures": figures, "categories": document["categories"],
-        "answer_lengths": {name: asdict(part) for name, part in found.lengths.items()},
-        "majority": None if found.majority is None else asdict(found.majority),
-        "by_physician": {name: asdict(part) for name, part in found.by_physician.items()},
-        "languages": {name: asdict(part) for name, part in found.languages.items()},
-        "marks": list(found.marks), "says_met": found.says_met,
-        "usual_lengths": None if found.usual_lengths is None else list(found.usual_lengths),
-        "pairs": pairs_as_lines(found.pairs, list(found.categories)),
+        "asked": fields["asked"], "unjudged": passport.unjudged, "verdict": passport.verdict, "method": METHOD,
+        "steadiness": {str(change): one for change, one in fields["steadiness"].items()},
+        "figures": {"judge": total["judge"], "physicians": total["physicians"], difference: found["gap"]},
+        "categories": found["categories"], "answer_lengths": found["lengths"], "majority": found["majority"],
+        "by_physician": found["by_physician"], "languages": found["languages"],
+        "marks": list(found["marks"]), "says_met": found["says_met"],
+        "usual_lengths": None if lengths is None else list(lengths),
+        "pairs": pairs_as_lines(passport.found.pairs, list(found["categories"])),
     }  # fmt: skip
 
 
@@ -269,18 +267,18 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     from eval_factory.report.page.document import tables_page
 
     found = passport.found
-    hints = (
-        f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure.",
-        "Thirds of the items. A judge whose bias grows with the length rewards long answers.",
-        "The same was asked again, and about answers with words at their end that change nothing of what they say.",
-        f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?",
-    )
+    pooled = f"A category with few items is drawn towards the others. One with fewer than {FEWEST_ITEMS} has no figure."
+    most = f"Those with most labels, {FEWEST_ITEMS} at least. Does the judge disagree with all of them, or with one?"
+    by_length = "Thirds of the items. A judge whose bias grows with the length rewards long answers."
+    again = "The same was asked again, and about answers with words at their end that change nothing of what they say."
+    judged = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][:20]
+    physicians = {one_line(name, 12): part for name, part in judged}  # their names are long hashes
     parts = [
-        ("categories", "Categories", hints[0], parts_table(found.categories, "category")),
-        ("by-physician", "Each physician", hints[3], parts_table(_shown_physicians(found), "physician")),
-        ("lengths", "Length of the answer", hints[1], parts_table(found.lengths, "characters")),
-        ("languages", "Language", hints[0], parts_table(found.languages, "language")),
-        ("steadiness", "Is it steady?", hints[2], steadiness_table(passport.steadiness)),
+        ("categories", "Categories", pooled, parts_table(found.categories, "category")),
+        ("by-physician", "Each physician", most, parts_table(physicians, "physician")),
+        ("lengths", "Length of the answer", by_length, parts_table(found.lengths, "characters")),
+        ("languages", "Language", pooled, parts_table(found.languages, "language")),
+        ("steadiness", "Is it steady?", again, steadiness_table(passport.steadiness)),
     ]
     # SVG and tables are ours, and escape what is in them
     own = [("judge", found.total.judge), ("physicians", found.total.physicians)]
@@ -295,16 +293,10 @@ def passport_page(passport: JudgePassport, date: str) -> str:
     )  # fmt: skip
 
 
-def _shown_physicians(found: Calibration) -> dict[str, Part]:
-    """Those with a figure, twenty at most; their names are long hashes."""
-    shown = [(name, part) for name, part in found.by_physician.items() if part.judge is not None][:20]
-    return {one_line(name, 12): part for name, part in shown}
-
-
 def _plot(title: str, agreements: Mapping[str, Figure], items: int) -> str:
     """Agreements, one below the other; nothing where none is defined."""
     from eval_factory.report.drawing import svg
-    from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+    from eval_factory.report.plots import PlottedValue, dot_plot
 
     rows = [
         PlottedValue(name, one.value, one.ci_low, one.ci_high, items)

@@ -1,4 +1,4 @@
-"""What is written of a run for papers: the methods text, the TRIPOD-LLM checklist, CHAI's model card.
+"""What is written of a run for papers and auditors: methods text, TRIPOD-LLM, CHAI's model card, evidence packs.
 
 Sentences, forms and documents are Jinja templates in `papers.yml`; here is what they are filled with. Each sentence
 says only what the result knows, and none where it knows nothing. Values that others wrote are one printable line.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, Protocol
 from xml.sax.saxutils import escape
 
@@ -21,14 +21,11 @@ from eval_factory.core.foreign_text import one_line
 from eval_factory.core.formats import counted
 from eval_factory.core.plain_yaml import packaged
 from eval_factory.core.results import MODEL_ROLE, Score, TaskResult
+from eval_factory.core.rundir import RunDir
 from eval_factory.core.tables import Table, code, markdown, prose
-from eval_factory.report.sentences import (
-    asked_again_lines,
-    beside_chance,
-    chance_may_explain,
-    clinician_lines,
-    of_criteria,
-)
+from eval_factory.report import sentences as words
+from eval_factory.report.checksums import listed_checksums
+from eval_factory.report.reader import StoredResult
 from eval_factory.tasks.framework import Task, load_framework
 
 OWN_FILES = ("data_path", "benchmark")  # values of `params.extra` that name files of the user
@@ -37,10 +34,9 @@ PARTS_OF_DATA = ("version", "subset", "language", "category", "subject", "condit
 CHAI = "https://mc.chai.org/v0.2/schema.xsd"
 
 
-@lru_cache(maxsize=1)
+@cache
 def forms() -> Mapping[str, Any]:
-    read: Mapping[str, Any] = packaged("report/papers.yml")
-    return read
+    return dict(packaged("report/papers.yml"))
 
 
 @dataclass
@@ -185,7 +181,7 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
     for role, counts in result.validity.judges.items():
         asked = judges.get(role)
         how = "" if asked is None else "; ".join([one_line(asked.model), *map(settings, asked.sampling[:1])])
-        of = counted(counts.asked, "answer") if result.validity.rubric is None else of_criteria(counts.asked)
+        of = counted(counts.asked, "answer") if result.validity.rubric is None else words.of_criteria(counts.asked)
         named.append(f"{one_line(role)}{f' ({how})' if how else ''}, {counts.scored:,} of {of}")
     return {
         "judges": judges,
@@ -197,9 +193,9 @@ def _judge_facts(result: TaskResult) -> dict[str, Any]:
     }
 
 
-def enumerated(words: Sequence[str]) -> str:
+def enumerated(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
 def settings(sent: Mapping[str, Any]) -> str:
@@ -217,7 +213,7 @@ def _score(score: Score) -> str:
 _ENVIRONMENT = Environment(autoescape=False, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
 _ENVIRONMENT.filters |= {
     "line": lambda value: one_line(str(value)),
-    "listed": lambda words: enumerated(list(words)),
+    "listed": lambda found: enumerated(list(found)),
     "counted": counted,
     "comma": formats.count,
     "was": lambda count: "was" if count == 1 else "were",
@@ -229,14 +225,14 @@ _ENVIRONMENT.filters |= {
     "short": lambda value: f"{value:g}",
     "score": _score,
     "settings": settings,
-    "criteria": of_criteria,
+    "criteria": words.of_criteria,
     "money": formats.money,
     "p_value": formats.p_value,
     "rough": formats.short,
-    "beside_chance": beside_chance,
-    "chance_may_explain": chance_may_explain,
-    "clinician_lines": clinician_lines,
-    "asked_again_lines": lambda found: [line[:1].upper() + line[1:] for line in asked_again_lines(found)],
+    "beside_chance": words.beside_chance,
+    "chance_may_explain": words.chance_may_explain,
+    "clinician_lines": words.clinician_lines,
+    "asked_again_lines": lambda found: [*map(words.capitalized, words.asked_again_lines(found))],
     "prose": lambda sentences: " ".join(map(prose, sentences)),
     "xml": escape,
     "json": lambda value: json.dumps(value, allow_nan=False),
@@ -319,3 +315,67 @@ def _value(score: Score) -> dict[str, Any]:
     if low is None or high is None:
         return {"kind": "single", "value": score.value, **unit}
     return {"kind": "estimate_ci", "estimate": score.value, "lower": low, "upper": high, "level": 95, **unit}
+
+
+PACKS = ("ruaih", "pccp", "ai-act")
+"""Evidence packs: what results, and a panel's ledger, answer of the items of a published document. Texts are templates
+in `evidence_packs.yml`; an item of which nothing is known is left to people."""
+Said = Callable[[str], list[str]]  # a template -> its sentences
+
+
+@cache
+def texts() -> Mapping[str, Any]:
+    return dict(packaged("report/evidence_packs.yml"))
+
+
+def citations() -> Citations:
+    return Citations("(ref. {})", {**forms()["sources"], **texts()["sources"]})
+
+
+def described(stored: StoredResult, cite: Citations) -> Described:
+    """A run that says the sentences of packs, too."""
+    sentences, files = {**forms()["sentences"], **texts()["sentences"]}, listed_checksums(RunDir(stored.folder))
+    return Described(stored.result, stored.config, stored.target, cite, sentences, files)
+
+
+@dataclass(frozen=True)
+class Item:
+    number: str
+    topic: str
+    people: Sequence[str]  # what only they can answer
+    known: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Pack:
+    title: str
+    of: Sequence[str]  # what is described
+    about: Sequence[str]  # the document
+    warnings: Sequence[str]
+    items: Sequence[Item]
+    references: Sequence[str]
+
+
+def pack_of(
+    name: str, of: Sequence[str], cite: Citations, run: Writer | None, of_panel: Said = lambda _template: []
+) -> Pack:
+    """A pack of PACKS. `of`: what is described, in sentences; `cite`: that of `run`, which a new panel lacks;
+    `of_panel`: what a panel's ledger says."""
+    form, warned = texts()["packs"][name], texts()["warnings"]
+    about = rendered(form["about"], {"cite": cite})
+    warnings = of_panel(warned["panel"])
+    warnings += [*run.said(warned["runs"]), *run.of_comparison("5e")] if run is not None else []
+    items = []
+    for number, item in form["items"].items():
+        known = of_panel(item.get("panel", ""))
+        if run is not None:
+            known += [*run.said(item.get("known", "")), *run.of_each(item.get("measured", ""))]
+            known += run.of_comparison(item.get("comparison", ""))
+        items.append(Item(number, item["topic"], item["people"], list(dict.fromkeys(known))))
+    return Pack(form["title"], of, about, warnings, items, cite.listed())
+
+
+def pack_markdown(pack: Pack) -> str:
+    rows = [[item.number, item.topic, "; ".join(item.people)] for item in pack.items if not item.known]
+    left = "\n".join(markdown(Table(["item", "topic", "only people can answer"], rows)))
+    return template_of(texts()["document"]).render(pack=pack, left=left)

@@ -379,12 +379,9 @@ def _confidence(found: Confidence) -> str:
     if found.mean is None or found.right is None or found.calibration_error is None:
         return f"{how}: too few answers with a confidence to say anything{unread}"
     gap = f"{how}, it is {_percent(found.mean.value)} sure and {_percent(found.right.value)} right"
-    return f"{gap}; calibration error {_with_interval(found.calibration_error)}{_half(found)}{unread}"
-
-
-def _half(found: Confidence) -> str:
     half = next((risk for share, risk in found.risk_coverage if share >= 0.5), None)
-    return "" if half is None else f"; of the half that it is surest of, {formats.percent(half, 0)} are wrong"
+    surest = "" if half is None else f"; of the half that it is surest of, {formats.percent(half, 0)} are wrong"
+    return f"{gap}; calibration error {_with_interval(found.calibration_error)}{surest}{unread}"
 
 
 def _abstention(found: Abstention) -> str:

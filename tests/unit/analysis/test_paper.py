@@ -16,7 +16,7 @@ from eval_factory.cli.result_commands import _PURPOSES
 from eval_factory.core.errors import ConfigError
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import LedgerWriter
-from eval_factory.report.evidence_packs import PACKS, pack_markdown
+from eval_factory.report.papers import PACKS, pack_markdown
 from panel_ledger import alarm, baseline, ledger, look
 from stored_results import right_or_wrong
 from suite_folders import BETTER, SAME, scored, suite_folder
@@ -159,7 +159,9 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     def text() -> str:
         found = load_policy(policy)
         plan = {"change": "another model", "policy": found, "locked_at": found.locked_at}
-        return pack_markdown(evidence_of_panel("pccp", LedgerWriter(History(lines, head="e" * 64), plan), [folder]))
+        return pack_markdown(
+            evidence_of_panel("pccp", LedgerWriter(History(lines, head="e" * 64), plan).said, [folder])
+        )
 
     for sentence in (
         "Of a panel of org/model: 3 lines in its ledger, 2 looks made. What is said of single runs is of look 2.",
@@ -176,7 +178,7 @@ def test_a_panels_pack_says_what_its_ledger_the_looks_runs_and_the_gates_policy_
     policy.write_text(policy.read_text() + "# changed\n")
     with pytest.raises(ConfigError, match="was changed after it was locked"):
         text()
-    bare = pack_markdown(evidence_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}), []))
+    bare = pack_markdown(evidence_of_panel("ai-act", LedgerWriter(History(ledger(baseline())), {}).said, []))
     assert "What is said of single runs is of the baseline's last." in bare
     assert "The gate's policy" not in bare
     assert "exact_match =" not in bare

@@ -28,17 +28,18 @@ from eval_factory.core.results import (
 )
 from eval_factory.monitor.ledger import History
 from eval_factory.monitor.report import LedgerWriter
-from eval_factory.report.evidence_packs import (
+from eval_factory.report.page.document import pack_page
+from eval_factory.report.papers import (
     PACKS,
+    Described,
     Pack,
     citations,
     described,
+    forms,
     pack_markdown,
     pack_of,
-    pack_page,
     texts,
 )
-from eval_factory.report.papers import Described, forms
 from eval_factory.report.reader import load_result
 from finished_folder import finished_folder
 from panel_ledger import LIMIT, alarm, baseline, change, ledger, look, note
@@ -64,9 +65,10 @@ def pack(
     if made is not None:
         config, files = other.get("config", CONFIG), other.get("files", {})
         run = Described(made, config, TARGET, cite, {**forms()["sentences"], **texts()["sentences"]}, files)
-    panel = None if lines is None else LedgerWriter(History(lines, head=other.get("head", "")), other.get("plan", {}))
-    of = ["Of something."] if panel is None else panel.said(texts()["panel"]["of"])
-    return pack_of(name, of, cite, run, panel)
+    if lines is None:
+        return pack_of(name, ["Of something."], cite, run)
+    panel = LedgerWriter(History(lines, head=other.get("head", "")), other.get("plan", {}))
+    return pack_of(name, panel.said(texts()["panel"]["of"]), cite, run, panel.said)
 
 
 def told(made: Pack) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
@@ -14,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from eval_factory import __version__
@@ -24,8 +24,8 @@ from eval_factory.core.results import Spent, TaskResult
 from eval_factory.report import documents, papers, sentences
 from eval_factory.report.drawing import page_css, svg
 from eval_factory.report.page.instance_data import InstanceBlocks, InstancePacker, PageMedia, media_columns
+from eval_factory.report.plots import plots_of
 from eval_factory.report.reader import StoredResult
-from eval_factory.report.result_plots import plots_of
 from eval_factory.report.sentences import LostAnswers
 
 _STYLE, _SCRIPT, _DATA = "\0style\0", "\0script\0", "\0data\0"
@@ -109,6 +109,11 @@ def tables_page(template: str, own_style: str = "", **values: Any) -> str:
     return whole_page(template, page_style() + page_file("suite.css") + own_style, **values)
 
 
+def pack_page(pack: papers.Pack) -> str:
+    """One offline page of an evidence pack."""
+    return tables_page("evidence_pack.html.j2", pack=pack)
+
+
 def page_script(name: str = "page.js") -> str:
     """Behind the functions that show foreign texts."""
     return f"\n{page_file('shown_texts.js')}\n{page_file(name)}"
@@ -181,7 +186,7 @@ def rater_form(
     data = form_data(sample, rater, order, shown, with_reference=with_reference)
     style = page_file("page.css") + page_file("rater_form.css")
     return whole_page(
-        "rater_form.html.j2", style, page_script("rater_form.js"), in_a_script(data),
+        "rater_form.html.j2", style, page_script("rater_form.js"), htmlsafe_json_dumps(data),
         sheet=sample.id, rater=rater, count=len(order), media=media, criteria=sample.kind == "criteria",
         keys=[(one["key"], one["label"]) for one in data["choices"]],
     )  # fmt: skip
@@ -217,9 +222,3 @@ def rating_keys(choices: Sequence[RatingChoice]) -> list[str]:
     if all(label.isascii() and label.isdigit() and len(label) == 1 for label in labels):
         return labels
     return [str(place) if place < 10 else "" for place in range(1, len(labels) + 1)]
-
-
-def in_a_script(value: Any) -> str:
-    """JSON that cannot end the element that it stands in, nor open a comment there."""
-    text = json.dumps(value)  # ASCII alone
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

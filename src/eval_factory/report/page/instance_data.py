@@ -21,8 +21,8 @@ from markupsafe import Markup
 from eval_factory.core.results import InstanceRecord, Score
 from eval_factory.core.safe_files import json_line, open_regular
 from eval_factory.core.secrets import REDACTED
+from eval_factory.report.plots import InstanceNumbers
 from eval_factory.report.reader import instance_record
-from eval_factory.report.result_plots import InstanceNumbers
 
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 _SOUNDS = ("audio/wav", "audio/mpeg", "audio/flac")

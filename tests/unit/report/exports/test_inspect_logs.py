@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from eval_factory.cli.main import cli
 from eval_factory.core.nouns import RunStatus
-from eval_factory.report.inspect_log import NOT_PUBLIC, inspect_log, write_inspect_log
+from eval_factory.report.exports import NOT_PUBLIC, inspect_log, write_inspect_log
 from eval_factory.report.reader import StoredResult
 from unit.report.exports.test_stored_facts import ANSWER, PROMPT, REFERENCE, folder_of, not_reportable, stored_of
 

@@ -16,7 +16,7 @@ from PIL import Image
 from eval_factory.core.errors import PrerequisiteError
 from eval_factory.report import drawing as drawings
 from eval_factory.report.drawing import Colour, Drawing, Shape, circle, label, line, png, polygon, rect, svg, words
-from eval_factory.report.plot_kinds import PlottedValue, dot_plot
+from eval_factory.report.plots import PlottedValue, dot_plot
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = """</title></svg><script>alert(1)</script><img src=x onerror="alert(2)">'"&\x1b[2J\u202e\ud800\x00"""

@@ -10,7 +10,7 @@ import pytest
 
 from eval_factory.core.results import Floor, InstanceRecord, JudgeCounts, JuryReport, Score, Stats, TaskResult
 from eval_factory.report.drawing import Drawing
-from eval_factory.report.result_plots import InstanceNumbers, plots_of
+from eval_factory.report.plots import InstanceNumbers, plots_of
 from stored_results import instance, result
 
 

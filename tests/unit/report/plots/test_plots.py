@@ -1,6 +1,6 @@
 """Plots as they look, compared with recorded SVG files that any viewer shows, and what is said of them in words.
 
-`RECORD_PLOTS=1 pytest tests/unit/report/plots/test_plot_kinds.py` records them anew: look at each that changed.
+`RECORD_PLOTS=1 pytest tests/unit/report/plots/test_plots.py` records them anew: look at each that changed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from eval_factory.report import plot_kinds
+from eval_factory.report import plots
 from eval_factory.report.drawing import ELLIPSIS, MAX_TITLE, Drawing, fitted, label, svg, text_width, words
-from eval_factory.report.plot_kinds import Axis, Bar, Bin, Mark, PlottedValue, bars, bins_of, difference_plot, dot_plot
+from eval_factory.report.plots import Axis, Bar, Bin, Mark, PlottedValue, bars, bins_of, difference_plot, dot_plot
 
 RECORDED = Path(__file__).resolve().parents[3] / "golden" / "plots"
 UNIT = (0.0, 1.0)
@@ -30,7 +30,7 @@ COUNTS = [Bar("scored", 96, "96 of 100"), Bar("failed", 4, "4 of 100", hatched=T
 def score(*marks: tuple[str, float], **how: float | tuple[float, float] | None) -> Drawing:
     value = PlottedValue("exact_match", how["value"]) if "value" in how else SCORE  # type: ignore[arg-type]
     shown = [Mark(*one) for one in marks]
-    return plot_kinds.interval_plot("Score", value, scale=UNIT, marks=shown, bounds=how.get("bounds"))  # type: ignore[arg-type]
+    return plots.interval_plot("Score", value, scale=UNIT, marks=shown, bounds=how.get("bounds"))  # type: ignore[arg-type]
 
 
 def difference(*names: str, value: float = 0.1, higher: bool = True) -> Drawing:
@@ -41,7 +41,7 @@ def difference(*names: str, value: float = 0.1, higher: bool = True) -> Drawing:
 
 
 def counts(*values: float, scale: tuple[float, float] | None = UNIT, marks: tuple[Mark, ...] = ()) -> Drawing:
-    return plot_kinds.histogram("Distribution", values, axis_label="exact_match", scale=scale, marks=marks)
+    return plots.histogram("Distribution", values, axis_label="exact_match", scale=scale, marks=marks)
 
 
 CASES: dict[str, Callable[[], Drawing]] = {
@@ -50,7 +50,7 @@ CASES: dict[str, Callable[[], Drawing]] = {
     "score_with_marks_to_the_left": lambda: score(("a", 0.95), ("b", 0.9)),
     "score_with_marks_on_both_sides": lambda: score(("low", 0.01), ("high", 0.99)),
     "score_with_bounds": lambda: score(bounds=(0.25, 0.5)),
-    "score_beyond_its_scale": lambda: plot_kinds.interval_plot(
+    "score_beyond_its_scale": lambda: plots.interval_plot(
         "Score", PlottedValue("BERTScore", -0.5, -0.6, 1.2), scale=UNIT, bounds=(-1.0, 0.5)
     ),
     "groups": lambda: dot_plot("Groups", GROUPS, axis_label="exact_match", scale=UNIT, overall=0.5, elsewhere=7),
@@ -106,7 +106,7 @@ def test_a_plot_is_told_in_words(name: str, said: str) -> None:
     ],
 )
 def test_what_is_not_shown_is_told(most: int, elsewhere: int, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plot_kinds, "MAX_GROUPS", most)
+    monkeypatch.setattr(plots, "MAX_GROUPS", most)
     drawing = dot_plot("Groups", GROUPS, axis_label="x", scale=UNIT, elsewhere=elsewhere)
     texts = [shape.words for shape in drawing.shapes if shape.tag == "text"]
     assert [text for text in texts if "shown" in text or "too small" in text] == told
@@ -118,7 +118,7 @@ def test_values_are_counted_one_by_one_or_by_equal_parts() -> None:
     assert bins_of([1, 0, 1], Axis(0, 1, 0, 1)) == [Bin(0, 0, 1), Bin(1, 1, 2)]
     assert len(bins_of(list(range(12)), Axis(0, 12, 0, 1))) == 12
     bins = bins_of([number / 100 for number in range(101)], Axis(0, 1, 0, 1))
-    assert (len(bins), sum(one.count for one in bins)) == (plot_kinds.BINS, 101)
+    assert (len(bins), sum(one.count for one in bins)) == (plots.BINS, 101)
     assert bins[-1].count == 6  # with 1 itself
     assert (bins[1].low, bins[1].high, bins[1].middle) == pytest.approx((0.05, 0.1, 0.075))
     no_numbers = counts(1.0, math.nan, math.inf)
