@@ -143,7 +143,8 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         partial(judge_probe, rubric, jury),  # what it says is a floor
         floors.complete,  # finished scores are held against them
         looks.complete if looks else None,  # a rule may be about the floor
-        _report_labels,  # the other end: as high as labels allow
+        # the other end: as high as labels allow
+        lambda draft: draft.notes.extend(notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about)),
         jury.report if jury else None,  # how far a score by judges can be trusted
         again.lead if again else None,  # judges, floors and labels were held against the questions as they are
         _group,  # how large the sample is, and groups of the main metric's values
@@ -215,10 +216,6 @@ def _report_models(stated: StatedModels, draft: Draft) -> None:
     draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
     most = plan.evaluation.run.config.params.extra.max_model_mismatch
     draft.not_reportable += endpoints_of_other_models(draft.asked, most)
-
-
-def _report_labels(draft: Draft) -> None:
-    draft.notes.extend(notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about))
 
 
 def _group(draft: Draft) -> None:
