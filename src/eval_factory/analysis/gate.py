@@ -163,11 +163,8 @@ def _explained(path: Path, detail: Any) -> str:
 
 def gate_policy_schema() -> dict[str, Any]:
     """What a policy may hold."""
-    about = {
-        "title": "eval-factory: policy of a gate",
-        "description": "What a candidate's results have to keep (docs/gate.md).",
-    }
-    return plain_schema(PolicyFile, about)
+    description = "What a candidate's results have to keep (docs/gate.md)."
+    return plain_schema(PolicyFile, {"title": "eval-factory: policy of a gate", "description": description})
 
 
 def lock_path(policy: Path) -> Path:

@@ -99,10 +99,8 @@ def pair_rows(benchmarks: Iterable[ComparedBenchmark]) -> list[list[str]]:
     found = []
     for benchmark in benchmarks:
         for one in benchmark.comparisons:
-            ends = (one.paired.ci_low, one.paired.ci_high)
-            interval = (
-                NOTHING if None in ends else " to ".join(_difference(end, one) for end in ends if end is not None)
-            )
+            ends = [_difference(end, one) for end in (one.paired.ci_low, one.paired.ci_high) if end is not None]
+            interval = " to ".join(ends) if len(ends) == 2 else NOTHING
             better = one.b if one.advantage > 0 else one.a
             result = f"{better.label} is better" if one.significant else "no difference is shown"
             numbers = [formats.count(one.paired.n), _difference(one.paired.difference, one), interval]

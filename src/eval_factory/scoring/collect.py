@@ -5,17 +5,20 @@ Files that grow with the instances are gone through entry by entry; every part s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eval_factory.core.nouns import RunStatus
-from eval_factory.core.results import Provenance, TaskResult, Validity
+from eval_factory.core.results import InstanceRecord, Provenance, TaskResult, Validity
 from eval_factory.data.run_data import notes_on_revisions
 from eval_factory.helm import output
-from eval_factory.helm.criteria import ANNOTATION
+from eval_factory.helm.criteria import ANNOTATION, decision_signs
+from eval_factory.helm.judge_output import injection_signs
 from eval_factory.helm.metric_facts import chosen_main_metric
+from eval_factory.helm.output import categories_of
 from eval_factory.plan.run_plan import Plan
 from eval_factory.scoring import journal
 from eval_factory.scoring.asked_again import Askings, ChoiceOrderCheck
@@ -30,8 +33,7 @@ from eval_factory.scoring.jury import ALL_JUDGES, Jury, bounds_over_judgements, 
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.provenance import Remembered, provenance_of
 from eval_factory.scoring.readability import Readability, answer_form_of
-from eval_factory.scoring.records import InstanceRecords
-from eval_factory.scoring.request_states import key_of
+from eval_factory.scoring.request_states import finish_reason_of, has_failed, key_of, media_of, prompt_of, text_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.run_notes import notes_of, notes_on_age, notes_on_data, notes_on_labels
 from eval_factory.scoring.scores import MetricValues, bounds_of, is_judged, metric_values_of, score_of
@@ -130,7 +132,8 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         _choose_main,  # all that follows asks which values the main metric lacks
         orders.complete if orders else None,  # its score over all orders: none that could be the main one
         again.complete if again else None,
-        _report_requests,  # what failed comes before what is odd
+        # what failed comes before what is odd
+        lambda draft: draft.notes.extend([*notes_of(draft), *notes_on_data(draft.plan, draft.earlier_notes)]),
         readability.report,  # the first reason against reporting: a setting may help
         jury.judgements if jury else None,  # the second: the same command may
         rubric.report if rubric else None,  # no run has both, jury and rubric
@@ -139,7 +142,8 @@ def _steps(  # noqa: PLR0913 - the list of the parts
         partial(judge_probe, rubric, jury),  # what it says is a floor
         floors.complete,  # finished scores are held against them
         looks.complete if looks else None,  # a rule may be about the floor
-        _report_labels,  # the other end: as high as labels allow
+        # the other end: as high as labels allow
+        lambda draft: draft.notes.extend(notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about)),
         jury.report if jury else None,  # how far a score by judges can be trusted
         again.lead if again else None,  # judges, floors and labels were held against the questions as they are
         _group,  # how large the sample is, and groups of the main metric's values
@@ -202,11 +206,6 @@ def _values(draft: Draft, label: str) -> MetricValues | None:
     return next((metric for metric in draft.metrics if metric.label == label), None)
 
 
-def _report_requests(draft: Draft) -> None:
-    draft.notes.extend(notes_of(draft))
-    draft.notes.extend(notes_on_data(draft.plan, draft.earlier_notes))
-
-
 def _report_models(stated: StatedModels, draft: Draft) -> None:
     run, plan = draft.run, draft.plan
     draft.notes.add(Importance.DOUBTFUL, *notes_on_revisions(plan), *draft.changes)
@@ -216,10 +215,6 @@ def _report_models(stated: StatedModels, draft: Draft) -> None:
     draft.notes.extend(notes_on_models(draft.asked, draft.tally.judges))
     most = plan.evaluation.run.config.params.extra.max_model_mismatch
     draft.not_reportable += endpoints_of_other_models(draft.asked, most)
-
-
-def _report_labels(draft: Draft) -> None:
-    draft.notes.extend(notes_on_labels(draft.main, draft.scores, draft.plan.evaluation.task.about))
 
 
 def _group(draft: Draft) -> None:
@@ -271,3 +266,66 @@ def _result(draft: Draft, records: InstanceRecords, provenance: Provenance) -> T
         something_to_ask=tally.something_to_ask,
         comparability=comparability_of(facts),
     )
+
+
+@dataclass(frozen=True)
+class InstanceRecords:
+    """Every instance with all that is known about its answer, read again each time."""
+
+    run: output.HelmRun
+    metrics: Sequence[MetricValues]
+    answers: journal.StoredAnswers
+    tally: Tally
+    jury_metric: str | None
+    readability: Readability
+    judges: Mapping[str, str] = field(default_factory=dict)  # judge -> its name in HELM's annotations
+    rubric: RubricTally | None = None
+
+    def __iter__(self) -> Iterator[InstanceRecord]:
+        return map(self._record, self.run.request_states())
+
+    def _record(self, state: output.RequestState) -> InstanceRecord:
+        key, result, failed = key_of(state), state.result, has_failed(state)
+        answer, jury, rubric = self.answers.to(state), self.run.jury, self.rubric
+        tokens = answer.tokens if answer else (None, None)
+        unjudged = key in self.tally.unjudged
+        metrics, judges, judgements = {}, {}, {}
+        if not failed:
+            metrics = {
+                metric.name: metric.values[key]
+                for metric in self.metrics
+                if key in metric.values and not (unjudged and is_judged(metric, self.jury_metric))
+            }
+            judges = self.tally.ratings.means_of(key) if rubric is None else rubric.scores_by_judge(key)
+        if not failed and jury is not None:
+            said = {judge: output.judgement_of(state.annotations, jury, name) for judge, name in self.judges.items()}
+            judgements = {judge: judgement for judge, judgement in said.items() if judgement}
+        signs_of = decision_signs if rubric is not None else injection_signs if jury else lambda _text: ()
+        return InstanceRecord(
+            id=state.instance.id,
+            split=state.instance.split or "",
+            sub_split=state.instance.sub_split,
+            trial=state.train_trial_index,
+            perturbation=key[2],
+            prompt=prompt_of(state),
+            references=tuple({"text": r.output.text, "tags": r.tags} for r in state.instance.references),
+            categories={**({} if rubric is None else rubric.fields_of(key)), **categories_of(state.instance)},
+            completion=None if failed or not result or not result.completions else result.completions[0].text,
+            metrics=metrics,
+            finish_reason=finish_reason_of(state),
+            prompt_tokens=tokens[0],
+            completion_tokens=tokens[1],
+            latency_s=answer.latency_s if answer else None,
+            cached=bool(result and result.cached),
+            error=result.error if result and not result.success else None,
+            judges=judges,
+            unjudged=unjudged,
+            injection=tuple(signs_of(text_of(state))),
+            signs=("empty",) * (key in self.tally.empty) + self.readability.signs_of(key),
+            cluster=self.tally.clusters.get(state.instance.id),
+            turns=self.answers.turns_of(state),
+            media=media_of(state, self.run.folder.parents[2]),
+            reasoning=self.answers.thought_of(answer),
+            judgements=judgements,
+            criteria=() if rubric is None else rubric.criteria_in(state),
+        )

@@ -167,10 +167,8 @@ def squared_error(groups: Sequence[Sample]) -> float:
     """The mean squared gap between a group's confidence and its share of right answers, less the variance that chance
     adds: unbiased, and maybe below 0 (J. Broecker, Climate Dynamics 39:655-667, 2012; A. Kumar et al., 2019)."""
     total = sum(map(len, groups))
-    return (
-        sum(len(group) * (one.mean**2 - one.variance) for group, one in zip(groups, map(_gap, groups), strict=True))
-        / total
-    )
+    gaps = zip(groups, map(_gap, groups), strict=True)
+    return sum(len(group) * (one.mean**2 - one.variance) for group, one in gaps) / total
 
 
 def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple[float, float]:
@@ -190,10 +188,8 @@ def interval_of_error(groups: Sequence[Sample], draws: int = RESAMPLES) -> tuple
         """Of samples whose estimate is above the observed one, where the true error is this."""
         above = 0
         for one in noise:
-            drawn = (
-                w * ((gap.mean * error / size + e) ** 2 - gap.plausible) for (w, gap), e in zip(parts, one, strict=True)
-            )
-            above += sum(drawn) >= observed
+            drawn = zip(parts, one, strict=True)
+            above += sum(w * ((gap.mean * error / size + e) ** 2 - gap.plausible) for (w, gap), e in drawn) >= observed
         return above / draws
 
     def end(share: float) -> float:

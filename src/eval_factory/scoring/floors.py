@@ -186,16 +186,12 @@ def notes_on_floors(main: str, scores: Mapping[str, Score], floors: Mapping[str,
     if found:
         yield Note(Importance.DOUBTFUL, f"{'; '.join(found)}. {means}")
     if main in scores and main in floors and floors[main].assumed:
-        assumed = (
-            f"the floor of {main}, {floors[main].value:g}, is assumed: it is the mark of an answer with nothing in it"
-        )
+        assumed = f"the floor of {main}, {floors[main].value:g}, is assumed"
         not_asked = "No judge was asked what a text gets that fits every question"
-        yield Note(Importance.BACKGROUND, f"{assumed}. {not_asked}")
+        yield Note(Importance.BACKGROUND, f"{assumed}: it is the mark of an answer with nothing in it. {not_asked}")
 
 
 FEWEST_PROBED = 3  # questions, for a floor
-
-
 Probes = Mapping[str, Mapping[str, Any]]  # instance -> annotations
 Marks = list[dict[str, float]]
 """What judges gave a text that says nothing: of each question, judge -> its mark."""
@@ -239,9 +235,8 @@ def marks_by_rubric(probes: Probes, rubric: RubricTally) -> Marks:
     found: Marks = []
     cases = {key[0]: case for key, case in rubric.cases.items()}
     for instance, judged_as in probes.items():
-        if (case := cases.get(instance)) is None:
-            continue
-        judged = replace(case, votes=tuple(decisions_of(judged_as, rubric.judges, len(case.criteria))))
-        by_judge = {judge: judged.score_by(judge) for judge in rubric.judges}
-        found.append({judge: score for judge, score in by_judge.items() if score is not None})
+        if (case := cases.get(instance)) is not None:
+            judged = replace(case, votes=tuple(decisions_of(judged_as, rubric.judges, len(case.criteria))))
+            by_judge = {judge: judged.score_by(judge) for judge in rubric.judges}
+            found.append({judge: score for judge, score in by_judge.items() if score is not None})
     return found

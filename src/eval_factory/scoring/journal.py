@@ -57,11 +57,6 @@ def read_servers(path: Path) -> dict[str, str]:
     return {row["key"]: row["server"] for row in read_rows(path, "SELECT key, server FROM answered_at")}
 
 
-def read_answers_by_role(path: Path) -> dict[str, Iterator[dict[str, Any]]]:
-    """Role -> its answers, read as they are gone through, once."""
-    return {role: read_answers(path, role) for role in read_roles(path)}
-
-
 def finish_reasons(path: Path, role: str) -> dict[str, int]:
     """Why the answers of a role ended -> how many, the most frequent first. Some answers do not say it."""
     query = """

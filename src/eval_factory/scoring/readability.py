@@ -142,9 +142,7 @@ def _reads_query(state: output.RequestState, answer: str) -> bool:
 
 _FORMS = {
     "value": AnswerForm("the value alone, without its unit", _reads_value),
-    "sentence": AnswerForm(
-        "CORRECT, or the number of a sentence first", lambda _state, answer: sentence_in(answer) is not None
-    ),
+    "sentence": AnswerForm("CORRECT, or the number of a sentence first", lambda _, text: sentence_in(text) is not None),
     "sql": AnswerForm("a query alone, or nothing", _reads_query),
     "rating": AnswerForm("a rating from -2 to +2", lambda _state, answer: rating_in(answer) is not None),
 }

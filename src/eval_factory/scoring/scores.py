@@ -61,9 +61,8 @@ def metric_values_of(run: output.HelmRun, main_split: str | None) -> list[Metric
             found[label].helm_mean = None
         else:
             perturbation = output.perturbation_label(stat.name)
-            found[label] = MetricValues(
-                label, stat.name.name, stat.mean, split=stat.name.split, perturbation=perturbation
-            )
+            split, name = stat.name.split, stat.name.name
+            found[label] = MetricValues(label, name, stat.mean, split=split, perturbation=perturbation)
     applied = _add_values(found, run, main_split)
     # HELM writes worst cases of a family that was not applied all the same; they repeat the plain scores
     metrics = [one for one in found.values() if one.perturbation is None or _family_of(one) in applied]
@@ -215,12 +214,8 @@ def _stats_of_a_ratio(metric: MetricValues, value: float) -> Stats:
     plain = Stats(len(metric.values), value, None, None, None, None, None)
     counts = [metric.counts.get(key, 1) for key in metric.values]
     sums = [one * count for one, count in zip(metric.values.values(), counts, strict=True)]
-    if (
-        metric.looks > 1
-        or not metric.counts
-        or not sum(counts)
-        or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9)
-    ):
+    known = metric.looks <= 1 and metric.counts and sum(counts)
+    if not known or not math.isclose(sum(sums) / sum(counts), value, rel_tol=1e-9):
         return plain
     found = bca_of_ratio(sums, counts, sources_of(metric, [instance for instance, _, _ in metric.values]))
     return replace(plain, ci_low=found.low, ci_high=found.high, ci_method=found.method)

@@ -192,11 +192,8 @@ def _who(role: str) -> str:
 
 
 def _what_was_stated(role: str, endpoint: AskedEndpoint) -> str:
-    others = [
-        f"{stated} ({count})"
-        for stated, count in endpoint.stated_models.items()
-        if not same_model(endpoint.model, stated)
-    ]
+    stated = endpoint.stated_models.items()
+    others = [f"{name} ({count})" for name, count in stated if not same_model(endpoint.model, name)]
     return (
         f"{_who(role)}: {endpoint.other_model} of {endpoint.answers} answers state another model than {endpoint.model},"
         f" which was asked for: {', '.join(others)}"

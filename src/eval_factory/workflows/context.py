@@ -115,11 +115,11 @@ def write_result(
     """Every document of a result, and its page; as it was written. `given`: `config` and `target` as far as the user
     set them."""
     from eval_factory.report.write import write_metrics, write_reports
-    from eval_factory.scoring.journal import read_answers_by_role, response_statistics
+    from eval_factory.scoring.journal import read_answers, read_roles, response_statistics
 
     cache_db, config = plan.rundir.cache_db, plan.evaluation.as_dict()
     write_metrics(result, response_statistics(cache_db), plan.rundir)
-    answers = read_answers_by_role(cache_db)
+    answers = {role: read_answers(cache_db, role) for role in read_roles(cache_db)}  # each read once, when written
     return write_reports(
         result, plan.rundir, config=config, command=command, redactor=redactor, responses=answers, given=given
     )

@@ -15,10 +15,9 @@ from eval_factory.endpoint.response_cache import Answer, Attempt, ResponseCache
 from eval_factory.helm import output
 from eval_factory.helm.names import NOT_JUDGED
 from eval_factory.plan.run_plan import Plan
-from eval_factory.scoring.collect import collect
+from eval_factory.scoring.collect import InstanceRecords, collect
 from eval_factory.scoring.journal import CachedAnswer, StoredAnswers, cached_answer
 from eval_factory.scoring.readability import Readability
-from eval_factory.scoring.records import InstanceRecords
 from eval_factory.scoring.request_states import key_of
 from eval_factory.scoring.rubric import RubricTally
 from eval_factory.scoring.tally import Tally
