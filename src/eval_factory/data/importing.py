@@ -29,7 +29,7 @@ def looked_through(path: Path, form: str, name: str) -> str:
         lines = [f"  {problem}" for problem in shortened(read.problems)]
         raise PrerequisiteError("\n".join([f"{name}: is not of the form {form}", *lines]))
     others = f" ({read.left_out} rows that are none are left out)" if read.left_out else ""
-    return f"{len(read.questions)} questions in {path.name}{others}"
+    return f"{len(read.rows)} questions in {path.name}{others}"
 
 
 def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:

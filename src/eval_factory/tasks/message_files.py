@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.tasks import custom_table, rubric_case
 from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, why_unreadable
+from eval_factory.tasks.file_problems import Findings, ReadFile, Row, other_kind, why_unreadable
 from eval_factory.tasks.pictures import PictureCheck, text_of
 from eval_factory.tasks.rubric_case import ANSWER, ROLES, SAMPLE, SYSTEM, USER, Criterion, RubricCase, positive_points
 
@@ -35,24 +35,7 @@ _RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"
 _OWN_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
 MAX_POINTS = 1_000_000
 
-Row = TypeVar("Row")
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
-
-
-@dataclass
-class MessageFile(Generic[Row]):
-    """The rows of a file, and what is wrong with it: each problem with its line."""
-
-    rows: list[Row] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def all_or_none(self, name: str, values: Sequence[object], others: str) -> None:
-        """A problem where only some rows have a value: the first that has none, and how many `others` have one."""
-        there = sum(value is not None for value in values)
-        if 0 < there < len(values):
-            line = self.lines[values.index(None)]
-            self.problems.append(f"line {line}: {name}: is missing, and {there} other {others}")
 
 
 def read_rows(
@@ -62,7 +45,7 @@ def read_rows(
     nouns: tuple[str, str],
     problems_of: Callable[[Mapping[str, Any]], Iterable[str]],
     row_of: Callable[[Mapping[str, Any]], Row],
-) -> MessageFile[Row]:
+) -> ReadFile[Row]:
     """All rows, and every mistake: `line 3: messages.0.role: ...`. Empty lines are no rows.
 
     Args:
@@ -70,34 +53,29 @@ def read_rows(
         first_key: shows what a line looks like.
         nouns: what the file holds, and what a row is in the results.
     """
-    found: MessageFile[Row] = MessageFile()
+    found: ReadFile[Row] = ReadFile()
     kind = other_kind(file)
     if kind is not None:
         found.problems.append(kind)
         return found
     first: dict[str, int] = {}
-    try:
-        with file.open(encoding="utf-8-sig") as opened:
-            for number, line in enumerate(opened, start=1):
-                if not line.strip():
-                    continue
-                row = object_in(line, first_key)
-                if isinstance(row, str):
-                    found.problems.append(f"line {number}: {row}")
-                    continue
-                problems, name = list(problems_of(row)), row.get(id_key)
-                if isinstance(name, str) and first.setdefault(name, number) != number:
-                    same = f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
-                    problems.append(f"{id_key}: {same}")
-                found.problems += [f"line {number}: {problem}" for problem in problems]
-                if not problems:
-                    found.rows.append(row_of(row))
-                    found.lines.append(number)
-    except UnicodeDecodeError:
-        found.problems.append(not_utf8(file))
-        return found
-    if not found.rows and not found.problems:
-        found.problems.append(f"has no {nouns[0]}; each line is a JSON object")
+    empty = f"has no {nouns[0]}; each line is a JSON object"
+    with found.reading(file, empty), file.open(encoding="utf-8-sig") as opened:
+        for number, line in enumerate(opened, start=1):
+            if not line.strip():
+                continue
+            row = object_in(line, first_key)
+            if isinstance(row, str):
+                found.problems.append(f"line {number}: {row}")
+                continue
+            problems, name = list(problems_of(row)), row.get(id_key)
+            if isinstance(name, str) and first.setdefault(name, number) != number:
+                same = f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
+                problems.append(f"{id_key}: {same}")
+            found.problems += [f"line {number}: {problem}" for problem in problems]
+            if not problems:
+                found.rows.append(row_of(row))
+                found.lines.append(number)
     return found
 
 
@@ -118,7 +96,7 @@ def holds_conversations(dataset_file: object) -> bool:
     return isinstance(dataset_file, str) and dataset_file.lower().endswith(".jsonl")
 
 
-def read_conversations(file: Path) -> MessageFile[Conversation]:
+def read_conversations(file: Path) -> ReadFile[Conversation]:
     """Raises OSError: it cannot be read."""
     found = read_rows(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
     others = "lines have one; all have it or none has"
@@ -196,7 +174,7 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: must be text or a number; it stays with the instance as one"
 
 
-def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
+def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     name, nouns = _ID[form], ("cases", "case")
     as_usual = _as_healthbench if form == PROFESSIONAL else dict

@@ -16,7 +16,8 @@ from typing import Any
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import one_line
-from eval_factory.tasks.message_files import MessageFile, message_problems, name_problems, read_rows, text_problems
+from eval_factory.tasks.file_problems import ReadFile
+from eval_factory.tasks.message_files import message_problems, name_problems, read_rows, text_problems
 from eval_factory.tasks.rubric_case import USER
 
 FEWEST_ITEMS = 10  # of a category or another part, for a figure
@@ -56,7 +57,7 @@ class LabelledPairs:
     counts: tuple[int, int, int, int]  # both say met, only the judge, only the physician, none
 
 
-def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:
+def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
     """Every item and every mistake.
 
     Args:
@@ -79,11 +80,8 @@ def read_labels(file: Path, column: str | None) -> MessageFile[LabelledItem]:
 
     found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column))
     others = "lines have one; all have it or none has"
-    for name, values in (
-        (CATEGORY, [one.category for one in found.rows]),
-        (LANGUAGE, [one.language for one in found.rows]),
-    ):
-        found.all_or_none(name, values, others)
+    found.all_or_none(CATEGORY, [one.category for one in found.rows], others)
+    found.all_or_none(LANGUAGE, [one.language for one in found.rows], others)
     if found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
         found.problems.append(
             f"no line has the decisions of two physicians ({LABELS}): their agreement is what a judge is held against"
