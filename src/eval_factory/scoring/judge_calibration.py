@@ -28,7 +28,7 @@ from eval_factory.scoring.intervals import (
     mean_end_weight,
     t_quantile,
 )
-from eval_factory.tasks.physician_labels import FEWEST_ITEMS, LabelledItem, LabelledPairs
+from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledItem, LabelledPairs
 
 FEWEST_POOLED = 3  # categories, to know how far they are apart
 PSEUDO_CLUSTERS = 0.75

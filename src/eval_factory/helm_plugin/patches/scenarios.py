@@ -16,9 +16,8 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
 from eval_factory.helm_plugin.patches.speed import in_place_of
 from eval_factory.helm_plugin.session import run_record
-from eval_factory.tasks.custom_table import CLUSTER
+from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
 from eval_factory.tasks.file_problems import rows_below, table_columns
-from eval_factory.tasks.pictures import filled, picture_columns
 
 EHRSHOT_PROMPTS = "medhelm_prompts.parquet"
 _GetInstances = Callable[[Any, str], list[Any]]  # a scenario's method: the folder of its data -> its instances
