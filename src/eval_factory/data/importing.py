@@ -55,8 +55,7 @@ def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Stagi
         here = folder / bundle.SCENARIOS / task.scenario
         if task.listing is not None and here.is_dir():
             texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
-            target = stage.path(f"{bundle.FILE_LISTS}/{task.scenario}.json", source)
-            target.write_text(bundle.file_list_text(texts, source), encoding="utf-8")
+            stage.list_files(task.scenario, texts, source)
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:
