@@ -19,7 +19,7 @@ import numpy as np
 
 from eval_factory.scoring.judge_calibration import Calibration, Figure, agreement_of, calibration_of
 from eval_factory.scoring.judge_correction import JudgedCases, corrected_by_labels, weights_of
-from eval_factory.tasks.physician_labels import LabelledItem, LabelledPairs
+from eval_factory.tasks.message_files import LabelledItem, LabelledPairs
 
 Right = tuple[float, float]
 """The chance of being right about a criterion that is met, and about one that is not."""

@@ -258,10 +258,6 @@ def read_file_list(path: Path) -> list[str]:
     raise PrerequisiteError(f"{path}: is no list of files\n  eval-factory data verify says what else is wrong")
 
 
-def file_list_text(names: list[str], source: str) -> str:
-    return json.dumps({"source": source, "names": names}, indent=1, ensure_ascii=False) + "\n"
-
-
 def complete_tasks(manifest: Manifest, root: Path, sources: Sources, *, staged: Path | None = None) -> list[str]:
     """Tasks all of whose data the bundle holds; those that need none, or the user's own, are not counted.
 
@@ -299,6 +295,11 @@ class Staging:
         target.parent.mkdir(parents=True, exist_ok=True)
         self.origin_of[relative] = source
         return target
+
+    def list_files(self, scenario: str, names: list[str], source: str) -> None:
+        """Stage the list of a scenario's text files, which `read_file_list` reads."""
+        text = json.dumps({"source": source, "names": names}, indent=1, ensure_ascii=False) + "\n"
+        self.path(f"{FILE_LISTS}/{scenario}.json", source).write_text(text, encoding="utf-8")
 
     def commit(self) -> Manifest:
         """Make what is staged part of the bundle, uncut even if this process is killed. Raises PrerequisiteError: it

@@ -29,7 +29,7 @@ def looked_through(path: Path, form: str, name: str) -> str:
         lines = [f"  {problem}" for problem in shortened(read.problems)]
         raise PrerequisiteError("\n".join([f"{name}: is not of the form {form}", *lines]))
     others = f" ({read.left_out} rows that are none are left out)" if read.left_out else ""
-    return f"{len(read.questions)} questions in {path.name}{others}"
+    return f"{len(read.rows)} questions in {path.name}{others}"
 
 
 def look_through_folder(scenarios: Path, sources: Sources) -> Iterator[str]:
@@ -55,8 +55,7 @@ def _list_files(folder: Path, sources: Sources, source: str, stage: bundle.Stagi
         here = folder / bundle.SCENARIOS / task.scenario
         if task.listing is not None and here.is_dir():
             texts = sorted((path.name for path in here.glob("*.txt")), key=os.fsencode)  # as git sorts them
-            target = stage.path(f"{bundle.FILE_LISTS}/{task.scenario}.json", source)
-            target.write_text(bundle.file_list_text(texts, source), encoding="utf-8")
+            stage.list_files(task.scenario, texts, source)
 
 
 def import_folder(folder: Path, root: Path, sources: Sources, say: _Say) -> bundle.Manifest:

@@ -298,8 +298,7 @@ def _pull_listing(
         raise FetchError(f"{url}: the answer is no list of files") from None
     if len(blobs) < listing.count:
         raise FetchError(f"{url}: lists {len(blobs)} files, {listing.count} are known")
-    file_list = stage.path(f"{bundle.FILE_LISTS}/{scenario}.json", url)
-    file_list.write_text(bundle.file_list_text(list(blobs), url), encoding="utf-8")
+    stage.list_files(scenario, list(blobs), url)
     base = sources.url(listing.files)
     say(f"{name}: {len(blobs)} files to download")
     with ThreadPoolExecutor(_AT_ONCE) as threads:

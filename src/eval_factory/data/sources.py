@@ -149,19 +149,17 @@ class TaskSources(StrictModel):
     variant: str = ""
     """The one that was chosen, as it is written after the task's name: `version=v1.2`."""
 
-    def of_subset(self, subset: str | None) -> TaskSources:
-        """Without what belongs to other subsets; None means all."""
-        files = tuple(file for file in self.files if subset is None or file.when in (None, subset))
-        return self.model_copy(update={"files": files})
-
     def with_values(self, values: Mapping[str, str | None]) -> TaskSources:
-        """What is read with these values of the task's parameters."""
+        """What is read with these values of the task's parameters; without a subset, the files of all."""
+        subset = values.get("subset")
+        read: dict[str, object] = {
+            "files": tuple(one for one in self.files if subset is None or one.when in (None, subset))
+        }
         chosen = next((entry for entry in self.variants if entry.when.items() <= values.items()), None)
-        task = self.of_subset(values.get("subset"))
-        if chosen is None:
-            return task
-        named = ",".join(f"{name}={value}" for name, value in chosen.when.items())
-        return task.model_copy(update={"hub": chosen.hub, "variant": named})
+        if chosen is not None:
+            named = ",".join(f"{name}={value}" for name, value in chosen.when.items())
+            read |= {"hub": chosen.hub, "variant": named}
+        return self.model_copy(update=read)
 
 
 class Sources(StrictModel):

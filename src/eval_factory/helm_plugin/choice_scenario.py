@@ -21,7 +21,7 @@ from helm.common.media_object import MediaObject, MultimediaObject
 from eval_factory.helm_plugin.asked_again import register_expander
 from eval_factory.helm_plugin.conversation_scenario import downloaded, plain_adapter, refuse
 from eval_factory.tasks.choice_question import ChoiceQuestion
-from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, read_choice_file
+from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, of_tier, read_choice_file
 
 INSTRUCTIONS = "Answer the medical question with the letter of the one right option and nothing else."
 SHORT_ANSWER = {"en": "Answer the question using a single word or sentence.", "zh": "请用一个词或一句话回答问题"}
@@ -53,7 +53,7 @@ class ChoiceScenario(helms.Scenario):  # type: ignore[misc]
             read = read_choice_file(file, form, pictures)
             refuse(file, read.problems)
             of_file = f"{file.stem}-" if len(files) > 1 else ""
-            instances += [_instance(question, of_file, pictures) for question in read.of_tier(self._tier)]
+            instances += [_instance(question, of_file, pictures) for question in of_tier(read.rows, self._tier)]
         return instances
 
 

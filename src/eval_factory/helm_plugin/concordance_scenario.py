@@ -54,7 +54,7 @@ class ConcordanceScenario(Scenario):  # type: ignore[misc]
                 id=case.id,
                 extra_data={EXPERTS: list(case.chosen)},
             )
-            for case in read.cases
+            for case in read.rows
         ]
 
 

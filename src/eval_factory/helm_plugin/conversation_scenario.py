@@ -22,9 +22,9 @@ from eval_factory.core.plain_yaml import packaged, parse_own
 from eval_factory.core.rundir import RunDir
 from eval_factory.endpoint.media import facts_of
 from eval_factory.helm import names
+from eval_factory.tasks.custom_table import picture_file
 from eval_factory.tasks.file_problems import shortened
 from eval_factory.tasks.message_files import CONVERSATION_RUN_SPEC, read_conversations
-from eval_factory.tasks.pictures import picture_file
 from eval_factory.tasks.rubric_case import conversation_text
 
 

@@ -22,7 +22,7 @@ from eval_factory.scoring.judge_calibration import (
     Steadiness,
 )
 from eval_factory.scoring.judge_passports import AskedJudge, pairs_as_lines
-from eval_factory.tasks.physician_labels import FEWEST_ITEMS
+from eval_factory.tasks.message_files import FEWEST_ITEMS
 
 MARGIN = 0.05  # of macro F1, and of the bias, in shares: what is smaller does not matter
 _MARGIN = formats.short(100 * MARGIN)

@@ -38,7 +38,7 @@ from eval_factory.scoring.prediction_powered import (
     bias_of_judge,
     corrected_mean,
 )
-from eval_factory.tasks.physician_labels import LabelledItem
+from eval_factory.tasks.message_files import LabelledItem
 
 OTHER_ANSWERS = "{count} ratings are of answers, or questions, that are other ones now: they are not used"
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from eval_factory.core.nouns import Word
 from eval_factory.scoring import intervals
 from eval_factory.scoring.agreement import nearest_rating
-from eval_factory.tasks.physician_labels import FEWEST_ITEMS, LabelledItem, LabelledPairs
+from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledItem, LabelledPairs
 
 FEWEST_POOLED = 3  # categories, to know how far they are apart
 PSEUDO_CLUSTERS = 0.75

@@ -30,7 +30,7 @@ from eval_factory.scoring.judge_passports import StoredPassport, passport_of
 from eval_factory.scoring.notes import Importance
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import InstanceKey, MetricValues
-from eval_factory.tasks.physician_labels import FEWEST_ITEMS, LabelledPairs
+from eval_factory.tasks.message_files import FEWEST_ITEMS, LabelledPairs
 from eval_factory.tasks.rubric_case import JUDGE_CORRECTED, positive_points
 
 if TYPE_CHECKING:

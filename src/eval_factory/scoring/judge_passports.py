@@ -14,7 +14,7 @@ from eval_factory.core.plain_yaml import YamlError, load_mapping
 from eval_factory.core.results import PASSPORT_FILE
 from eval_factory.helm.criteria import criterion_template
 from eval_factory.plan.run_plan import EndpointPlan, Plan
-from eval_factory.tasks.physician_labels import LabelledPairs
+from eval_factory.tasks.message_files import LabelledPairs
 
 PASSPORT = PASSPORT_FILE
 KEY = "config.params.extra.judge_passport"

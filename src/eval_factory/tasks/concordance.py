@@ -11,10 +11,10 @@ import csv
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
+from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, ReadFile
 
 CONCORDANCE = "concordance"  # the form of the file: a CSV with a header
 RATINGS = (-2, -1, 0, 1, 2)
@@ -64,45 +64,36 @@ class ConcordanceCase:
         return f"{rating:+d}" if rating else "0"
 
 
-@dataclass
-class ConcordanceFile:
-    cases: list[ConcordanceCase] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
-def read_concordance_file(path: Path) -> ConcordanceFile:
+def read_concordance_file(path: Path) -> ReadFile[ConcordanceCase]:
     """All cases, and every mistake with its row. A row in which a text is empty is no case. Raises OSError."""
-    found, ids = ConcordanceFile(), set()
+    found: ReadFile[ConcordanceCase] = ReadFile()
+    ids: set[str] = set()
     csv.field_size_limit(MAX_CELL_LENGTH)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
-            if missing:
-                found.problems.append(f"has no column {', '.join(missing)}")
-                return found
-            for number, row in enumerate(rows, start=1):
-                if not all((row[name] or "").strip() for name in TEXTS):
-                    continue
-                name, chosen = (row["question_id"] or "").strip(), [_number(row[str(one)]) for one in RATINGS]
-                wrong = [str(one) for one, count in zip(RATINGS, chosen, strict=True) if count is None]
-                counts = tuple(count for count in chosen if count is not None)
-                if wrong:
-                    found.problems.append(f"row {number}: column {wrong[0]}: must be how many experts chose it")
-                elif not any(counts):
-                    found.problems.append(f"row {number}: no expert chose a rating")
-                elif not name or name in ids:
-                    found.problems.append(f"row {number}: column question_id: is empty or that of an earlier row")
-                else:
-                    ids.add(name)
-                    stem, hypothesis, finding = (str(row[one]) for one in TEXTS)
-                    found.cases.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
-    except UnicodeDecodeError:
-        found.problems.append(not_utf8(path))
-    except csv.Error as error:
-        found.problems.append(f"is no CSV: {error}")
-    if not found.cases and not found.problems:
-        found.problems.append("has no case")
+    with (
+        found.reading(path, "has no case", "is no CSV", (csv.Error,)),
+        path.open(encoding="utf-8-sig", newline="") as file,
+    ):
+        rows = csv.DictReader(file)
+        missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+        if missing:
+            found.problems.append(f"has no column {', '.join(missing)}")
+            return found
+        for number, row in enumerate(rows, start=1):
+            if not all((row[name] or "").strip() for name in TEXTS):
+                continue
+            name, chosen = (row["question_id"] or "").strip(), [_number(row[str(one)]) for one in RATINGS]
+            wrong = [str(one) for one, count in zip(RATINGS, chosen, strict=True) if count is None]
+            counts = tuple(count for count in chosen if count is not None)
+            if wrong:
+                found.problems.append(f"row {number}: column {wrong[0]}: must be how many experts chose it")
+            elif not any(counts):
+                found.problems.append(f"row {number}: no expert chose a rating")
+            elif not name or name in ids:
+                found.problems.append(f"row {number}: column question_id: is empty or that of an earlier row")
+            else:
+                ids.add(name)
+                stem, hypothesis, finding = (str(row[one]) for one in TEXTS)
+                found.rows.append(ConcordanceCase(name, stem, hypothesis, finding, counts))
     return found
 
 

@@ -20,10 +20,10 @@ from eval_factory.core.plain_yaml import load_mapping
 from eval_factory.core.rundir import sha256_of
 from eval_factory.core.strict_model import StrictModel
 from eval_factory.tasks import custom_table, message_files
+from eval_factory.tasks.custom_table import PictureCheck, picture_columns
 from eval_factory.tasks.file_problems import Findings, shortened, why_unreadable
 from eval_factory.tasks.jury_form import HELMS_FORM, MAX, MIN, JuryForm, check_judge_prompt, jury_form_of
 from eval_factory.tasks.message_files import OWN, read_rubric_file
-from eval_factory.tasks.pictures import PictureCheck, picture_columns
 from eval_factory.tasks.rubric_case import RUBRIC_METRIC
 
 JURY = "jury_score"

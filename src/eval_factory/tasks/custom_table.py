@@ -1,20 +1,102 @@
-"""The prompt of a custom benchmark, and its table row by row. Messages never quote a cell: it may be a patient's."""
+"""The prompt of a custom benchmark, its table row by row, and its pictures: whether each can be sent.
+
+Messages quote no cell and name no picture: both may be a patient's. In the text that HELM gets, `media.PLACE` stands
+for each picture.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from eval_factory.core.errors import did_you_mean
 from eval_factory.core.foreign_text import printable
+from eval_factory.endpoint import media
 from eval_factory.tasks import file_problems
 from eval_factory.tasks.choice_question import LETTERS, options_shown
-from eval_factory.tasks.pictures import PictureCheck, picture_columns
+
+_COLUMN = re.compile(r"image(?:_(?:[2-9]|[1-9]\d+))?")
+
+
+def picture_columns(header: Iterable[str]) -> list[str]:
+    return [name for name in header if _COLUMN.fullmatch(name)]
+
+
+def filled(template: str, cells: Mapping[str, str]) -> tuple[str, list[str]]:
+    """(a row's prompt with its pictures, those that it does not name before the text; their columns in that order)."""
+    columns = picture_columns(cells)
+    named = [name for _, name, _, _ in string.Formatter().parse(template) if name in columns]
+    before = [name for name in columns if name not in named]
+    marks = {name: media.PLACE if cells[name].strip() else "" for name in columns}
+    text = "".join(marks[name] for name in before) + template.format_map({**cells, **marks})
+    return text, [name for name in (*before, *named) if marks[name]]
+
+
+def text_of(content: str | Sequence[Mapping[str, str]]) -> str:
+    """Of a message; texts that follow on one another are on lines of their own."""
+    if isinstance(content, str):
+        return content
+    lines = "\n".join(part.get("text", media.PLACE) for part in content)
+    return re.sub(f"\n?{media.PLACE}\n?", media.PLACE, lines)
+
+
+def picture_file(folder: Path, name: str) -> Path:
+    return Path(os.path.abspath(folder / os.path.expanduser(name.strip())))
+
+
+@dataclass
+class PictureCheck:
+    """Goes through all rows. `template`: a table's prompt; `max_size`: bytes of a file. `rows` counts those that show a
+    picture; `first` is what the first of them asks, with a line for each; `sha256` covers all contents in order."""
+
+    folder: Path
+    template: str = ""
+    max_size: int = media.MAX_FILE
+    rows: int = 0
+    first: str | None = None
+    sha256: str = ""
+
+    def problems_of_cells(self, cells: Mapping[str, str]) -> Iterator[str]:
+        text, columns = filled(self.template, cells) if picture_columns(cells) else ("", [])
+        return self.problems_of([(f"column {name}", cells[name]) for name in columns], text)
+
+    def problems_of(self, named: Sequence[tuple[str, str]], text: str) -> Iterator[str]:
+        """`named`: (where in a row a picture stands, what names it). `text`: what is asked."""
+        problems = ((where, self._problem_of(name)) for where, name in named)
+        yield from (f"{where}: the picture {problem}" for where, problem in problems if problem is not None)
+        if named and text.count(media.PLACE) > len(named):
+            yield f"{named[0][0]}: its text holds the character U+FFFC, which stands for a picture; take it out"
+        self.rows += bool(named)
+        if named and self.first is None:
+            files = [{"content_type": "image", "location": picture_file(self.folder, name)} for _, name in named]
+            self.first = media.as_text(media.placed(text, files))
+
+    def _problem_of(self, name: str) -> str | None:
+        if re.match("https?:", name.strip(), re.IGNORECASE):
+            return "is of the web, and not fetched"
+        file = picture_file(self.folder, name)
+        try:
+            facts = media.facts_of(file, self.max_size)
+            if not str(facts.content_type).startswith("image/"):
+                return "is no PNG, JPEG, GIF or WebP file"
+            from PIL import Image  # text needs none
+
+            with Image.open(file) as picture:
+                picture.verify()
+        except media.UnusableMedium as error:
+            return str(error).removeprefix(file.name).strip()
+        except Exception as error:  # Pillow raises what it likes at a broken file
+            return f"is broken ({facts.content_type}): {type(error).__name__}"
+        self.sha256 = hashlib.sha256(f"{self.sha256}{facts.sha256}".encode()).hexdigest()
+        return None
+
 
 QUASI_METRICS = ("quasi_exact_match", "quasi_prefix_exact_match")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -222,9 +304,9 @@ class _Rows:
         shown = hash(tuple(cells[name] for name in asked)) if asked else number
         self.instances.add(number, shown, cells.get(CORRECT))
         if CORRECT in cells and not wrong:
-            filled = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
+            prompt = self.prompt.format_map({name: cells.get(name, "") for name in self.columns})
             incorrect = json.loads(cells.get(INCORRECT, "[]"))
-            self.instances.compare(f"{where}, column ", filled, cells[CORRECT], incorrect)
+            self.instances.compare(f"{where}, column ", prompt, cells[CORRECT], incorrect)
 
 
 def _row_problems(row: Mapping[str, str]) -> Iterator[str]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
+
+Row = TypeVar("Row")
 
 _SHEET = "text; save it as 'CSV UTF-8' (a prompt: as plain text in UTF-8)"
 _UTF_16 = ("is UTF-16", "UTF-8; save it as UTF-8 (or: iconv -f utf-16 -t utf-8)")
@@ -37,6 +41,38 @@ def shortened(problems: Sequence[str], where: str = "", inside: str = "it") -> l
 class Findings:
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class ReadFile(Generic[Row]):
+    """The rows of a file, and what is wrong with it: each problem with its line or row."""
+
+    rows: list[Row] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # of each row, in files of JSON lines
+    problems: list[str] = field(default_factory=list)
+    left_out: int = 0  # rows of the file that are none of the benchmark's
+
+    @contextmanager
+    def reading(
+        self, path: Path, empty: str, unlike: str = "", errors: tuple[type[Exception], ...] = ()
+    ) -> Iterator[None]:
+        """Within it the rows are read. What ends that becomes a problem, and so does a file without rows: `empty`.
+        `unlike`: what one of these `errors` says of the file."""
+        try:
+            yield
+        except UnicodeDecodeError:
+            self.problems.append(not_utf8(path))
+        except errors as error:
+            self.problems.append(f"{unlike}: {error}")
+        if not self.rows and not self.problems:
+            self.problems.append(empty)
+
+    def all_or_none(self, name: str, values: Sequence[object], others: str) -> None:
+        """A problem where only some rows have a value: the first that has none, and how many `others` have one."""
+        there = sum(value is not None for value in values)
+        if 0 < there < len(values):
+            line = self.lines[values.index(None)]
+            self.problems.append(f"line {line}: {name}: is missing, and {there} other {others}")
 
 
 def read_text(path: Path, what: str, named_in: Path, found: Findings) -> str | None:

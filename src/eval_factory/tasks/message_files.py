@@ -1,4 +1,5 @@
-"""JSON lines with conversations in them: rows of a custom benchmark, and rubric cases (our own form, HealthBench's).
+"""JSON lines with conversations in them: rows of a custom benchmark, rubric cases (our own form, HealthBench's), and
+physicians' decisions about criteria with a judge's beside them, as HealthBench's meta-evaluation is published.
 
 Read here by the check and by the run, so that both see the same: each mistake with its line and field. Messages never
 quote what a field holds: it may be a patient's. Of published data only that is refused without which no score can be
@@ -7,18 +8,19 @@ computed; in a file of the user's own whatever looks like a slip, too.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from eval_factory.core.errors import did_you_mean
+from eval_factory.core.foreign_text import one_line
 from eval_factory.tasks import custom_table, rubric_case
-from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT
-from eval_factory.tasks.file_problems import Findings, not_utf8, other_kind, why_unreadable
-from eval_factory.tasks.pictures import PictureCheck, text_of
+from eval_factory.tasks.custom_table import CLUSTER, CORRECT, ID, INCORRECT, PictureCheck, text_of
+from eval_factory.tasks.file_problems import Findings, ReadFile, Row, other_kind, why_unreadable
 from eval_factory.tasks.rubric_case import ANSWER, ROLES, SAMPLE, SYSTEM, USER, Criterion, RubricCase, positive_points
 
 CONVERSATION_RUN_SPEC = "eval_factory_conversations"
@@ -35,24 +37,7 @@ _RUBRICS = {OWN: "rubrics", HEALTHBENCH: "rubrics", PROFESSIONAL: "rubric_items"
 _OWN_FIELDS = ("id", MESSAGES, "rubrics", "reference", "cluster", "tags", "canary", ANSWER, SAMPLE)
 MAX_POINTS = 1_000_000
 
-Row = TypeVar("Row")
 _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
-
-
-@dataclass
-class MessageFile(Generic[Row]):
-    """The rows of a file, and what is wrong with it: each problem with its line."""
-
-    rows: list[Row] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-    def all_or_none(self, name: str, values: Sequence[object], others: str) -> None:
-        """A problem where only some rows have a value: the first that has none, and how many `others` have one."""
-        there = sum(value is not None for value in values)
-        if 0 < there < len(values):
-            line = self.lines[values.index(None)]
-            self.problems.append(f"line {line}: {name}: is missing, and {there} other {others}")
 
 
 def read_rows(
@@ -62,7 +47,7 @@ def read_rows(
     nouns: tuple[str, str],
     problems_of: Callable[[Mapping[str, Any]], Iterable[str]],
     row_of: Callable[[Mapping[str, Any]], Row],
-) -> MessageFile[Row]:
+) -> ReadFile[Row]:
     """All rows, and every mistake: `line 3: messages.0.role: ...`. Empty lines are no rows.
 
     Args:
@@ -70,34 +55,29 @@ def read_rows(
         first_key: shows what a line looks like.
         nouns: what the file holds, and what a row is in the results.
     """
-    found: MessageFile[Row] = MessageFile()
+    found: ReadFile[Row] = ReadFile()
     kind = other_kind(file)
     if kind is not None:
         found.problems.append(kind)
         return found
     first: dict[str, int] = {}
-    try:
-        with file.open(encoding="utf-8-sig") as opened:
-            for number, line in enumerate(opened, start=1):
-                if not line.strip():
-                    continue
-                row = object_in(line, first_key)
-                if isinstance(row, str):
-                    found.problems.append(f"line {number}: {row}")
-                    continue
-                problems, name = list(problems_of(row)), row.get(id_key)
-                if isinstance(name, str) and first.setdefault(name, number) != number:
-                    same = f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
-                    problems.append(f"{id_key}: {same}")
-                found.problems += [f"line {number}: {problem}" for problem in problems]
-                if not problems:
-                    found.rows.append(row_of(row))
-                    found.lines.append(number)
-    except UnicodeDecodeError:
-        found.problems.append(not_utf8(file))
-        return found
-    if not found.rows and not found.problems:
-        found.problems.append(f"has no {nouns[0]}; each line is a JSON object")
+    empty = f"has no {nouns[0]}; each line is a JSON object"
+    with found.reading(file, empty), file.open(encoding="utf-8-sig") as opened:
+        for number, line in enumerate(opened, start=1):
+            if not line.strip():
+                continue
+            row = object_in(line, first_key)
+            if isinstance(row, str):
+                found.problems.append(f"line {number}: {row}")
+                continue
+            problems, name = list(problems_of(row)), row.get(id_key)
+            if isinstance(name, str) and first.setdefault(name, number) != number:
+                same = f"is the same as in line {first[name]}; it names the {nouns[1]} in the results"
+                problems.append(f"{id_key}: {same}")
+            found.problems += [f"line {number}: {problem}" for problem in problems]
+            if not problems:
+                found.rows.append(row_of(row))
+                found.lines.append(number)
     return found
 
 
@@ -118,7 +98,7 @@ def holds_conversations(dataset_file: object) -> bool:
     return isinstance(dataset_file, str) and dataset_file.lower().endswith(".jsonl")
 
 
-def read_conversations(file: Path) -> MessageFile[Conversation]:
+def read_conversations(file: Path) -> ReadFile[Conversation]:
     """Raises OSError: it cannot be read."""
     found = read_rows(file, ID, MESSAGES, ("conversations", "instance"), _conversation_problems, _conversation)
     others = "lines have one; all have it or none has"
@@ -196,7 +176,7 @@ def _conversation_problems(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: must be text or a number; it stays with the instance as one"
 
 
-def read_rubric_file(path: Path, form: FileForm) -> MessageFile[RubricCase]:
+def read_rubric_file(path: Path, form: FileForm) -> ReadFile[RubricCase]:
     """Raises OSError: it cannot be read."""
     name, nouns = _ID[form], ("cases", "case")
     as_usual = _as_healthbench if form == PROFESSIONAL else dict
@@ -364,3 +344,130 @@ def _tag_problems(where: str, value: Any) -> Iterator[str]:
         return
     for number, tag in enumerate(value):
         yield from name_problems(f"{where}.{number}", tag)
+
+
+# Physicians' decisions. A line is an answer and a criterion (arXiv 2505.08775, section 6; MIT): `prompt` (or
+# `prompt_id`), `completion`, `rubric`, `category`, `binary_labels`, `anonymized_physician_ids`, and a field with the
+# judge's decision, unless judges are asked, for whom the texts are stored.
+
+FEWEST_ITEMS = 10  # of a category or another part, for a figure
+LABELS, PHYSICIANS, CATEGORY, LANGUAGE = "binary_labels", "anonymized_physician_ids", "category", "language"
+_NO_BOOLEAN = "must be true or false, without quotes"
+
+
+@dataclass(frozen=True)
+class LabelledAnswer:
+    """What a judge is asked about."""
+
+    messages: tuple[Mapping[str, str], ...]
+    answer: str
+    criterion: str
+
+
+@dataclass(frozen=True)
+class LabelledItem:
+    """One criterion of one answer."""
+
+    conversation: str
+    judged: float  # whether the judge says that the criterion is met; of a scale its mark
+    labels: tuple[float, ...]  # of each physician
+    physicians: tuple[str, ...]
+    category: str | None = None
+    length: int | None = None  # of the answer, in characters; None where the file does not hold it
+    language: str | None = None
+    text: LabelledAnswer | None = None  # where judges are to be asked
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """The pairs (judge, physician) of one conversation in one category."""
+
+    conversation: Hashable
+    category: str | None
+    counts: tuple[int, int, int, int]  # both say met, only the judge, only the physician, none
+
+
+def read_labels(file: Path, column: str | None) -> ReadFile[LabelledItem]:
+    """Every item and every mistake.
+
+    Args:
+        column: with the judge's decision; None where judges are to be asked: items then hold texts, and `judged` says
+            nothing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+
+    def problems_of(row: Mapping[str, Any]) -> Iterator[str]:
+        yield from _problems(row)
+        if column is None:
+            yield from _text_problems(row)
+        elif row.get(column) is None:
+            hint = did_you_mean(column, [one_line(name) for name in row if name != column])
+            yield f"{one_line(column)}: is missing; it is the field with the judge's decision{hint}"
+        elif not isinstance(row[column], bool):
+            yield f"{one_line(column)}: {_NO_BOOLEAN}"
+
+    found = read_rows(file, "", "prompt", ("labels", "line"), problems_of, lambda row: _item(row, column))
+    others = "lines have one; all have it or none has"
+    found.all_or_none(CATEGORY, [one.category for one in found.rows], others)
+    found.all_or_none(LANGUAGE, [one.language for one in found.rows], others)
+    if found.rows and not found.problems and all(len(item.labels) < 2 for item in found.rows):
+        found.problems.append(
+            f"no line has the decisions of two physicians ({LABELS}): their agreement is what a judge is held against"
+        )
+    return found
+
+
+def _problems(row: Mapping[str, Any]) -> Iterator[str]:
+    labels, physicians = row.get(LABELS), row.get(PHYSICIANS)
+    if row.get("prompt_id") is not None:
+        yield from name_problems("prompt_id", row["prompt_id"])
+    elif not isinstance(row.get("prompt"), (str, list)) or not row["prompt"]:
+        yield "prompt: is missing; it (or prompt_id) says which lines are of one conversation"
+    if row.get("completion") is not None and not isinstance(row["completion"], str):
+        yield "completion: must be text"
+    for name in (CATEGORY, LANGUAGE):
+        if row.get(name) is not None:
+            yield from name_problems(name, row[name])
+    if not isinstance(labels, list) or not labels:
+        yield f"{LABELS}: must be a list of physicians' decisions such as [true, false]"
+    else:
+        odd = (number for number, label in enumerate(labels) if not isinstance(label, bool))
+        yield from (f"{LABELS}.{number}: {_NO_BOOLEAN}" for number in odd)
+    if not isinstance(physicians, list) or not physicians:
+        yield f"{PHYSICIANS}: must be a list of names, one for each of {LABELS}"
+        return
+    for number, name in enumerate(physicians):
+        yield from text_problems(f"{PHYSICIANS}.{number}", name)
+    if isinstance(labels, list) and len(labels) != len(physicians):
+        yield f"{PHYSICIANS}: has {len(physicians)} names, and {LABELS} {len(labels)} decisions"
+    elif len({name for name in physicians if isinstance(name, str)}) < len(physicians):
+        yield f"{PHYSICIANS}: the same physician is named twice"
+
+
+def _text_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """What a judge cannot be asked without."""
+    if isinstance(row.get("prompt"), list):
+        yield from message_problems("prompt", row["prompt"], own=False)
+    elif not isinstance(row.get("prompt"), str):
+        yield "prompt: is missing; the judge is shown the conversation"
+    if row.get("completion") is None:
+        yield "completion: is missing; it is the answer that the judge is asked about"
+    yield from text_problems("rubric", row.get("rubric"))
+
+
+def _item(row: Mapping[str, Any], column: str | None) -> LabelledItem:
+    name, answer = row.get("prompt_id"), row.get("completion")
+    if name is None:
+        name = hashlib.sha256(json.dumps(row["prompt"], sort_keys=True).encode()).hexdigest()
+    text = None
+    if column is None:
+        prompt = row["prompt"]
+        turns = [{"role": USER, "content": prompt}] if isinstance(prompt, str) else prompt
+        messages = tuple({"role": turn["role"], "content": turn["content"]} for turn in turns)
+        text = LabelledAnswer(messages, row["completion"], row["rubric"])
+    return LabelledItem(
+        name, column is not None and row[column], tuple(row[LABELS]), tuple(row[PHYSICIANS]), row.get(CATEGORY),
+        None if answer is None else len(answer), row.get(LANGUAGE), text,
+    )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -25,6 +25,13 @@ SEPARATORS = {"csv": ",", "tsv": "\t"}
 _Row = Mapping[str, str | None]  # column -> text: "" for an empty cell, None where the row has no such cell
 _Rows = Iterator[tuple[str, _Row]]  # where a row stands, as a user would look for it, and its cells
 _Values = Mapping[str, str | None]
+
+_READERS: Mapping[str | None, Callable[[Path], Iterable[str]]] = {
+    HEALTHBENCH: lambda file: read_rubric_file(file, HEALTHBENCH).problems,
+    PROFESSIONAL: lambda file: read_rubric_file(file, PROFESSIONAL).problems,
+    CONCORDANCE: lambda file: read_concordance_file(file).problems,
+}
+"""Format of a published file -> its problems."""
 
 
 def one_of(values: Sequence[str]) -> str:
@@ -62,12 +69,8 @@ def _content_faults(file: Path, entry: FileLayout) -> Iterator[str]:
         return
     if entry.format == "zip":  # looked into with the file that names what is in it
         return
-    for form in (HEALTHBENCH, PROFESSIONAL):
-        if entry.format == form:
-            yield from read_rubric_file(file, form).problems
-            return
-    if entry.format == CONCORDANCE:
-        yield from read_concordance_file(file).problems
+    if entry.format in _READERS:
+        yield from _READERS[entry.format](file)
         return
     if entry.columns:
         yield from _table_faults(file, entry)

@@ -12,9 +12,9 @@ import json
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ from eval_factory.tasks.choice_question import (
     is_blank,
     lettered,
 )
-from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, not_utf8
+from eval_factory.tasks.file_problems import MAX_CELL_LENGTH, ReadFile
 
 EVERY_TIER = "all"
 ROWS_AT_ONCE = 16  # of a Parquet file: each may hold a picture
@@ -161,49 +161,35 @@ FORMS = {
 }
 
 
-@dataclass
-class ChoiceFile:
-    """The questions of a file, what is wrong with it, and how many rows are none of the benchmark's questions."""
-
-    questions: list[ChoiceQuestion] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    left_out: int = 0
-
-    def of_tier(self, tier: str) -> list[ChoiceQuestion]:
-        """Those that experts or the crowd wrote, or of one language, where the form says it."""
-        said = [one.groups.get("tier", one.groups.get("q_lang", tier)) for one in self.questions]
-        return [one for one, of in zip(self.questions, said, strict=True) if tier in (EVERY_TIER, of)]
+def of_tier(questions: Sequence[ChoiceQuestion], tier: str) -> list[ChoiceQuestion]:
+    """Those that experts or the crowd wrote, or of one language, where the form says it."""
+    return [one for one in questions if tier in (EVERY_TIER, one.groups.get("tier", one.groups.get("q_lang", tier)))]
 
 
-def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ChoiceFile:
+def read_choice_file(path: Path, form: str, folder: Path | None = None) -> ReadFile[ChoiceQuestion]:
     """All questions, and every mistake with its place: `row 3, column label: is empty`. Raises OSError.
 
     Args:
         folder: where the files of pictures are made; without it they are looked through alone.
     """
-    found = ChoiceFile()
-    try:
+    found: ReadFile[ChoiceQuestion] = ReadFile()
+    errors = (ValueError, RecursionError, csv.Error)
+    with found.reading(path, "has no question", "is not of the published form", errors):
         _read_rows(found, path, form, folder)
-    except UnicodeDecodeError:
-        found.problems.append(not_utf8(path))
-    except (ValueError, RecursionError, csv.Error) as error:
-        found.problems.append(f"is not of the published form: {error}")
-    if not found.questions and not found.problems:
-        found.problems.append("has no question")
     times: Counter[str] = Counter()
-    for number, one in enumerate(found.questions):  # HELM knows an instance by its id
+    for number, one in enumerate(found.rows):  # HELM knows an instance by its id
         times[one.id] += 1
         if times[one.id] > 1:
-            found.questions[number] = replace(one, id=f"{one.id}-{times[one.id]}")
+            found.rows[number] = replace(one, id=f"{one.id}-{times[one.id]}")
     return found
 
 
-def _read_rows(found: ChoiceFile, path: Path, form: str, folder: Path | None) -> None:
+def _read_rows(found: ReadFile[ChoiceQuestion], path: Path, form: str, folder: Path | None) -> None:
     known = FORMS[form]
     with opened_pictures(known.pictures, known.archive_of(path), folder) as pictures:
         for where, row in _rows(path, form):
             missing = [name for name in known.columns if name not in row]
-            if missing and not found.questions and not found.problems and not found.left_out:
+            if missing and not found.rows and not found.problems and not found.left_out:
                 there = ", ".join(map(str, row)) or "none"
                 found.problems.append(f"{where}: has no column {', '.join(missing)}; it has {there}")
                 break
@@ -217,7 +203,7 @@ def _read_rows(found: ChoiceFile, path: Path, form: str, folder: Path | None) ->
                 found.left_out += 1
             else:
                 name = question.id or where.replace(" ", "-")
-                found.questions.append(replace(question, id=name, pictures=shown))
+                found.rows.append(replace(question, id=name, pictures=shown))
 
 
 def _rows(path: Path, form: str) -> Iterator[tuple[str, DataRow]]:

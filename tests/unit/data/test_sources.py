@@ -41,8 +41,8 @@ def test_subsets_and_variants() -> None:
     assert table.asked("medcalc_bench:version=v9") is None
     assert table.asked("nothing") is None
     both = table.tasks["med_dialog"]
-    assert [file.path for file in both.of_subset("icliniq").files] == ["icliniq/test.json"]
-    assert len(both.of_subset(None).files) == 2
+    assert [file.path for file in both.with_values({"subset": "icliniq"}).files] == ["icliniq/test.json"]
+    assert len(both.with_values({}).files) == 2
 
 
 def test_every_variant_is_a_value_that_the_task_takes() -> None:

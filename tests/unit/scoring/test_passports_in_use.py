@@ -19,7 +19,7 @@ from eval_factory.scoring.judge_passports import (
     passport_of,
     prompt_hashes,
 )
-from eval_factory.tasks.physician_labels import LabelledPairs
+from eval_factory.tasks.message_files import LabelledPairs
 from unit.builders import plan
 
 PAIRS = [LabelledPairs(0, "b", (1, 2, 3, 4)), LabelledPairs(1, None, (0, 0, 0, 1)), LabelledPairs(1, "a", (5, 0, 0, 0))]

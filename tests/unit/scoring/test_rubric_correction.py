@@ -11,7 +11,7 @@ from eval_factory.scoring.judge_correction import RubricCorrection
 from eval_factory.scoring.judge_passports import StoredPassport
 from eval_factory.scoring.rubric import JudgedCase, RubricTally
 from eval_factory.scoring.scores import MetricValues, score_of
-from eval_factory.tasks.physician_labels import LabelledPairs
+from eval_factory.tasks.message_files import LabelledPairs
 from eval_factory.tasks.rubric_case import Criterion
 from unit.builders import draft, plan
 from unit.scoring.known import near, there

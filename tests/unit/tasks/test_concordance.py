@@ -33,7 +33,7 @@ def test_a_file_in_the_published_form(tmp_path: Path) -> None:
     file.write_text(HEAD + "a,Pain,Is it A?,Fever,0,1,4.5,2,0\nb,Pain,Is it B?,,1,0,0,0,0\nc,Pain,C?,None,0,0,0,0,3\n")
     read = read_concordance_file(file)
     assert read.problems == []
-    assert [(one.id, one.best, one.chosen[2]) for one in read.cases] == [("a", "0", 4.5), ("c", "+2", 0.0)]
+    assert [(one.id, one.best, one.chosen[2]) for one in read.rows] == [("a", "0", 4.5), ("c", "+2", 0.0)]
 
 
 @pytest.mark.parametrize(("text", "problem"), [

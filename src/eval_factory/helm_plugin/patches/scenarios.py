@@ -20,9 +20,8 @@ from eval_factory.helm_plugin import network_guard
 from eval_factory.helm_plugin.conversation_scenario import folder_of_names, with_pictures
 from eval_factory.helm_plugin.patches.lighter import in_place_of
 from eval_factory.helm_plugin.session import run_record
-from eval_factory.tasks.custom_table import CLUSTER
+from eval_factory.tasks.custom_table import CLUSTER, filled, picture_columns
 from eval_factory.tasks.file_problems import rows_below, table_columns
-from eval_factory.tasks.pictures import filled, picture_columns
 
 CANNOT_BE_READ_ANY_MORE = ("Revision", "trust_remote_code")
 """In the package's messages: the Hub has no such commit (authors replace histories), or that commit has a loading

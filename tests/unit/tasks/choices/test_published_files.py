@@ -12,7 +12,14 @@ from eval_factory.data.sources import load_sources
 from eval_factory.tasks import published_choices
 from eval_factory.tasks.choice_question import RowFaultError
 from eval_factory.tasks.framework import load_framework
-from eval_factory.tasks.published_choices import EVERY_TIER, FORMS, afrimed_question, medxpertqa, read_choice_file
+from eval_factory.tasks.published_choices import (
+    EVERY_TIER,
+    FORMS,
+    afrimed_question,
+    medxpertqa,
+    of_tier,
+    read_choice_file,
+)
 from published_rows import (
     afrimed_row,
     careqa_row,
@@ -50,10 +57,10 @@ def test_json_lines_a_list_and_parquet_are_read_alike(tmp_path: Path) -> None:
     listed = read_choice_file(write_json(tmp_path / "b.json", rows), "careqa")
     marked = tmp_path / "c.json"
     marked.write_text("\ufeff\n" + json.dumps(rows), "utf-8")
-    assert lines.questions == listed.questions == read_choice_file(marked, "careqa").questions
-    assert ([one.right for one in lines.questions], lines.problems) == ([0, 1, 2], [])
+    assert lines.rows == listed.rows == read_choice_file(marked, "careqa").rows
+    assert ([one.right for one in lines.rows], lines.problems) == ([0, 1, 2], [])
     found = read_choice_file(write_parquet(tmp_path / "a.parquet", [metamedqa_row(n) for n in (4, 5)]), "metamedqa")
-    assert [(one.id, one.right) for one in found.questions] == [("row-1", 4), ("row-2", 5)]
+    assert [(one.id, one.right) for one in found.rows] == [("row-1", 4), ("row-2", 5)]
 
 
 def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
@@ -63,23 +70,23 @@ def test_csv_and_whose_questions_they_are(tmp_path: Path) -> None:
     ]  # fmt: skip
     found = read_choice_file(write_csv(tmp_path / "a.csv", rows), "afrimed_qa")
     assert (found.problems, found.left_out) == ([], 2)
-    assert [one.id for one in found.questions] == ["s2", "s3"]
-    assert [one.id for one in found.of_tier("expert")] == ["s2"]
-    assert [one.id for one in found.of_tier("crowdsourced")] == ["s3"]
-    assert found.of_tier(EVERY_TIER) == found.questions
+    assert [one.id for one in found.rows] == ["s2", "s3"]
+    assert [one.id for one in of_tier(found.rows, "expert")] == ["s2"]
+    assert [one.id for one in of_tier(found.rows, "crowdsourced")] == ["s3"]
+    assert of_tier(found.rows, EVERY_TIER) == found.rows
 
 
 def test_patients_and_their_questions(tmp_path: Path) -> None:
     found = read_choice_file(write_json(tmp_path / "a.json", longhealth_patients(2, 3)), "longhealth")
-    assert [one.id for one in found.questions] == [f"patient_0{p}-{n}" for p in (1, 2) for n in range(3)]
-    assert {one.cluster for one in found.questions} == {("patient", "patient_01"), ("patient", "patient_02")}
+    assert [one.id for one in found.rows] == [f"patient_0{p}-{n}" for p in (1, 2) for n in range(3)]
+    assert {one.cluster for one in found.rows} == {("patient", "patient_01"), ("patient", "patient_02")}
     assert not found.problems
 
 
 def test_names_that_come_again_get_a_number(tmp_path: Path) -> None:
     rows = [medxpertqa_row(1), medxpertqa_row(1), medxpertqa_row(2), medxpertqa_row(1)]
     found = read_choice_file(write_json_lines(tmp_path / "a.jsonl", rows), "medxpertqa")
-    assert [one.id for one in found.questions] == ["Text-1", "Text-1-2", "Text-2", "Text-1-3"]
+    assert [one.id for one in found.rows] == ["Text-1", "Text-1-2", "Text-2", "Text-1-3"]
 
 
 def test_each_mistake_is_told_with_its_row_and_column(tmp_path: Path) -> None:

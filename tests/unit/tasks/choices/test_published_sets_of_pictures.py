@@ -11,7 +11,7 @@ import pytest
 import published_rows as made
 from eval_factory.tasks.framework import load_framework
 from eval_factory.tasks.own_data import faults
-from eval_factory.tasks.published_choices import read_choice_file
+from eval_factory.tasks.published_choices import of_tier, read_choice_file
 from seeing_endpoint import picture, tone
 
 RED, JPEG = picture("red"), picture("blue", kind="JPEG")
@@ -20,7 +20,7 @@ RED_FILE, JPEG_FILE = (f"{hashlib.sha256(one).hexdigest()}.{end}" for one, end i
 
 def test_slake(tmp_path: Path) -> None:
     found = read_choice_file(made.write_sets_with_pictures(tmp_path, RED) / "test.json", "slake", tmp_path / "out")
-    first, second = found.of_tier("en")
+    first, second = of_tier(found.rows, "en")
     assert (first.id, first.question, first.choices, first.right) == ("10", "Is the disc red?", ("Yes",), 0)
     assert first.groups == {"answer_type": "CLOSED", "modality": "CT", "location": "Lung", "q_lang": "en"}
     assert (first.cluster, second.groups["answer_type"]) == (("img_id", "1"), "OPEN")
@@ -33,7 +33,7 @@ def test_slake(tmp_path: Path) -> None:
 def test_path_vqa(tmp_path: Path) -> None:
     rows = made.path_vqa_rows("red", RED) + made.path_vqa_rows("blue", JPEG)
     found = read_choice_file(made.write_parquet(tmp_path / "a.parquet", rows), "path_vqa")
-    assert [(one.id, one.choices[0], one.groups["answer_type"], one.pictures) for one in found.questions[1:3]] == [
+    assert [(one.id, one.choices[0], one.groups["answer_type"], one.pictures) for one in found.rows[1:3]] == [
         ("row-2", "red", "open", (RED_FILE,)), ("row-3", "no", "closed", (JPEG_FILE,)),
     ]  # fmt: skip
 

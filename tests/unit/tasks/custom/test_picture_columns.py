@@ -14,8 +14,8 @@ from eval_factory.core.errors import ConfigError
 from eval_factory.endpoint.media import PLACE
 from eval_factory.plan.run_plan import identity_of, make_plan
 from eval_factory.tasks.custom_benchmark import Benchmark, load_benchmark
+from eval_factory.tasks.custom_table import PictureCheck, filled
 from eval_factory.tasks.perturbations import FAMILIES, perturbed
-from eval_factory.tasks.pictures import PictureCheck, filled
 from eval_factory.workflows.dry_run import preview
 from seeing_endpoint import picture
 from unit.builders import evaluation
