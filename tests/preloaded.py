@@ -37,8 +37,12 @@ HELM_RUN = str(Path(sys.executable).parent / "helm-run")
 CELL = [sys.executable, "-m", "eval_factory.workflows.suite.cell_process"]
 CELLS_AT_ONCE = 4  # forked ahead for a suite; further ones start plainly
 MAX_MESSAGE = 1 << 17
-HARMLESS = ("PATH", "TMPDIR", "EVAL_FACTORY_MEDHELM", "XDG_CACHE_HOME", "XDG_DATA_HOME", "COLUMNS", "NO_COLOR")
-"""Variables that nothing reads while it is imported; beside them: credentials."""
+HARMLESS = (
+    "PATH", "TMPDIR", "EVAL_FACTORY_MEDHELM", "XDG_CACHE_HOME", "XDG_DATA_HOME", "COLUMNS", "NO_COLOR",
+    "HF_HOME", "HF_HUB_OFFLINE", "NLTK_DATA", "TIKTOKEN_CACHE_DIR",
+)  # fmt: skip
+"""Variables that nothing reads which is imported here; beside them: credentials."""
+READ_THE_HUBS = {"datasets", "huggingface_hub"}  # packages that read variables while they are imported: not here
 
 
 def shell_environment() -> dict[str, str]:
@@ -46,9 +50,11 @@ def shell_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
 
 
+OURS = shell_environment()  # before any test changes it
+
+
 def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
-    ours = shell_environment()
-    different = {name for name in {*env, *ours} if env.get(name) != ours.get(name)}
+    different = {name for name in {*env, *OURS} if env.get(name) != OURS.get(name)}
     return (
         tuple(argv[:3]) == PROGRAM
         and os.environ.get("EVAL_FACTORY_EVERY_TEST") != "1"
@@ -95,7 +101,7 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     started = subprocess.Popen(
         [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-        env=shell_environment(),
+        env=OURS,
     )  # fmt: skip
     theirs.close()
     atexit.register(started.wait)
@@ -128,6 +134,7 @@ def import_everything() -> None:
     from eval_factory.workflows.evaluate import get_ready_to_collect
 
     get_ready_to_collect(HELM)
+    assert not READ_THE_HUBS & set(sys.modules)
 
 
 def serve(messages: socket.socket) -> Callable[[], object] | None:
@@ -176,6 +183,8 @@ def become(message: Mapping[str, Any], files: Sequence[int], numbers: Sequence[i
     os.environ.update(message["env"])
     os.chdir(message["cwd"])
     tempfile.tempdir = None
+    if "NLTK_DATA" in os.environ:  # as nltk has it where it is imported
+        importlib.import_module("nltk.data").path[:0] = os.environ["NLTK_DATA"].split(os.pathsep)
 
 
 def program(message: Mapping[str, Any], files: Sequence[int]) -> object:
