@@ -56,12 +56,9 @@ class Causes:
 
     def listed(self) -> tuple[FailureCause, ...]:
         """The model's before the judges', the most frequent first, equally frequent ones by their text."""
-        by_role: dict[str, list[_Group]] = {}
-        for (role, _), group in self._groups.items():
-            by_role.setdefault(role, []).append(group)
         found = []
-        for role in sorted(by_role, key=lambda role: (role != MODEL_ROLE, role)):
-            groups = [("".join(group.pieces), group) for group in by_role[role]]
+        for role in sorted({role for role, _ in self._groups}, key=lambda role: (role != MODEL_ROLE, role)):
+            groups = [("".join(group.pieces), group) for (whose, _), group in self._groups.items() if whose == role]
             groups.sort(key=lambda one: (-one[1].count, one[0]))
             found += [
                 FailureCause(role, group.count, text[:MAX_CAUSE], hint_for(group.first, role))

@@ -208,7 +208,8 @@ class LimitServer:
         with suppress(ValueError, TypeError, KeyError, OSError):
             while line := await reader.readline():
                 client.take(json.loads(line))
-        client.release_all()
+        for limit, ticket in client.tickets.values():
+            limit.release(ticket)
         self._writers.discard(writer)
         writer.transport.abort()
 
@@ -218,7 +219,7 @@ class _Client:
 
     def __init__(self, server: LimitServer, writer: asyncio.StreamWriter, priority: int) -> None:
         self._server, self._writer, self._priority = server, writer, priority
-        self._tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
+        self.tickets: dict[int, tuple[LiveLimit, Ticket]] = {}
         """Of each of its requests that waits or has a slot, by number."""
 
     def take(self, message: Mapping[str, Any]) -> None:
@@ -230,22 +231,18 @@ class _Client:
             if budget is not None:
                 budget.spend(tokens=message["tokens"], cost=message["cost"])
         elif what == "slot":
-            limit, ticket = self._tickets[message["id"]] = self._server.limits[message["group"]], Ticket()
+            limit, ticket = self.tickets[message["id"]] = self._server.limits[message["group"]], Ticket()
             ticket.add_done_callback(lambda _: self.send({"id": number}))
             limit.acquire(ticket, message["tokens"], self._priority)
         elif what == "too_many":
-            if number in self._tickets:
-                limit, ticket = self._tickets[number]
+            if number in self.tickets:
+                limit, ticket = self.tickets[number]
                 limit.too_many(ticket, message["pause"])
         elif what != "leave":
             raise ValueError(what)
-        elif number in self._tickets:
-            limit, ticket = self._tickets.pop(number)
+        elif number in self.tickets:
+            limit, ticket = self.tickets.pop(number)
             limit.release(ticket, answered=message["answered"])
-
-    def release_all(self) -> None:
-        for limit, ticket in self._tickets.values():
-            limit.release(ticket)
 
     def send(self, message: Mapping[str, Any]) -> None:
         self._writer.write(json.dumps(message).encode() + b"\n")

@@ -94,17 +94,10 @@ def hosted_roles(plan: Plan) -> dict[str, EndpointPlan]:
 
 def refuse_what_cannot_be_held(plan: Plan) -> None:
     """Raises ConfigError: max_cost is given, and of some endpoint it is not known what it costs."""
-    if budget_of(plan).max_cost is None:
-        return
-    unknown = prices_of(plan).unknown
-    if unknown:
+    if budget_of(plan).max_cost is not None and (unknown := prices_of(plan).unknown):
         models = {endpoint.role: endpoint.model_id for endpoint in plan.endpoints}
-        raise ConfigError(
-            [
-                f"config.params.extra.max_cost: cannot be held: {why} ({role})\n  {how_to_say(models[role])}"
-                for role, why in unknown.items()
-            ]
-        )
+        held = "config.params.extra.max_cost: cannot be held"
+        raise ConfigError([f"{held}: {why} ({role})\n  {how_to_say(models[role])}" for role, why in unknown.items()])
 
 
 def is_hosted(url: str) -> bool:

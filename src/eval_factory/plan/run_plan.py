@@ -102,15 +102,10 @@ class Plan:
     def askings(self) -> int:
         """How often a question is asked in a trial, at most."""
         extra = self.evaluation.run.config.params.extra
-        more = (extra.shuffle_choices or 1) - 1 + (extra.repeats or 1) - 1 + len(extra.perturb or ())
-        return (
-            1
-            + more
-            + (extra.pushback or 0)
-            + (extra.confidence == STATED)
-            + extra.allow_abstain
-            + 2 * extra.blind_control
+        asked = (
+            (extra.shuffle_choices or 1) + (extra.repeats or 1) - 1 + len(extra.perturb or ()) + (extra.pushback or 0)
         )
+        return asked + (extra.confidence == STATED) + extra.allow_abstain + 2 * extra.blind_control
 
 
 @dataclass(frozen=True)
