@@ -18,6 +18,7 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import resource
 import runpy
 import selectors
@@ -37,11 +38,11 @@ HELM_RUN = str(Path(sys.executable).parent / "helm-run")
 CELL = [sys.executable, "-m", "eval_factory.workflows.suite.cell_process"]
 CELLS_AT_ONCE = 4  # forked ahead for a suite; further ones start plainly
 MAX_MESSAGE = 1 << 17
-HARMLESS = (
-    "PATH", "TMPDIR", "EVAL_FACTORY_MEDHELM", "XDG_CACHE_HOME", "XDG_DATA_HOME", "COLUMNS", "NO_COLOR",
-    "HF_HOME", "HF_HUB_OFFLINE", "NLTK_DATA", "TIKTOKEN_CACHE_DIR",
-)  # fmt: skip
-"""Variables that nothing reads which is imported here; beside them: credentials."""
+HARMLESS = re.compile(
+    r".*(KEY|TOKEN|SECRET|CLIENT_ID|TOKEN_URL|SCOPE)|(?i:(https?|all|no)_proxy)|XDG_(CACHE|DATA)_HOME|PATH|TMPDIR|COLUMNS"
+    r"|NO_COLOR|EVAL_FACTORY_MEDHELM|HF_HOME|HF_HUB_OFFLINE|NLTK_DATA|TIKTOKEN_CACHE_DIR"
+)
+"""Variables that nothing reads which is imported here: credentials, proxies, folders."""
 READ_THE_HUBS = {"datasets", "huggingface_hub"}  # packages that read variables while they are imported: not here
 
 
@@ -59,7 +60,7 @@ def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
         tuple(argv[:3]) == PROGRAM
         and os.environ.get("EVAL_FACTORY_EVERY_TEST") != "1"
         and hasattr(os, "pidfd_open")
-        and all(name in HARMLESS or name.endswith(("KEY", "TOKEN", "SECRET")) for name in different)
+        and all(map(HARMLESS.fullmatch, different))
     )
 
 
