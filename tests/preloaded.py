@@ -4,9 +4,10 @@ Of the two seconds of CPU that a small run costs, its two programs spend most on
 worker imports them once, and forks for each run. What runs is the same: `eval_factory.__main__.main`, and helm-run's own
 `main`, each in a process of its own, with its own group, environment, working directory and standard streams.
 
-It differs in what is imported first, and in that all programs of a worker hash alike. So a run starts plainly, as a
-user's does, where the environment names a variable that is read while something is imported, where the system cannot do
-this, and with EVAL_FACTORY_EVERY_TEST=1 everywhere. Tests that start a program themselves start it plainly, too.
+It differs in what is imported first, and in that all programs of a worker hash alike. So a program starts plainly, as
+a user's does, where the environment names a variable that is read while something is imported, where the system cannot
+do this, where it verifies what another wrote (the order of a set must show), and with EVAL_FACTORY_EVERY_TEST=1
+everywhere. Tests that start a program themselves start it plainly, too.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
     different = {name for name in {*env, *OURS} if env.get(name) != OURS.get(name)}
     return (
         tuple(argv[:3]) == PROGRAM
+        and "verify" not in argv[3:]
         and os.environ.get("EVAL_FACTORY_EVERY_TEST") != "1"
         and hasattr(os, "pidfd_open")
         and all(map(HARMLESS.fullmatch, different))
