@@ -87,7 +87,9 @@ def run(
         with Path(os.devnull).open("rb") as nothing, os.fdopen(ending, "wb") as reply:
             files = [file.fileno() for file in (nothing, out, error, reply)]
             socket.send_fds(_server(), [json.dumps(message).encode()], files)
-        pid = int(record.readline())
+        started = record.readline()
+        assert started, "the process that forks has ended; what it wrote on standard error says why"
+        pid = int(started)
         with selectors.DefaultSelector() as wait:
             wait.register(record, selectors.EVENT_READ)
             if not wait.select(timeout):
